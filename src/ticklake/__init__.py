@@ -1,0 +1,1 @@
+"""Ticks in, tables out, exactly once."""
