@@ -1,0 +1,257 @@
+"""Metrics, health and recent errors of one component. Recording and reading cost the same however long it runs."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+METRICS_WINDOW_SECONDS = 60
+ERROR_HISTORY = 100
+WINDOW_SLOTS = 30
+LATENCY_BOUNDS = tuple(scale * 10.0**power for power in range(-5, 3) for scale in (1.0, 2.5, 5.0))
+"""Upper bounds of the latency buckets in seconds: 10 µs to 500 s, three a decade; what is above counts as 500 s."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_Metric = TypeVar("_Metric")
+
+
+class Counter:
+    """A number that only grows."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._value = 0
+
+    def add(self, amount: int = 1) -> None:
+        with self._lock:
+            self._value += amount
+
+    @property
+    def value(self) -> int:
+        return self._value
+
+
+class _Slots:
+    """Which slot of a ring the clock is in, and which slots it has left behind since the last look."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        if not seconds > 0:
+            raise ValueError(f"a window lasts longer than 0 seconds, not {seconds}")
+        self.seconds = seconds
+        self._width = seconds / WINDOW_SLOTS
+        self._clock = clock
+        self._started = self._now()
+        self._latest = self._started
+
+    def advance(self) -> tuple[int, list[int]]:
+        """The current slot, and the slots that hold what is now too old (at most the whole ring)."""
+        now = max(self._now(), self._latest)
+        first = max(self._latest + 1, now - WINDOW_SLOTS + 1)
+        self._latest = now
+        return now % WINDOW_SLOTS, [slot % WINDOW_SLOTS for slot in range(first, now + 1)]
+
+    def covered(self) -> float:
+        """The seconds the window speaks for: fewer than it lasts as long as it is young."""
+        return min(self.seconds, (self._latest - self._started + 1) * self._width)
+
+    def _now(self) -> int:
+        return int(self._clock() // self._width)
+
+
+class Window:
+    """How much of something happened in the last `seconds`, and how fast."""
+
+    def __init__(self, seconds: float = METRICS_WINDOW_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._slots = _Slots(seconds, clock)
+        self._amounts = [0.0] * WINDOW_SLOTS
+        self._total = 0.0
+
+    def add(self, amount: float = 1) -> None:
+        with self._lock:
+            self._amounts[self._advance()] += amount
+            self._total += amount
+
+    @property
+    def total(self) -> float:
+        with self._lock:
+            self._advance()
+            return self._total
+
+    @property
+    def rate(self) -> float:
+        """Per second."""
+        with self._lock:
+            self._advance()
+            return self._total / self._slots.covered()
+
+    def _advance(self) -> int:
+        current, expired = self._slots.advance()
+        for slot in expired:
+            self._total -= self._amounts[slot]
+            self._amounts[slot] = 0.0
+        return current
+
+
+class Percentiles:
+    """Durations of the last `seconds` in fixed buckets; `count` and `sum` are over the whole life."""
+
+    def __init__(
+        self,
+        seconds: float = METRICS_WINDOW_SECONDS,
+        bounds: tuple[float, ...] = LATENCY_BOUNDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.bounds = bounds
+        self.count = 0
+        self.sum = 0.0
+        self._lock = threading.Lock()
+        self._slots = _Slots(seconds, clock)
+        self._counts = [[0] * len(bounds) for _ in range(WINDOW_SLOTS)]
+        self._totals = [0] * len(bounds)
+
+    def record(self, seconds: float) -> None:
+        bucket = min(bisect_left(self.bounds, seconds), len(self.bounds) - 1)
+        with self._lock:
+            self._counts[self._advance()][bucket] += 1
+            self._totals[bucket] += 1
+            self.count += 1
+            self.sum += seconds
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.record(time.perf_counter() - started)
+
+    def percentile(self, percent: float) -> float:
+        """At most this many seconds for `percent` of them: the upper bound of the bucket; 0 when there is none."""
+        with self._lock:
+            self._advance()
+            rank, seen = sum(self._totals) * percent / 100, 0
+            for bound, count in zip(self.bounds, self._totals, strict=True):
+                seen += count
+                if count and seen >= rank:
+                    return bound
+        return 0.0
+
+    @property
+    def average(self) -> float:
+        return self.sum / self.count if self.count else 0.0
+
+    def _advance(self) -> int:
+        current, expired = self._slots.advance()
+        for slot in expired:
+            self._totals = [total - old for total, old in zip(self._totals, self._counts[slot], strict=True)]
+            self._counts[slot] = [0] * len(self.bounds)
+        return current
+
+
+@dataclass(frozen=True)
+class OperationalError:
+    """One thing that went wrong while the component went on."""
+
+    at: float
+    code: str
+    message: str
+    details: str = ""
+
+
+class ErrorLog:
+    """The last errors, oldest first; older ones are only counted."""
+
+    def __init__(self, limit: int = ERROR_HISTORY, clock: Callable[[], float] = time.time) -> None:
+        self._errors: deque[OperationalError] = deque(maxlen=limit)
+        self._clock = clock
+        self.recorded = Counter()
+
+    def record(self, code: str, message: str | BaseException, details: str = "") -> None:
+        self._errors.append(OperationalError(self._clock(), code, str(message) or repr(message), details))
+        self.recorded.add()
+
+    def clear(self) -> None:
+        self._errors.clear()
+
+    def __iter__(self) -> Iterator[OperationalError]:
+        return iter(self._errors.copy())
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+
+class Monitor:
+    """What one component tells about itself, under names that are valid for Prometheus as they are.
+
+    Ask for a metric by name and it is made on first use; asking again gives the same one.
+    """
+
+    def __init__(self, name: str, window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
+        self.name = name
+        self.errors = ErrorLog()
+        self.healthy = True
+        self._window_seconds = window_seconds
+        self._lock = threading.Lock()
+        self._counters: dict[str, Counter] = {}
+        self._windows: dict[str, Window] = {}
+        self._percentiles: dict[str, Percentiles] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
+
+    def counter(self, name: str) -> Counter:
+        return self._metric(self._counters, name, Counter)
+
+    def window(self, name: str) -> Window:
+        return self._metric(self._windows, name, lambda: Window(self._window_seconds))
+
+    def percentiles(self, name: str) -> Percentiles:
+        return self._metric(self._percentiles, name, lambda: Percentiles(self._window_seconds))
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """A number that is asked for when it is wanted; `read` must be quick and never block."""
+        self._metric(self._gauges, name, lambda: read)
+
+    @property
+    def counters(self) -> Mapping[str, Counter]:
+        return MappingProxyType(self._counters)
+
+    @property
+    def windows(self) -> Mapping[str, Window]:
+        return MappingProxyType(self._windows)
+
+    @property
+    def latencies(self) -> Mapping[str, Percentiles]:
+        return MappingProxyType(self._percentiles)
+
+    @property
+    def gauges(self) -> Mapping[str, Callable[[], float]]:
+        return MappingProxyType(self._gauges)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything as plain numbers: counters, rates per second, gauges, latencies in milliseconds, error count."""
+        numbers: dict[str, Any] = {name: counter.value for name, counter in list(self._counters.items())}
+        numbers |= {name: window.rate for name, window in list(self._windows.items())}
+        numbers |= {name: read() for name, read in list(self._gauges.items())}
+        for name, latency in list(self._percentiles.items()):
+            numbers |= {f"{name}_p{p}_ms": latency.percentile(p) * 1000 for p in (50, 95, 99)}
+            numbers[f"{name}_avg_ms"] = latency.average * 1000
+        return numbers | {"error_count": self.errors.recorded.value, "healthy": self.healthy}
+
+    def _metric(self, metrics: dict[str, _Metric], name: str, make: Callable[[], _Metric]) -> _Metric:
+        with self._lock:
+            if name in metrics:
+                return metrics[name]
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"a metric is named like messages_sent, not {name!r}")
+            if any(name in others for others in (self._counters, self._windows, self._percentiles, self._gauges)):
+                raise ValueError(f"{self.name} has another kind of metric named {name!r}")
+            metrics[name] = make()
+            return metrics[name]
