@@ -1,0 +1,55 @@
+# Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
+.DEFAULT_GOAL := help
+.PHONY: help demo setup test test-fast test-all chaos lint format bench contracts constraints clean
+
+READY := .venv/.ready
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+demo: setup ## run a small simulation through the whole pipeline and look at its tables
+	@$(BIN)/ticklake demo
+
+setup: $(READY) ## make .venv with the pinned dependencies; checks Python and Java first
+
+$(READY): constraints.txt pyproject.toml tools/setup
+	@tools/setup
+	@touch $@
+
+test: setup ## run the test suite (all but the slow tests)
+	@$(PYTEST) -m "not slow and not delta_jar"
+
+test-fast: setup ## run the tests that need neither Spark nor killed processes
+	@$(PYTEST) -m "not slow and not delta_jar and not spark and not chaos"
+
+test-all: setup ## run every test, the slow ones and those that fetch the Delta jar too
+	@$(PYTEST)
+
+chaos: setup ## kill real processes at every step and check that nothing is lost or doubled
+	@$(BIN)/pytest -m chaos
+
+lint: setup ## ruff, mypy --strict and the import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## sort imports and format the code
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+bench: setup ## measure this machine and write bench/RESULTS.md
+	@$(BIN)/python -m bench
+
+contracts: setup ## regenerate the Python code of the .proto files
+	@$(BIN)/python -m ticklake.contracts.generate
+
+constraints: setup ## pin the newest versions that pyproject.toml allows
+	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --group dev --universal --python-version 3.11 \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file constraints.txt
+
+clean: ## remove .venv, caches and what the demo made
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ticklake-demo dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,59 @@
+"""The `ticklake` command. Each command is a module of this package that defines a click command of the same name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import logging
+import pkgutil
+import sys
+from typing import NoReturn
+
+import click
+
+from ticklake.errors import TickLakeError
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+class CommandFolder(click.Group):
+    """Finds its commands by their module's name and imports one only when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"{__name__}.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(importlib.metadata.version("ticklake"), message="ticklake %(version)s")
+@click.option("-v", "--verbose", count=True, help="Log what happens to stderr; twice for every detail.")
+def cli(verbose: int) -> None:
+    """Ticks in, tables out, exactly once."""
+    level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def main() -> None:
+    """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    try:
+        sys.exit(cli.main(standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        fail("Interrupted.", INTERRUPTED)
+    except (TickLakeError, OSError) as error:
+        fail(str(error), FAILED)
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """Ends the program with one line on stderr."""
+    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    sys.exit(code)

@@ -1,0 +1,51 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def json_option(command: Command) -> Command:
+    """Adds `--json`, which the command receives as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def print_json(value: Any) -> None:
+    """Prints dataclasses, named tuples and whatever JSON knows."""
+    click.echo(json.dumps(value, indent=2, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
+    """Prints a table; `numbers` names the columns to align to the right."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    right = set(numbers)
+    table = Table(box=SIMPLE, pad_edge=False)
+    for column in columns:
+        table.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell_text(value)) for value in row))
+    Console().print(table)
+
+
+def cell_text(value: object) -> str:
+    """How a value looks in a table: thousands separated, nothing for None, no control characters."""
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
