@@ -23,3 +23,143 @@ def _rebuild(kind: type[TickLakeError], fields: dict[str, Any]) -> TickLakeError
     return kind(**fields)
 
 
+
+# Services
+
+
+class WrongServiceState(TickLakeError):
+    """Cannot {action} {name}: it is {state}, and must be {allowed}."""
+
+
+class QueueClosed(TickLakeError):
+    """The tick queue is closed: the run has ended after tick {last_tick}. Start a new run for more ticks."""
+
+
+class TicksOutOfOrder(TickLakeError):
+    """Tick {tick} came after tick {last_tick}. A producer puts the ticks of one run in rising order, each once."""
+
+
+class WriteKeepsFailing(TickLakeError):
+    """{what} failed {attempts} times, the last time with {error}. Nothing accepted is lost: remove the cause and start
+    the service again."""
+
+
+class BadSimulationSettings(TickLakeError):
+    """The simulation cannot run with {setting} = {value!r}: {reason}."""
+# Storage: worlds, names, files
+
+
+class BadMetadata(TickLakeError):
+    """The metadata of run {run_id!r} describes no world: {reason}. Look at the producer that wrote it; a newer
+    format needs a newer ticklake."""
+
+    run_id: str
+    reason: str
+
+
+class UnsafeRunId(TickLakeError):
+    """{run_id!r} cannot be a run id: it becomes a folder's name, so only letters, digits, dot, dash and underscore
+    are allowed, at most 200, not starting with a dot or dash. Example: 20251014-143025-550e8400."""
+
+    run_id: str
+
+
+class UnsafeStorageKey(TickLakeError):
+    """The storage key {key!r} is refused: it must be RUN/…/FILE of plain names and stay inside the storage folder
+    (no `..`, no absolute path, no link that leads out). Look at who sent it."""
+
+    key: str
+
+
+class StoredFileMissing(TickLakeError):
+    """No file {key!r} in {storage}. If it was announced, the writer's storage and this one differ, or it was deleted:
+    check that both name the same folder."""
+
+    key: str
+    storage: str
+
+
+class NotABatchFile(TickLakeError):
+    """{key!r} is not named like a batch file (batch_FIRST_LAST.pb or .pb.zst, FIRST up to LAST). Pass the key of a
+    batch file."""
+
+    key: str
+
+
+class StoredFileConflict(TickLakeError):
+    """{key!r} already exists in {storage} with other content, and was left as it is. Two producers use the same run
+    id: give each its own."""
+
+    key: str
+    storage: str
+
+
+class BadFile(TickLakeError):
+    """{key!r} is corrupt at byte {offset} of its decompressed bytes: {reason}. Restore it from its source or write
+    the run again."""
+
+    key: str
+    offset: int
+    reason: str
+
+
+class BadBatchFile(BadFile):
+    """Batch file {key!r} is refused at byte {offset} of its decompressed bytes, tick {tick}: {reason}. Nothing of it is
+    indexed; restore the file from its source and replay its message."""
+
+    tick: int | None
+
+
+class BatchOutOfOrder(TickLakeError):
+    """A batch of run {run_id!r} cannot be written: {reason}. Pass at least one tick, in strictly ascending order."""
+
+    run_id: str
+    reason: str
+
+
+
+
+# The lake
+
+
+class BadTable(TickLakeError):
+    """Table {name!r} cannot be: {reason}."""
+
+    name: str
+    reason: str
+
+
+class DuplicateKey(TickLakeError):
+    """Two rows share one key ({key}): a key is unique, so one of the two is wrong; look at what produced the tick."""
+
+    key: str
+
+
+class LakeUnwritable(TickLakeError):
+    """Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried again."""
+
+    directory: str
+    reason: str
+
+
+class UnknownTableFormat(TickLakeError):
+    """Table {directory} says format {found!r}, this TickLake knows {known}. Upgrade TickLake, or use another lake."""
+
+    directory: str
+    found: str
+    known: str
+
+
+class OtherTableSchema(TickLakeError):
+    """Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table name."""
+
+    directory: str
+    found: str
+    wanted: str
+
+
+class FlushFailed(TickLakeError):
+    """The Spark job of a flush into {table} failed: {reason}. Its batches stay unacknowledged and are tried again."""
+
+    table: str
+    reason: str

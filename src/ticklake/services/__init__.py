@@ -1,0 +1,1 @@
+"""What runs: the producer side's services and their lifecycle."""

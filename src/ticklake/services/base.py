@@ -1,0 +1,138 @@
+"""The life of a service: a thread of its own that can be started, stopped, paused and resumed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from enum import StrEnum
+from types import TracebackType
+from typing import Self
+
+from ticklake.errors import WrongServiceState
+from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+
+log = logging.getLogger(__name__)
+
+
+class State(StrEnum):
+    STOPPED = "stopped"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ERROR = "error"
+
+
+class Service(ABC):
+    """Subclasses write `run`: a loop `while self.proceed(): …` that ends by itself or when it is asked to stop.
+
+    What `run` raises puts the service into the error state and is kept in `error` until the next start.
+    """
+
+    def __init__(self, name: str, metrics_window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
+        self.name = name
+        self.monitor = Monitor(name, metrics_window_seconds)
+        self.error: BaseException | None = None
+        self._state = State.STOPPED
+        self._stopping = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @abstractmethod
+    def run(self) -> None:
+        """The work, in the service's own thread."""
+
+    def wake(self) -> None:  # noqa: B027
+        """Make whatever `run` waits for return early; called on stop and on pause."""
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def start(self) -> None:
+        with self._changed:
+            self._require("start", State.STOPPED, State.ERROR)
+            self._state, self._stopping, self.error = State.RUNNING, False, None
+            self.monitor.healthy = True
+            self._thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+            self._thread.start()
+        log.info("%s started", self.name)
+
+    def stop(self, timeout: float = 30.0) -> bool:
+        """Ask it to finish what it holds and end. False where it is still at it after `timeout` seconds."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self.wake()
+        ended = self.join(timeout)
+        if not ended:
+            log.warning("%s did not stop within %g seconds", self.name, timeout)
+        return ended
+
+    def pause(self) -> None:
+        with self._changed:
+            self._require("pause", State.RUNNING)
+            self._state = State.PAUSED
+        self.wake()
+        log.info("%s paused", self.name)
+
+    def resume(self) -> None:
+        with self._changed:
+            self._require("resume", State.PAUSED)
+            self._state = State.RUNNING
+            self._changed.notify_all()
+        log.info("%s resumed", self.name)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended, by itself or because it was stopped."""
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return thread is None
+        thread.join(timeout)
+        return not thread.is_alive()
+
+    def proceed(self) -> bool:
+        """Wait while paused. False once the service should end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._state is not State.PAUSED)
+            return not self._stopping
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but no longer than until a stop. False once the service should end."""
+        with self._changed:
+            return not self._changed.wait_for(lambda: self._stopping, seconds)
+
+    def _live(self) -> None:
+        started = time.monotonic()
+        try:
+            self.run()
+        except BaseException as error:
+            self._fail(error)
+        else:
+            self._state = State.STOPPED
+            log.info("%s stopped after %.1f seconds", self.name, time.monotonic() - started)
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = error
+        self.monitor.healthy = False
+        self.monitor.errors.record("SERVICE_FAILED", error, type(error).__name__)
+        self._state = State.ERROR
+        log.error("%s failed: %s: %s", self.name, type(error).__name__, error)
+
+    def _require(self, action: str, *allowed: State) -> None:
+        alive = self._thread is not None and self._thread.is_alive()
+        if self._state not in allowed or (action == "start" and alive):
+            raise WrongServiceState(name=self.name, action=action, state=self._state, allowed=" or ".join(allowed))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
