@@ -163,3 +163,10 @@ class FlushFailed(TickLakeError):
 
     table: str
     reason: str
+
+
+class RowsDoNotFit(TickLakeError):
+    """What `rows` of the indexer of {table} returned cannot be written: {reason}. Mend the indexer, then replay."""
+
+    table: str
+    reason: str

@@ -1,0 +1,70 @@
+"""The world of a run: what its metadata says about the grid that ticks are sampled from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ticklake.contracts import FORMAT_VERSION, SimulationMetadata
+from ticklake.errors import BadMetadata
+
+MAX_CELLS = 2**31
+"""`CellState.flat_index` is an int32: no larger world can be addressed."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Shape, edges and sampling of one run."""
+
+    run_id: str
+    shape: tuple[int, ...]
+    toroidal: tuple[bool, ...]
+    sampling_interval: int
+
+    @classmethod
+    def of(cls, metadata: SimulationMetadata) -> World:
+        """The world that `metadata` describes; `BadMetadata` where it describes none."""
+        reason = _nonsense(metadata)
+        if reason:
+            raise BadMetadata(run_id=metadata.simulation_run_id, reason=reason)
+        shape = tuple(metadata.environment.shape)
+        toroidal = tuple(metadata.environment.toroidal) or (False,) * len(shape)
+        return cls(metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval)
+
+    @property
+    def cells(self) -> int:
+        return math.prod(self.shape)
+
+    def coordinates(self, cell_ids: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
+        """One array per dimension, in the order of `shape`, of the ids' own integer type."""
+        reversed_axes, rest = [], np.asarray(cell_ids)
+        for size in reversed(self.shape[1:]):
+            above = rest // size
+            reversed_axes.append(rest - above * size)
+            rest = above
+        return (rest, *reversed(reversed_axes))
+
+
+def _nonsense(metadata: SimulationMetadata) -> str | None:
+    """What makes a world of this metadata impossible, or None."""
+    environment = metadata.environment
+    shape = list(environment.shape)
+    dimensions = environment.dimensions or len(shape)
+    edges = list(environment.toroidal) or shape
+    problems = {
+        f"format_version {metadata.format_version} is unknown here (known: 0 to {FORMAT_VERSION})": (
+            not 0 <= metadata.format_version <= FORMAT_VERSION
+        ),
+        "simulation_run_id is empty": not metadata.simulation_run_id,
+        "the world has no shape": not shape,
+        f"a dimension of {shape} is not positive": any(size <= 0 for size in shape),
+        f"dimensions is {dimensions}, but the shape is {shape}": dimensions != len(shape),
+        f"toroidal has {len(edges)} entries, but the shape is {shape}": len(edges) != len(shape),
+        f"{shape} has more cells than a flat_index can count ({MAX_CELLS})": math.prod(shape) > MAX_CELLS,
+        f"sampling_interval is {metadata.sampling_interval}, not positive": metadata.sampling_interval <= 0,
+    }
+    return next((text for text, wrong in problems.items() if wrong), None)
