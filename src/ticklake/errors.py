@@ -30,22 +30,42 @@ def _rebuild(kind: type[TickLakeError], fields: dict[str, Any]) -> TickLakeError
 class WrongServiceState(TickLakeError):
     """Cannot {action} {name}: it is {state}, and must be {allowed}."""
 
+    name: str
+    action: str
+    state: str
+    allowed: str
+
 
 class QueueClosed(TickLakeError):
     """The tick queue is closed: the run has ended after tick {last_tick}. Start a new run for more ticks."""
 
+    last_tick: int | None
+
 
 class TicksOutOfOrder(TickLakeError):
     """Tick {tick} came after tick {last_tick}. A producer puts the ticks of one run in rising order, each once."""
+
+    tick: int
+    last_tick: int
 
 
 class WriteKeepsFailing(TickLakeError):
     """{what} failed {attempts} times, the last time with {error}. Nothing accepted is lost: remove the cause and start
     the service again."""
 
+    what: str
+    attempts: int
+    error: BaseException
+
 
 class BadSimulationSettings(TickLakeError):
     """The simulation cannot run with {setting} = {value!r}: {reason}."""
+
+    setting: str
+    value: object
+    reason: str
+
+
 # Storage: worlds, names, files
 
 
@@ -170,3 +190,30 @@ class RowsDoNotFit(TickLakeError):
 
     table: str
     reason: str
+
+
+class JavaMissing(TickLakeError):
+    """Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then again."""
+
+
+# Looking at runs and tables
+
+
+class LakeNotFound(TickLakeError):
+    """No lake at {lake}: there is no such directory. Give the one that the indexers write to."""
+
+
+class RunNotInLake(TickLakeError):
+    """Run {run_id!r} has no table in {lake}; its newest runs are: {found}. `ticklake runs --lake {lake}` lists all."""
+
+
+class RunNotFound(TickLakeError):
+    """No run {run_id!r} in {places}; the newest there are: {found}. `ticklake runs` lists all."""
+
+
+class TableUnreadable(TickLakeError):
+    """Table {table} cannot be read: {reason}. If it is whole elsewhere, copy it back; else index the run again."""
+
+
+class BadQuery(TickLakeError):
+    """{reason} (Tables here: {tables}.)"""
