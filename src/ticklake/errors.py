@@ -217,3 +217,118 @@ class TableUnreadable(TickLakeError):
 
 class BadQuery(TickLakeError):
     """{reason} (Tables here: {tables}.)"""
+
+
+# Databases and topics
+
+
+class InvalidName(TickLakeError):
+    """A {kind} cannot be {name!r}: {reason}. Use 1 to 255 visible characters."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+class UnknownDatabase(TickLakeError):
+    """There is no database behind {url!r}. Write sqlite:///DIRECTORY or postgresql://USER:PASSWORD@HOST/NAME."""
+
+    url: str
+
+
+class RunNotFound(TickLakeError):
+    """No run {run_id!r} in {database}. `ticklake topics --database {database}` lists what is there."""
+
+    run_id: str
+    database: str
+
+
+class DatabaseClosed(TickLakeError):
+    """The database {database} was closed before this call. Open it again, or close it later."""
+
+    database: str
+
+
+class DatabaseLocked(TickLakeError):
+    """Another program has kept {database} locked for {seconds:.0f} seconds. Find and end it, then try again."""
+
+    database: str
+    seconds: float
+
+
+class DatabaseFull(TickLakeError):
+    """There is no room left for {database}: nothing of this call was stored. Make room, then try again."""
+
+    database: str
+
+
+class DatabaseUnusable(TickLakeError):
+    """The database {database} cannot be used: {reason}. Check the path, its permissions and what is stored there."""
+
+    database: str
+    reason: str
+
+
+class UniqueViolation(TickLakeError):
+    """{database} refused a row: {reason}."""
+
+    database: str
+    reason: str
+
+
+class NestedTransaction(TickLakeError):
+    """This thread is in a transaction of {database} already: pass it on as `connection=`, or finish it first."""
+
+    database: str
+
+
+class SchemaTooNew(TickLakeError):
+    """The tables of {package} have version {found}, this TickLake knows {known}. Upgrade TickLake."""
+
+    package: str
+    found: int
+    known: int
+
+
+class SparkUnavailable(TickLakeError):
+    """Spark does not answer: {reason}. Nothing is lost; the flush is tried again. Is the master running?"""
+
+    reason: str
+
+
+# Indexers
+
+
+class MetadataTimeout(TickLakeError):
+    """No metadata of run {run_id} was indexed within {seconds:g} s. Is the metadata indexer running for this lake?"""
+
+    run_id: str
+    seconds: float
+
+
+class RunDiscoveryTimeout(TickLakeError):
+    """No run began in {storage} after {since:%Y-%m-%d %H:%M:%S} UTC, for {seconds:g} s. Name one with run_id, or start it."""
+
+    storage: str
+    seconds: float
+
+
+class NotABatchMessage(TickLakeError):
+    """Message {message_id} on {topic} is no BatchInfo of run {run_id}. Its producer writes to the wrong topic or run."""
+
+    message_id: str
+    topic: str
+    run_id: str
+
+
+class DatabaseNeeded(TickLakeError):
+    """Indexer {name} reads {topic} and has no database to read it from. Bind a topic, or index straight from storage."""
+
+    name: str
+    topic: str
+
+
+class SparkNeeded(TickLakeError):
+    """Indexer {name} needs a Spark session and was given none. Pass spark=SparkSession… or configure a spark resource."""
+
+    name: str

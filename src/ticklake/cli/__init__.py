@@ -20,7 +20,7 @@ INTERRUPTED = 130
 class CommandFolder(click.Group):
     """Finds its commands by their module's name and imports one only when it is asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -21,7 +21,7 @@ def graceful_stop() -> Iterator[threading.Event]:
     """Gives an event that the first signal sets; the command waits for it and then stops what it started."""
     stop = threading.Event()
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
             end_now(128 + number)
         stop.set()

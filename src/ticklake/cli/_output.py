@@ -19,10 +19,11 @@ def json_option(command: Command) -> Command:
 
 def print_json(value: Any) -> None:
     """Prints dataclasses, named tuples and whatever JSON knows."""
-    click.echo(json.dumps(value, indent=2, default=_plain))
+    click.echo(json.dumps(value, indent=2, default=plain))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON does not know, as something it knows."""
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
@@ -49,3 +50,11 @@ def cell_text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+
+
+def size_text(size: int | None) -> str:
+    """Bytes for people: 512 B, 1.5 KiB, 3.0 GiB."""
+    if size is None or size < 1024:
+        return "" if size is None else f"{size} B"
+    power = min((size.bit_length() - 1) // 10, 5)
+    return f"{size / 1024**power:.1f} {'KMGTP'[power - 1]}iB"

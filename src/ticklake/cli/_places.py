@@ -1,0 +1,35 @@
+"""The options that say where to look, the same for every command that reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ticklake.insights import Places
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+storage_option = click.option(
+    "--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", show_envvar=True, help="Where the batch files are."
+)
+lake_option = click.option(
+    "--lake", metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Where the tables are."
+)
+
+
+def places_options(command: Command) -> Command:
+    return storage_option(lake_option(command))
+
+
+def open_places(storage: str | None, lake: str | None) -> Places:
+    """What the options name; at least one is needed."""
+    if not storage and not lake:
+        raise click.UsageError("Give --storage DIR, --lake DIR or both.")
+    from ticklake.insights import Places
+    from ticklake.lake.catalog import Catalog
+    from ticklake.storage.files import Storage
+
+    return Places(Storage(storage) if storage else None, Catalog(lake) if lake else None)

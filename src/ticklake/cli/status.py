@@ -1,0 +1,32 @@
+"""`ticklake status`: one run, its batch files and how far each table is."""
+
+from __future__ import annotations
+
+import click
+
+from ticklake.cli._output import json_option, print_json, print_table, size_text
+from ticklake.cli._places import open_places, places_options
+
+COLUMNS = ("table", "rows", "files", "size", "ticks", "lag")
+
+
+@click.command()
+@click.argument("run", required=False)
+@places_options
+@json_option
+def status(run: str | None, storage: str | None, lake: str | None, as_json: bool) -> None:
+    """Show how far a run is: the given one, or the newest."""
+    report = open_places(storage, lake).report(run)
+    if as_json:
+        print_json(report)
+        return
+    click.echo(f"Run {report.run_id}")
+    if files := report.storage:
+        state = "completed" if files.completed else "open"
+        click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {state}")
+    if report.tables:
+        rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag) for t in report.tables]
+        print_table(COLUMNS, rows, numbers=COLUMNS[1:])
+    for table in report.tables:
+        if table.error:
+            click.echo(table.error, err=True)

@@ -1,0 +1,116 @@
+"""The one read model behind the commands: which runs there are and how far each of their tables is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ticklake.errors import RunNotFound, TableUnreadable
+from ticklake.storage.names import run_started_at
+from ticklake.ticks import TickRange
+
+if TYPE_CHECKING:
+    from ticklake.lake.catalog import Catalog
+    from ticklake.storage.files import Storage
+
+
+@dataclass(frozen=True)
+class FilesReport:
+    """The batch files of a run; `completed` tells whether its producer has closed it."""
+
+    files: int
+    bytes: int
+    ticks: TickRange | None
+    completed: bool
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """A table of a run; `lag` is how far its newest tick is behind the newest batch file, where both are known."""
+
+    name: str
+    rows: int | None = None
+    files: int | None = None
+    bytes: int | None = None
+    ticks: TickRange | None = None
+    lag: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """All that is known of one run."""
+
+    run_id: str
+    started_at: datetime | None
+    storage: FilesReport | None = None
+    tables: list[TableReport] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where to look; each is optional, and a report has what the given ones can tell."""
+
+    storage: Storage | None = None
+    catalog: Catalog | None = None
+
+    def runs(self) -> list[str]:
+        """Every run that any of the places knows, oldest first."""
+        stored = self.storage.runs() if self.storage else []
+        indexed = self.catalog.runs() if self.catalog else []
+        return sorted({*stored, *indexed})
+
+    def reports(self) -> Iterator[RunReport]:
+        return map(self._report, self.runs())
+
+    def report(self, run_id: str | None) -> RunReport:
+        """The report of a run, or of the newest one."""
+        runs = self.runs()
+        wanted = run_id or (runs[-1] if runs else "newest")
+        if wanted not in runs:
+            raise RunNotFound(run_id=wanted, places=self, found=", ".join(runs[-5:]) or "none")
+        return self._report(wanted)
+
+    def __str__(self) -> str:
+        names = [self.storage.url] if self.storage else []
+        return " and ".join([*names, str(self.catalog.root)] if self.catalog else names)
+
+    def _report(self, run_id: str) -> RunReport:
+        files = files_of(self.storage, run_id) if self.storage else None
+        newest = files.ticks.end if files and files.ticks else None
+        tables = tables_of(self.catalog, run_id, newest) if self.catalog else []
+        return RunReport(run_id, run_started_at(run_id), files, tables)
+
+
+def files_of(storage: Storage, run_id: str) -> FilesReport:
+    """Counts a run's batch files, page by page."""
+    count = size = 0
+    ticks: TickRange | None = None
+    token: str | None = None
+    while True:
+        page = storage.batches(run_id, after=token)
+        for file in page.files:
+            count, size = count + 1, size + file.size
+            ticks = _spanning(ticks, file.ticks)
+        token = page.token
+        if token is None:
+            return FilesReport(count, size, ticks, completed=storage.read_completion(run_id) is not None)
+
+
+def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableReport]:
+    return [_table_report(catalog, run_id, name, newest) for name in catalog.tables(run_id)]
+
+
+def _table_report(catalog: Catalog, run_id: str, name: str, newest: int | None) -> TableReport:
+    try:
+        facts = catalog.facts(run_id, name)
+    except TableUnreadable as error:
+        return TableReport(name, error=str(error))
+    lag = None if newest is None or facts.ticks is None else max(0, newest - facts.ticks.end)
+    return TableReport(name, facts.rows, facts.files, facts.bytes, facts.ticks, lag)
+
+
+def _spanning(one: TickRange | None, other: TickRange) -> TickRange:
+    return other if one is None else TickRange(min(one.start, other.start), max(one.end, other.end))

@@ -1,0 +1,83 @@
+"""What a lake holds, from directory names and Delta logs alone: no Parquet file is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from ticklake.errors import LakeNotFound, RunNotInLake, TableUnreadable
+from ticklake.storage.names import is_safe
+from ticklake.ticks import TickRange
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """Figures of one table; `ticks` is None where it has no rows or no tick column."""
+
+    name: str
+    version: int
+    rows: int
+    files: int
+    bytes: int
+    ticks: TickRange | None
+
+
+class Catalog:
+    """A lake to read from, `LAKE/<run id>/<table>`. Whatever else lies in the directory is ignored."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        if not self.root.is_dir():
+            raise LakeNotFound(lake=self.root)
+
+    def runs(self) -> list[str]:
+        """The runs that have tables, oldest first."""
+        return sorted(entry.name for entry in self.root.iterdir() if is_safe(entry.name) and self.tables(entry.name))
+
+    def tables(self, run_id: str) -> list[str]:
+        if not is_safe(run_id):
+            return []
+        return sorted(log.parent.name for log in (self.root / run_id).glob("*/_delta_log") if is_safe(log.parent.name))
+
+    def chosen(self, run_id: str | None) -> list[str]:
+        """All runs, or just the one asked for, which must be there."""
+        runs = self.runs()
+        if run_id is None:
+            return runs
+        if run_id not in runs:
+            raise RunNotInLake(run_id=run_id, lake=self.root, found=", ".join(runs[-5:]) or "none")
+        return [run_id]
+
+    def facts(self, run_id: str, table: str) -> TableFacts:
+        delta = self._open(run_id, table)
+        adds = pa.table(delta.get_add_actions(flatten=True))
+        return TableFacts(
+            name=table,
+            version=int(delta.version()),
+            rows=pc.sum(adds["num_records"], min_count=0).as_py(),
+            files=adds.num_rows,
+            bytes=pc.sum(adds["size_bytes"], min_count=0).as_py(),
+            ticks=_tick_range(adds),
+        )
+
+    def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
+        return self._open(run_id, table).to_pyarrow_dataset()
+
+    def _open(self, run_id: str, table: str) -> DeltaTable:
+        directory = self.root / run_id / table
+        try:
+            return DeltaTable(directory)
+        except (DeltaError, OSError) as error:
+            raise TableUnreadable(table=directory, reason=error) from error
+
+
+def _tick_range(adds: pa.Table) -> TickRange | None:
+    if "min.tick_number" not in adds.schema.names:
+        return None
+    low, high = pc.min(adds["min.tick_number"]).as_py(), pc.max(adds["max.tick_number"]).as_py()
+    return None if low is None or high is None else TickRange(low, high)
