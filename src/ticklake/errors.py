@@ -58,6 +58,13 @@ class WriteKeepsFailing(TickLakeError):
     error: BaseException
 
 
+class RunTaken(TickLakeError):
+    """Run {run_id!r} already has other metadata in {storage}. Start the producer with a new run id."""
+
+    run_id: str
+    storage: str
+
+
 class BadSimulationSettings(TickLakeError):
     """The simulation cannot run with {setting} = {value!r}: {reason}."""
 
@@ -236,7 +243,7 @@ class UnknownDatabase(TickLakeError):
     url: str
 
 
-class RunNotFound(TickLakeError):
+class RunNotInDatabase(TickLakeError):
     """No run {run_id!r} in {database}. `ticklake topics --database {database}` lists what is there."""
 
     run_id: str
@@ -332,3 +339,59 @@ class SparkNeeded(TickLakeError):
     """Indexer {name} needs a Spark session and was given none. Pass spark=SparkSession… or configure a spark resource."""
 
     name: str
+
+
+class MetadataNotAnnounced(TickLakeError):
+    """No metadata of run {run_id} came on {topic} within {seconds:g} s. Is the metadata persistence service running?"""
+
+    topic: str
+    run_id: str
+    seconds: float
+
+
+class NotAMetadataMessage(TickLakeError):
+    """Message {message_id} on {topic} is no MetadataInfo of run {run_id}. Its producer writes to the wrong topic or run."""
+
+    message_id: str
+    topic: str
+    run_id: str
+
+
+class MissingConsumerGroup(TickLakeError):
+    """A reader of topic {topic!r} must name its consumer group: write topic-read:{topic}?consumerGroup=GROUP."""
+
+    topic: str
+
+
+class InvalidOption(TickLakeError):
+    """{option} cannot be {value!r}: {allowed}."""
+
+    option: str
+    value: object
+    allowed: str
+
+
+class NotAMessage(TickLakeError):
+    """A topic carries protobuf messages, and this is a {kind}. Send for example BatchInfo(simulation_run_id=…)."""
+
+    kind: str
+
+
+class UndecodableMessage(TickLakeError):
+    """The message cannot be decoded: {reason}."""
+
+    reason: str
+
+
+class TopicClosed(TickLakeError):
+    """The {end} of topic {topic!r} was closed before this call. Open a new one with `run.{end}(…)`."""
+
+    end: str
+    topic: str
+
+
+class OtherRun(TickLakeError):
+    """This belongs to run {bound!r} and cannot be used for run {run_id!r}. Open one with `database.run({run_id!r})`."""
+
+    bound: str
+    run_id: str

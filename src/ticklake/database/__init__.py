@@ -1,0 +1,8 @@
+"""Databases: one schema a run, named SQL statements, transactions, wake-ups. Nothing here knows what a topic is."""
+
+from __future__ import annotations
+
+from ticklake.database.schema import Backend, Listener, Schema, Transaction
+from ticklake.database.url import open_backend
+
+__all__ = ["Backend", "Listener", "Schema", "Transaction", "open_backend"]

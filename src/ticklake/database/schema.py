@@ -1,0 +1,139 @@
+"""The seam between what uses a database and the two that we speak: one run's schema, and transactions in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from ticklake.database.statements import migrations, statements
+from ticklake.errors import SchemaTooNew
+
+Row = tuple[Any, ...]
+_OWN = "ticklake.database"
+
+
+class Transaction(ABC):
+    """A transaction in one run's schema. Other packages run their own named statements in it with `sql(package)`."""
+
+    def __init__(self, dialect: str) -> None:
+        self.dialect = dialect
+        self._after_commit: list[Callable[[], None]] = []
+
+    def sql(self, package: str) -> Statements:
+        """The statements in `<package>/sql/<dialect>/`, as functions that run here."""
+        return Statements(self, statements(package, self.dialect))
+
+    def after_commit(self, act: Callable[[], None]) -> None:
+        """Have `act` called once the commit has succeeded; never after a rollback."""
+        self._after_commit.append(act)
+
+    def committed(self) -> None:
+        for act in self._after_commit:
+            act()
+
+    @abstractmethod
+    def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+        """The rows a statement returns."""
+
+    @abstractmethod
+    def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        """The rows that a statement returns for all these values, one after the other."""
+
+    @abstractmethod
+    def execute_script(self, text: str) -> None:
+        """Run several statements that take no values."""
+
+    @abstractmethod
+    def notify(self, channel: str) -> None:
+        """Wake, after the commit, everyone in this run who listens to `channel`."""
+
+    def apply_migrations(self, package: str) -> None:
+        """Bring a package's tables up to date; a schema from a newer version is refused, never guessed at."""
+        steps = migrations(package, self.dialect)
+        own = self.sql(_OWN)
+        ((applied,),) = own.version_of_package(package=package)
+        known = steps[-1].number if steps else 0
+        if applied > known:
+            raise SchemaTooNew(package=package, found=applied, known=known)
+        for step in steps:
+            if step.number > applied:
+                self.execute_script(step.text)
+                own.record_version(package=package, version=step.number)
+
+
+class Statements:
+    """A package's statements bound to a transaction: `sql.mark_done(batch_id=7)` runs `mark_done.sql`."""
+
+    def __init__(self, transaction: Transaction, texts: Mapping[str, str]) -> None:
+        self._transaction = transaction
+        self._texts = texts
+
+    def __getattr__(self, name: str) -> Statement:
+        if name not in self._texts:
+            raise AttributeError(f"There is no statement {name}.sql; there are {', '.join(sorted(self._texts))}.")
+        return Statement(self._transaction, self._texts[name])
+
+
+class Statement:
+    """One statement: call it with its values, or with many sets of them."""
+
+    __slots__ = ("_text", "_transaction")
+
+    def __init__(self, transaction: Transaction, text: str) -> None:
+        self._transaction = transaction
+        self._text = text
+
+    def __call__(self, **values: Any) -> list[Row]:
+        return self._transaction.execute(self._text, values)
+
+    def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        return self._transaction.execute_many(self._text, values)
+
+
+class Listener(Protocol):
+    """Waits for hints on one channel of one run. A hint may be missed or come for nothing: look, then wait."""
+
+    def wait(self, timeout: float | None) -> None:
+        """Return on a hint, on `wake()`, or after the timeout; sometimes for no reason."""
+
+    def wake(self) -> None:
+        """Make the waiting thread return; from any thread."""
+
+    def close(self) -> None: ...
+
+
+class Schema(Protocol):
+    """One run's tables."""
+
+    run_id: str
+    dialect: str
+
+    def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
+        """Commits at the end, rolls back on an error. What is durable survives a power cut; the rest may be lost."""
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """A consistent view that writes nothing and waits for nobody."""
+
+    def prepare(self, package: str) -> None:
+        """Create or upgrade a package's tables here, once; cheap when it has been done."""
+
+    def listen(self, channel: str) -> Listener:
+        """From now on, collect the hints of `channel`."""
+
+    def now_ms(self) -> int:
+        """The database's clock, in milliseconds since 1970."""
+
+    def pool(self) -> Mapping[str, int]:
+        """Connections: `active`, `idle`, `total`, and threads `waiting` for one."""
+
+
+class Backend(Protocol):
+    """A database: a directory of SQLite files, or a PostgreSQL server."""
+
+    def schema(self, run_id: str, *, create: bool = True) -> Schema: ...
+
+    def runs(self) -> list[str]: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,303 @@
+"""SQLite: a directory with one file a run. WAL; every write transaction takes the write lock at its beginning."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from ticklake.database.hints import HintListener, Hints
+from ticklake.database.names import schema_name
+from ticklake.database.schema import Row, Transaction
+from ticklake.errors import (
+    DatabaseClosed,
+    DatabaseFull,
+    DatabaseLocked,
+    DatabaseUnusable,
+    NestedTransaction,
+    RunNotInDatabase,
+    TickLakeError,
+    UniqueViolation,
+)
+
+_log = logging.getLogger(__name__)
+_OWN = "ticklake.database"
+SUFFIX = ".sqlite"
+LOCK_SECONDS = 30.0
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqliteBackend:
+    """The files of a directory."""
+
+    def __init__(self, directory: Path, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self._directory = directory.absolute()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._schemas: dict[str, SqliteSchema] = {}
+        self._closed = False
+
+    def schema(self, run_id: str, *, create: bool = True) -> SqliteSchema:
+        path = self._directory / (schema_name(run_id) + SUFFIX)
+        with self._lock:
+            if self._closed:
+                raise DatabaseClosed(database=self._directory)
+            if run_id not in self._schemas:
+                if not create and not path.exists():
+                    raise RunNotInDatabase(run_id=run_id, database=f"sqlite:///{self._directory}")
+                self._schemas[run_id] = SqliteSchema(path, run_id, self._clock)
+            return self._schemas[run_id]
+
+    def runs(self) -> list[str]:
+        paths = sorted(self._directory.glob(f"SIM_*{SUFFIX}")) if self._directory.is_dir() else []
+        return sorted(run_id for path in paths for run_id in _run_ids(path))
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            schemas, self._schemas = list(self._schemas.values()), {}
+        for schema in schemas:
+            schema.close()
+
+
+class SqliteSchema:
+    """One run's file: one connection that writes (a file has one writer at a time) and one that reads meanwhile."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: Path, run_id: str, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self.run_id = run_id
+        self.path = path
+        self._clock = clock
+        self._hints = Hints(path)
+        self._writer = _Seat(path, write=True)
+        self._reader = _Seat(path, write=False)
+        self._prepared: set[str] = set()
+        self._preparing = threading.Lock()
+
+    def now_ms(self) -> int:
+        return self._clock()
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Iterator[Transaction]:
+        with self._writer.taken() as connection:
+            # FULL: a sender who was told "accepted" may lose power a moment later. A claim or ack that is lost
+            # only means a redelivery.
+            connection.pragma("synchronous", "FULL" if durable else "NORMAL")
+            connection.execute("BEGIN IMMEDIATE")
+            transaction = SqliteTransaction(connection, self._hints)
+            try:
+                yield transaction
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        transaction.committed()
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with self._reader.taken() as connection:
+            connection.execute("BEGIN")
+            try:
+                yield SqliteTransaction(connection, self._hints)
+            finally:
+                connection.execute("ROLLBACK")
+
+    def prepare(self, package: str) -> None:
+        if package in self._prepared:
+            return
+        with self._preparing:
+            if not self._prepared:
+                self._create()
+            with self.transaction() as transaction:
+                transaction.apply_migrations(package)
+            self._prepared.add(package)
+
+    def listen(self, channel: str) -> HintListener:
+        return self._hints.listen(channel)
+
+    def pool(self) -> Mapping[str, int]:
+        seats = (self._writer, self._reader)
+        total, active = sum(seat.open for seat in seats), sum(seat.busy for seat in seats)
+        waiting = sum(seat.waiting for seat in seats)
+        return {"active": active, "idle": total - active, "total": total, "waiting": waiting}
+
+    def close(self) -> None:
+        self._writer.close()
+        self._reader.close()
+        _log.debug("Closed %s", self.path)
+
+    def _create(self) -> None:
+        _make_directory(self.path.parent)
+        with self.transaction() as transaction:
+            own = transaction.sql(_OWN)
+            own.create_versions()
+            own.create_run()
+            own.record_run(run_id=self.run_id)
+            ((found,),) = own.read_run()
+        if found != self.run_id:
+            raise DatabaseUnusable(database=self.path, reason=f"it belongs to run {found!r}, not to {self.run_id!r}")
+
+
+class SqliteTransaction(Transaction):
+    """A transaction on a connection that nobody else uses meanwhile."""
+
+    def __init__(self, connection: apsw.Connection, hints: Hints) -> None:
+        super().__init__("sqlite")
+        self._connection = connection
+        self._hints = hints
+        self._channels: set[str] = set()
+
+    def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+        with _translated(self._connection.filename):
+            return self._connection.execute(text, values).fetchall()
+
+    def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        with _translated(self._connection.filename):
+            return self._connection.executemany(text, values).fetchall()
+
+    def execute_script(self, text: str) -> None:
+        self.execute(text, {})
+
+    def notify(self, channel: str) -> None:
+        if channel not in self._channels:
+            self._channels.add(channel)
+            self.after_commit(lambda: self._hints.send(channel))
+
+
+class _Seat:
+    """One connection, opened on first use, that threads take in turn."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        self._path = path
+        self._write = write
+        self._lock = threading.Lock()
+        self._connection: apsw.Connection | None = None
+        self._owner = 0
+        self._closed = False
+        self.waiting = 0
+
+    @property
+    def open(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def busy(self) -> bool:
+        return self._owner != 0
+
+    @contextmanager
+    def taken(self) -> Iterator[apsw.Connection]:
+        if self._owner == threading.get_ident():
+            raise NestedTransaction(database=self._path)
+        self._take()
+        try:
+            with _translated(str(self._path)):
+                yield self._connected()
+        finally:
+            self._owner = 0
+            self._lock.release()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _take(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.waiting += 1
+            try:
+                if not self._lock.acquire(timeout=LOCK_SECONDS):
+                    raise DatabaseLocked(database=self._path, seconds=LOCK_SECONDS)
+            finally:
+                self.waiting -= 1
+        self._owner = threading.get_ident()
+
+    def _connected(self) -> apsw.Connection:
+        if self._closed:
+            raise DatabaseClosed(database=self._path)
+        if self._connection is None:
+            self._connection = _connect(self._path, write=self._write)
+        return self._connection
+
+
+def _connect(path: Path, *, write: bool) -> apsw.Connection:
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
+    connection = apsw.Connection(str(path), flags=flags)
+    try:
+        connection.set_busy_timeout(int(LOCK_SECONDS * 1000))
+        # Wait for a lock in the kernel: no sleep that grows while another process publishes.
+        connection.setlk_timeout(int(LOCK_SECONDS * 1000), 0)
+        if write:
+            _switch_to_wal(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _switch_to_wal(connection: apsw.Connection) -> None:
+    """Switching a new file to WAL fails at once, whatever the timeout, while another process does the same."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            connection.pragma("journal_mode", "WAL")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def _make_directory(directory: Path) -> None:
+    """Made durably: a file that was accepted must not vanish with its folder."""
+    missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    try:
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            handle = os.open(folder.parent, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+    except OSError as error:
+        raise DatabaseUnusable(database=directory, reason=error.strerror) from error
+
+
+def _run_ids(path: Path) -> list[str]:
+    """The run of a file; none where the file is not one of ours or is being made."""
+    with suppress(apsw.Error):
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            return [row[0] for row in connection.execute("SELECT run_id FROM schema_run")]
+        finally:
+            connection.close()
+    return []
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """The driver's errors in our words."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise _in_our_words(error, path) from error
+
+
+def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
+    if isinstance(error, apsw.FullError):
+        return DatabaseFull(database=path)
+    if isinstance(error, apsw.ConstraintError):
+        return UniqueViolation(database=path, reason=str(error))
+    return DatabaseUnusable(database=path, reason=str(error) or type(error).__name__)

@@ -1,0 +1,72 @@
+"""The envelope around every message: its id, its time, and a payload whose type travels with it."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from typing import NamedTuple
+
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
+
+from ticklake.contracts import TopicEnvelope
+from ticklake.errors import NotAMessage, UndecodableMessage
+
+_TYPE_PREFIX = "type.googleapis.com/"
+
+
+class Envelope(NamedTuple):
+    """A message on its way into a topic."""
+
+    message_id: str
+    timestamp: int
+    data: bytes
+
+
+class Opened(NamedTuple):
+    """A message as it comes out of a topic."""
+
+    message_id: str
+    timestamp: int
+    payload: Message
+
+
+def wrap(payload: Message, now_ms: int) -> Envelope:
+    if not isinstance(payload, Message):
+        raise NotAMessage(kind=type(payload).__name__)
+    envelope = TopicEnvelope(message_id=new_message_id(now_ms), timestamp=now_ms)
+    envelope.payload.type_url = _TYPE_PREFIX + payload.DESCRIPTOR.full_name
+    envelope.payload.value = payload.SerializeToString()
+    return Envelope(envelope.message_id, now_ms, envelope.SerializeToString())
+
+
+def unwrap(data: bytes) -> Opened:
+    try:
+        envelope = TopicEnvelope.FromString(data)
+        payload = _message_class(envelope.payload.type_url).FromString(envelope.payload.value)
+    except DecodeError as error:
+        raise UndecodableMessage(reason=f"its bytes are broken ({error})") from error
+    return Opened(envelope.message_id, envelope.timestamp, payload)
+
+
+def new_message_id(now_ms: int) -> str:
+    """A UUID of version 7: it begins with the time, so that new ids land at the end of an index."""
+    random = int.from_bytes(os.urandom(10), "big")
+    value = (now_ms & 0xFFFF_FFFF_FFFF) << 80 | random
+    value = value & ~(0xF << 76) | 7 << 76
+    return str(uuid.UUID(int=value & ~(0x3 << 62) | 2 << 62))
+
+
+def client_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _message_class(type_url: str) -> type[Message]:
+    name = type_url.rpartition("/")[2]
+    if not name:
+        raise UndecodableMessage(reason="it has no payload")
+    try:
+        return message_factory.GetMessageClass(descriptor_pool.Default().FindMessageTypeByName(name))
+    except KeyError as error:
+        raise UndecodableMessage(reason=f"its type {name!r} is unknown here; import it, then replay") from error

@@ -1,0 +1,149 @@
+"""The way in: a database, a run in it, and from there its topics."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from ticklake.database import Schema, Transaction, open_backend
+from ticklake.database.names import check_name
+from ticklake.errors import InvalidOption, MissingConsumerGroup
+from ticklake.topics.reader import TopicReader, new_consumer_id
+from ticklake.topics.store import Consumer, TopicStore
+from ticklake.topics.writer import Publisher, TopicWriter
+
+
+class Database:
+    """`sqlite:///DIRECTORY` (one file a run) or `postgresql://…` (one schema a run). Connects on first use."""
+
+    def __init__(self, url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> None:
+        self.url = url
+        self._backend = open_backend(url, max_pool_size=max_pool_size, min_idle=min_idle)
+        self._lock = threading.Lock()
+        self._runs: dict[str, Run] = {}
+
+    def run(self, run_id: str, *, create: bool = True) -> Run:
+        """A run's tables, made on first use; with `create=False` one that is not there is an error."""
+        schema = self._backend.schema(run_id, create=create)
+        with self._lock:
+            return self._runs.setdefault(run_id, Run(schema))
+
+    def runs(self) -> list[str]:
+        return self._backend.runs()
+
+    def close(self) -> None:
+        self._backend.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class Run:
+    """One run: its topics, and transactions over all of its tables."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.id = schema.run_id
+        self._schema = schema
+        self._lock = threading.Lock()
+        self._opened: tuple[TopicStore, Publisher] | None = None
+
+    def writer(self, topic: str) -> TopicWriter:
+        store, publisher = self._topics()
+        return TopicWriter(store, publisher, check_name("topic", topic))
+
+    def reader(
+        self,
+        topic: str,
+        *,
+        group: str,
+        claim_timeout: float = 300,
+        max_delivery_attempts: int = 5,
+        consumer: str | None = None,
+        max_unacknowledged: int = 10_000,
+        start: str = "earliest",
+    ) -> TopicReader:
+        """A consumer of `group`. A group that is new starts at the `earliest` message, or at the `end`."""
+        check_name("topic", topic)
+        if not isinstance(group, str) or not group.strip():
+            raise MissingConsumerGroup(topic=topic)
+        _check(claim_timeout >= 0 and math.isfinite(claim_timeout), "claim_timeout", claim_timeout, "0 or more seconds")
+        _check(max_delivery_attempts >= 1, "max_delivery_attempts", max_delivery_attempts, "1 or more")
+        _check(max_unacknowledged >= 1, "max_unacknowledged", max_unacknowledged, "1 or more")
+        _check(start in ("earliest", "end"), "start", start, "earliest or end")
+        who = Consumer(
+            topic=topic,
+            group=check_name("consumer group", group),
+            id=check_name("consumer", consumer or new_consumer_id()),
+            lease_ms=math.ceil(claim_timeout * 1000),
+            max_attempts=max_delivery_attempts,
+        )
+        store, _ = self._topics()
+        store.join(topic, group, at_end=start == "end")
+        return TopicReader(store, who, max_unacknowledged)
+
+    def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
+        """All or nothing over everything in this run; pass what it gives as `connection=`.
+
+        `durable=False` is faster and may be lost in a power cut: for work that would then simply be done again.
+        """
+        self._topics()
+        return self._schema.transaction(durable=durable)
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """A consistent view of everything in this run that writes nothing."""
+        self._topics()
+        return self._schema.reading()
+
+    def prepare(self, package: str) -> None:
+        """Have the tables of another package (`<package>/sql/<dialect>/schema/001_….sql`) in this run."""
+        self._schema.prepare(package)
+
+    def now_ms(self) -> int:
+        """The database's clock."""
+        return self._schema.now_ms()
+
+    def processed(self, indexer_class: str) -> ProcessedBatches:
+        store, _ = self._topics()
+        return ProcessedBatches(store, check_name("indexer class", indexer_class))
+
+    def _topics(self) -> tuple[TopicStore, Publisher]:
+        with self._lock:
+            if self._opened is None:
+                store = _open_store(self._schema)
+                self._opened = (store, Publisher(store))
+            return self._opened
+
+
+class ProcessedBatches:
+    """Which batches an indexer has done (`idempotency_tracking`): only ever to save work, never to be right."""
+
+    def __init__(self, store: TopicStore, indexer_class: str) -> None:
+        self._store = store
+        self._indexer_class = indexer_class
+
+    def contains(self, batch_id: str) -> bool:
+        return self._store.processed(self._indexer_class, batch_id)
+
+    def mark(self, batch_ids: Iterable[str], connection: Transaction | None = None) -> None:
+        self._store.mark_processed(self._indexer_class, list(batch_ids), connection)
+
+
+def _open_store(schema: Schema) -> TopicStore:
+    if schema.dialect == "sqlite":
+        from ticklake.topics.sqlite import SqliteTopicStore
+
+        return SqliteTopicStore(schema)
+    from ticklake.topics.postgres import PostgresTopicStore
+
+    return PostgresTopicStore(schema)
+
+
+def _check(fits: bool, option: str, value: object, allowed: str) -> None:
+    if not fits:
+        raise InvalidOption(option=option, value=value, allowed=allowed)

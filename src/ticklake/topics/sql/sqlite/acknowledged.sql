@@ -1,0 +1,4 @@
+-- Which of these claims had been acknowledged already: an ack that is repeated is no stale one.
+SELECT message_id FROM topic_consumer_group
+WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NOT NULL AND claimed_by = :consumer
+  AND (message_id, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))

@@ -1,0 +1,67 @@
+"""Topics on SQLite: a claim is one short write transaction; nothing is written where there is nothing to claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ticklake.database import Transaction
+from ticklake.database.schema import Statements
+from ticklake.topics.envelope import Envelope
+from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore
+
+
+class SqliteTopicStore(TopicStore):
+    """The topics of one run's file."""
+
+    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None:
+        with self._sql(connection, durable=True) as (transaction, sql):
+            now = self.schema.now_ms()
+            sql.publish.many(
+                {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
+                for e in envelopes
+            )
+            transaction.notify(topic)
+
+    def claim(self, consumer: Consumer, limit: int) -> Claimed:
+        wait_ms = self._look(consumer)
+        if wait_ms != 0:
+            return Claimed((), wait_ms=wait_ms)
+        with self._sql() as (_, sql):
+            values: dict[str, Any] = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+            values |= {"now": self.schema.now_ms(), "lease_until": self._lease_until(consumer)}
+            again, dead = self._claim_again(sql, consumer, values, limit)
+            fresh = self._claim_fresh(sql, values, limit - len(again))
+        return Claimed((*again, *fresh), dead, None if again or fresh else 0)
+
+    def _look(self, consumer: Consumer) -> int | None:
+        """Milliseconds until there may be something: 0 is now, None is not before somebody publishes or releases."""
+        with self.schema.reading() as transaction:
+            ((fresh, available_at),) = transaction.sql(PACKAGE).look(topic=consumer.topic, group=consumer.group)
+        if fresh:
+            return 0
+        return None if available_at is None else max(0, available_at - self.schema.now_ms())
+
+    def _claim_again(
+        self, sql: Statements, consumer: Consumer, values: dict[str, Any], limit: int
+    ) -> tuple[list[Claim], list[str]]:
+        """What was delivered before and is free again; what was delivered too often becomes a dead letter."""
+        sql.expire(**values)
+        rows = sql.available(**values, limit=limit)
+        found = [Claim(message_id, version, attempts, data, by) for message_id, version, attempts, by, _, data in rows]
+        spent = [claim for claim in found if claim.attempts >= consumer.max_attempts]
+        for claim in spent:
+            self._bury(sql, consumer, claim, f"delivered {claim.attempts} times and never acknowledged")
+        again = [claim for claim in found if claim.attempts < consumer.max_attempts]
+        sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
+        taken = [claim._replace(version=claim.version + 1, attempts=claim.attempts + 1) for claim in again]
+        return taken, [claim.message_id for claim in spent]
+
+    @staticmethod
+    def _claim_fresh(sql: Statements, values: dict[str, Any], limit: int) -> list[Claim]:
+        rows = sql.fresh(**values, limit=limit) if limit else []
+        if not rows:
+            return []
+        versions = sql.take.many({**values, "id": id_, "message_id": message_id} for id_, message_id, _ in rows)
+        sql.advance(**values, frontier=rows[-1][0])
+        return [Claim(row[1], version, 1, row[2]) for row, (version,) in zip(rows, versions, strict=True)]
