@@ -1,0 +1,121 @@
+"""The batch indexer: all of the loop, the buffering, the acks and the errors; a subclass only says what its rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import pyarrow as pa
+
+from ticklake.errors import DatabaseNeeded, SparkNeeded
+from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
+from ticklake.indexers.batches import Batches, TopicBatches
+from ticklake.indexers.buffer import TickBuffer
+from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering
+from ticklake.indexers.loop import FlushLoop
+from ticklake.lake.flush import Flusher
+from ticklake.lake.spark import parallelism
+from ticklake.lake.table import Table
+from ticklake.lake.task import Work
+from ticklake.monitoring import Monitor
+from ticklake.world import World
+
+BATCH_TOPIC = "batch-topic"
+
+
+class BatchIndexer(Indexer):
+    """Turns the ticks of batch files into rows of `table`, each key exactly once.
+
+    A subclass names its `table`, the fields of a tick it `reads`, and writes `rows`, a pure function of ticks that runs
+    on Spark's workers. One that only counts has no table and writes `observe` instead.
+    """
+
+    table: ClassVar[Table | None] = None
+    reads: ClassVar[tuple[str, ...]] = ("tick_number",)
+
+    rows: ClassVar[Callable[[pa.RecordBatch, World | None], pa.RecordBatch] | None] = None
+    observe: ClassVar[Callable[[pa.RecordBatch], Mapping[str, int]] | None] = None
+
+    def __init__(
+        self,
+        name: str,
+        resources: IndexerResources,
+        options: IndexerOptions | None = None,
+        batches_of: Callable[[str, Monitor], Batches] | None = None,
+    ) -> None:
+        """`batches_of` gives the batches of a run from elsewhere than its topic, such as storage itself."""
+        super().__init__(name, resources, options)
+        self._batches_of = batches_of
+        self._batches: Batches | None = None
+
+    def components(self) -> Components:
+        """What this indexer makes use of: by default everything, idempotency where it is switched on."""
+        options = self.options
+        return Components(
+            metadata=MetadataReading(options.poll_interval_ms, options.max_poll_duration_ms),
+            buffering=TickBuffering(options.insert_batch_size, options.flush_timeout_ms),
+            idempotency=Idempotency() if options.enable_idempotency else None,
+        )
+
+    def wake(self) -> None:
+        if self._batches is not None:
+            self._batches.wake()
+
+    def index_run(self, run_id: str) -> None:
+        components = self.components()
+        world = None
+        if components.metadata is not None:
+            world = components.metadata.load(self.resources.lake, run_id, self.wait)
+            if world is None:
+                return
+        buffer = _buffer(components, world)
+        flusher = self._flusher(run_id, world)
+        self._batches = self._open_batches(run_id, components)
+        try:
+            FlushLoop(
+                self._batches, buffer, flusher, self.monitor, self.proceed, self.options.until_caught_up
+            ).run()
+        finally:
+            self._batches.close()
+
+    def _open_batches(self, run_id: str, components: Components) -> Batches:
+        if self._batches_of is not None:
+            return self._batches_of(run_id, self.monitor)
+        topic = self.resources.topic or BATCH_TOPIC
+        if self.resources.database is None:
+            raise DatabaseNeeded(name=self.name, topic=topic)
+        run = self.resources.database.run(run_id)
+        reader = run.reader(
+            topic,
+            group=self.resources.group or self.name,
+            claim_timeout=self.options.claim_timeout,
+            max_delivery_attempts=self.options.max_delivery_attempts,
+        )
+        processed = run.processed(type(self).__name__) if components.idempotency else None
+        return TopicBatches(run, reader, self.resources.storage, self.monitor, processed)
+
+    def _flusher(self, run_id: str, world: World | None) -> Flusher:
+        if self.resources.spark is None:
+            raise SparkNeeded(name=self.name)
+        spark = self.resources.spark()
+        lake, kind = self.resources.lake, type(self)
+        work = Work(
+            flush_id="",
+            storage=self.resources.storage,
+            world=world,
+            reads=self.reads,
+            table=self.table,
+            directory=str(lake.directory(run_id, self.table.name)) if self.table else "",
+            rows=kind.rows if self.table else None,
+            observe=kind.observe,
+        )
+        ledger = lake.ledger(run_id, self.table) if self.table else None
+        return Flusher(spark, work, ledger, parallelism(spark))
+
+
+def _buffer(components: Components, world: World | None) -> TickBuffer:
+    step = world.sampling_interval if world else 1
+    if components.buffering is not None:
+        return components.buffering.buffer(step)
+    # Without buffering each tick is flushed on its own.
+    return TickBuffer(insert_batch_size=1, flush_timeout=0.0, step=step)

@@ -1,0 +1,194 @@
+"""Where an indexer's batches come from: claimed from a topic, or listed from storage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from ticklake.contracts import BatchInfo
+from ticklake.errors import NotABatchMessage, TickLakeError
+from ticklake.lake.slices import Slice
+from ticklake.monitoring import Monitor
+from ticklake.storage.files import BatchFile, Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """One batch file handed to an indexer, with the message that told of it, if any."""
+
+    file: BatchFile
+    message: Message | None = None
+
+    def slice(self, ticks: TickRange) -> Slice:
+        if self.message is None:
+            return Slice(self.file, ticks)
+        return Slice(self.file, ticks, message_id=self.message.id, claim_version=self.message.claim_version)
+
+
+class Batches(Protocol):
+    """What the flush loop asks of a source of batches."""
+
+    def poll(self, limit: int, timeout: float) -> Sequence[Delivery]: ...
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left, as of the last poll."""
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which a batch that was not renewed goes to somebody else; 0: never."""
+
+    def done(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def fail(self, delivery: Delivery, error: str) -> None: ...
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TopicBatches(AbstractContextManager["TopicBatches"]):
+    """Batches announced on a topic. A batch is marked processed in the same transaction as its ack, never before."""
+
+    def __init__(
+        self, run: Run, reader: TopicReader, storage: Storage, monitor: Monitor, processed: ProcessedBatches | None
+    ) -> None:
+        self._run, self._reader, self._storage, self._monitor = run, reader, storage, monitor
+        self._processed = processed
+        self._retrying: set[str] = set()
+        self._caught_up = False
+        self.lease = reader.claim_timeout
+
+    @property
+    def exhausted(self) -> bool:
+        return self._caught_up and not self._retrying
+
+    def poll(self, limit: int, timeout: float) -> list[Delivery]:
+        messages = self._reader.poll_many(limit, timeout)
+        self._caught_up = not messages
+        return [delivery for message in messages if (delivery := self._delivery(message)) is not None]
+
+    def done(self, deliveries: Sequence[Delivery]) -> None:
+        messages = [delivery.message for delivery in deliveries if delivery.message is not None]
+        if not messages:
+            return
+        if self._processed is None:
+            self._reader.ack_many(messages)
+        else:
+            with self._run.transaction() as transaction:
+                self._processed.mark([delivery.file.key for delivery in deliveries], connection=transaction)
+                self._reader.ack_many(messages, connection=transaction)
+        self._retrying.difference_update(message.id for message in messages)
+
+    def fail(self, delivery: Delivery, error: str) -> None:
+        if delivery.message is not None:
+            self._fail(delivery.message, error)
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None:
+        self._reader.extend([delivery.message for delivery in deliveries if delivery.message is not None])
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        self._reader.release([delivery.message for delivery in deliveries if delivery.message is not None])
+
+    def wake(self) -> None:
+        self._reader.wake()
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _delivery(self, message: Message) -> Delivery | None:
+        """The batch a message tells of, unless it is done already or is not there to be read."""
+        try:
+            info = self._info(message)
+            if self._is_processed(info.storage_key):
+                self._monitor.counter("batches_skipped").add()
+                self._reader.ack(message)
+                return None
+            return Delivery(self._storage.batch(info.storage_key), message)
+        except (TickLakeError, OSError) as error:
+            self._fail(message, str(error))
+            return None
+
+    def _info(self, message: Message) -> BatchInfo:
+        info = message.payload
+        if not isinstance(info, BatchInfo) or info.simulation_run_id != self._run.id:
+            raise NotABatchMessage(message_id=message.id, topic=message.topic, run_id=self._run.id)
+        return info
+
+    def _is_processed(self, key: str) -> bool:
+        if self._processed is None:
+            return False
+        try:
+            return self._processed.contains(key)
+        except TickLakeError as error:
+            # Only work is saved here: the table itself knows what it has.
+            log.debug("Could not ask whether %s is processed, so it is not: %s", key, error)
+            return False
+
+    def _fail(self, message: Message, error: str) -> None:
+        self._monitor.counter("batches_failed").add()
+        self._monitor.errors.record("BATCH_FAILED", error, f"message {message.id}, delivery {message.attempts}")
+        log.warning("Batch of message %s failed: %s", message.id, error)
+        if self._reader.fail(message, error, delay=min(2.0 ** (message.attempts - 1), 60.0)):
+            self._retrying.discard(message.id)
+        else:
+            self._retrying.add(message.id)
+
+
+class StoredBatches(AbstractContextManager["StoredBatches"]):
+    """The batch files of a run straight from storage, in tick order, each once. For runs and tools without a topic."""
+
+    lease = 0.0
+
+    def __init__(self, storage: Storage, run_id: str, monitor: Monitor, ticks: TickRange | None = None) -> None:
+        self._storage, self._run_id, self._monitor, self._ticks = storage, run_id, monitor, ticks
+        self._token: str | None = None
+        self.exhausted = False
+        self.failed: list[tuple[BatchFile, str]] = []
+
+    def poll(self, limit: int, timeout: float) -> list[Delivery]:  # noqa: ARG002  files that are there need no waiting
+        if self.exhausted:
+            return []
+        page = self._storage.batches(self._run_id, after=self._token, ticks=self._ticks, limit=limit)
+        self._token = page.token
+        self.exhausted = page.token is None
+        return [Delivery(file) for file in page.files]
+
+    def done(self, deliveries: Sequence[Delivery]) -> None:
+        """The table itself knows."""
+
+    def fail(self, delivery: Delivery, error: str) -> None:
+        self._monitor.counter("batches_failed").add()
+        self._monitor.errors.record("BATCH_FAILED", error, delivery.file.key)
+        log.warning("Batch %s failed: %s", delivery.file.key, error)
+        self.failed.append((delivery.file, error))
+
+    def renew(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...

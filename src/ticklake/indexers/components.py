@@ -1,0 +1,58 @@
+"""The components an indexer picks from: metadata reading, tick buffering, idempotency. Each one is optional."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ticklake.errors import MetadataTimeout
+from ticklake.indexers.buffer import TickBuffer
+from ticklake.lake.lake import Lake
+from ticklake.lake.metadata import TABLE, read_metadata
+from ticklake.world import World
+
+
+@dataclass(frozen=True)
+class MetadataReading:
+    """Waits until the metadata of the run is indexed: it tells the sampling interval and the shape of the world."""
+
+    poll_interval_ms: int = 1000
+    max_poll_duration_ms: int = 300_000
+
+    def load(self, lake: Lake, run_id: str, wait: Callable[[float], bool]) -> World | None:
+        """The run's world; None if `wait` says to stop first."""
+        deadline = time.monotonic() + self.max_poll_duration_ms / 1000
+        while True:
+            metadata = read_metadata(lake.directory(run_id, TABLE))
+            if metadata is not None:
+                return World.of(metadata)
+            if time.monotonic() >= deadline:
+                raise MetadataTimeout(run_id=run_id, seconds=self.max_poll_duration_ms / 1000)
+            if not wait(self.poll_interval_ms / 1000):
+                return None
+
+
+@dataclass(frozen=True)
+class TickBuffering:
+    """Flushes across batch files: at `insert_batch_size` ticks, or `flush_timeout_ms` after the last flush."""
+
+    insert_batch_size: int = 1000
+    flush_timeout_ms: int = 5000
+
+    def buffer(self, step: int) -> TickBuffer:
+        return TickBuffer(self.insert_batch_size, self.flush_timeout_ms / 1000, step)
+
+
+@dataclass(frozen=True)
+class Idempotency:
+    """Skips reading batches that were done before. Only saves work: the table itself knows what it has."""
+
+
+@dataclass(frozen=True)
+class Components:
+    """What one indexer has picked."""
+
+    metadata: MetadataReading | None = None
+    buffering: TickBuffering | None = None
+    idempotency: Idempotency | None = None

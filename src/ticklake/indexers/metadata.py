@@ -1,0 +1,66 @@
+"""The metadata indexer: the run's `metadata` table, which every batch indexer waits for."""
+
+from __future__ import annotations
+
+import logging
+
+from ticklake.contracts import MetadataInfo
+from ticklake.errors import DatabaseNeeded, MetadataNotAnnounced, NotAMetadataMessage, TickLakeError
+from ticklake.indexers.base import Indexer
+from ticklake.lake.metadata import TABLE, write_metadata
+from ticklake.topics import Message, TopicReader
+from ticklake.world import World
+
+log = logging.getLogger(__name__)
+
+METADATA_TOPIC = "metadata-topic"
+
+
+class MetadataIndexer(Indexer):
+    """Waits for one message, writes one table, and is done."""
+
+    _reader: TopicReader | None = None
+
+    def wake(self) -> None:
+        if self._reader is not None:
+            self._reader.wake()
+
+    def index_run(self, run_id: str) -> None:
+        topic = self.resources.topic or METADATA_TOPIC
+        if self.resources.database is None:
+            raise DatabaseNeeded(name=self.name, topic=topic)
+        run = self.resources.database.run(run_id)
+        group = self.resources.group or self.name
+        with run.reader(topic, group=group, claim_timeout=self.options.claim_timeout) as self._reader:
+            message = self._reader.poll(self.options.topic_poll_timeout_ms / 1000)
+            if message is not None:
+                self._index(self._reader, message, run_id)
+            elif not self.stopping and not self._is_indexed(run_id):
+                seconds = self.options.topic_poll_timeout_ms / 1000
+                raise MetadataNotAnnounced(topic=topic, run_id=run_id, seconds=seconds)
+
+    def _index(self, reader: TopicReader, message: Message, run_id: str) -> None:
+        try:
+            self.write(run_id, _storage_key(message, run_id))
+        except TickLakeError as error:
+            reader.fail(message, error)
+            raise
+        reader.ack(message)
+
+    def write(self, run_id: str, key: str | None = None) -> None:
+        """Writes the table from the metadata file: the one of that key, or the run's own."""
+        storage = self.resources.storage
+        metadata = storage.read_metadata(run_id) if key is None else storage.read_metadata_file(key)
+        World.of(metadata)
+        if write_metadata(self.resources.lake.directory(run_id, TABLE), metadata):
+            self.monitor.counter("metadata_written").add()
+
+    def _is_indexed(self, run_id: str) -> bool:
+        return TABLE in self.resources.lake.tables(run_id)
+
+
+def _storage_key(message: Message, run_id: str) -> str:
+    info = message.payload
+    if not isinstance(info, MetadataInfo) or info.simulation_run_id != run_id:
+        raise NotAMetadataMessage(message_id=message.id, topic=message.topic, run_id=run_id)
+    return info.storage_key

@@ -1,0 +1,175 @@
+"""A flush: one Spark job and one commit, so that each tick of its slices is in the table exactly once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from ticklake import faults
+from ticklake.errors import FlushFailed
+from ticklake.lake import task
+from ticklake.lake.ledger import CommitConflict, Ledger
+from ticklake.lake.parquet import ParquetFile
+from ticklake.lake.slices import Piece, Slice, spread
+from ticklake.lake.task import Failed, Indexed, Result, Unavailable, Work
+from ticklake.ticks import TickRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Flushed:
+    """What became of a flush: which slices failed (by their place in it), and what the rest added."""
+
+    failures: dict[int, Failed]
+    ticks: int
+    rows: int
+    observed: dict[str, int]
+    files: int
+    version: int | None
+
+
+class Flusher:
+    """Turns slices into rows of one table. One flush at a time; any number of flushers may compete for a table."""
+
+    def __init__(self, spark: SparkSession, work: Work, ledger: Ledger | None, parallelism: int) -> None:
+        self._spark = spark
+        self._work = work
+        self._ledger = ledger
+        self._parallelism = parallelism
+        self._flush_id = ""
+        self._step = work.world.sampling_interval if work.world else 1
+
+    def flush(self, slices: Sequence[Slice]) -> Flushed:
+        """Indexes what the table lacks of these slices, which must not overlap. Durable when it returns."""
+        while True:
+            open_slices = self._look(slices)
+            results = self._run(open_slices)
+            try:
+                return self._commit(slices, results)
+            except CommitConflict:
+                # Another indexer has written some of these very ticks: leave those out and do the rest again.
+                log.debug("Flush %s lost its ticks to another writer, looking again", self._flush_id)
+                self._discard(results)
+
+    def progress(self) -> int:
+        """Grows while the tasks of the running flush write: what tells work from a hang."""
+        if self._ledger is None:
+            return 0
+        files = Path(self._ledger.directory).glob(f"{self._flush_id}-*.parquet")
+        return sum(file.stat().st_size for file in files)
+
+    def _look(self, slices: Sequence[Slice]) -> list[Piece]:
+        if self._ledger is None:
+            return [Piece(number, piece) for number, piece in enumerate(slices)]
+        self._ledger.refresh()
+        present = self._ledger.present([piece.ticks for piece in slices]).tolist()
+        if not present:
+            return [Piece(number, piece) for number, piece in enumerate(slices)]
+        left = [Piece(number, piece.without(present)) for number, piece in enumerate(slices)]
+        return [piece for piece in left if not piece.slice.done(self._step)]
+
+    def _run(self, pieces: Sequence[Piece]) -> list[Result]:
+        if not pieces:
+            return []
+        self._flush_id = uuid.uuid4().hex
+        faults.reach("lake.flush.before_job")
+        work = replace(self._work, flush_id=self._flush_id)
+        shares = [
+            [Piece(pieces[share.number].number, share.slice) for share in dealt]
+            for dealt in spread([piece.slice for piece in pieces], self._parallelism, self._step)
+        ]
+        results = _run_job(self._spark, work, shares)
+        for result in results:
+            if isinstance(result, Unavailable):
+                self._discard(results)
+                raise result.error
+        return results
+
+    def _commit(self, slices: Sequence[Slice], results: Sequence[Result]) -> Flushed:
+        indexed = [result for result in results if isinstance(result, Indexed)]
+        failed = {result.number: result for result in results if isinstance(result, Failed)}
+        files = [result for result in results if isinstance(result, ParquetFile)]
+        if self._ledger is not None and files:
+            self._add(self._ledger, files, indexed, _provenance(slices, indexed))
+        observed: dict[str, int] = {}
+        for one in indexed:
+            for name, count in one.observed.items():
+                observed[name] = observed.get(name, 0) + count
+        return Flushed(
+            failures=failed,
+            ticks=sum(len(one.ticks) for one in indexed),
+            rows=sum(one.rows for one in indexed),
+            observed=observed,
+            files=len(files),
+            version=self._ledger.version if self._ledger else None,
+        )
+
+    def _add(
+        self, ledger: Ledger, files: Sequence[ParquetFile], indexed: Sequence[Indexed], provenance: dict[str, str]
+    ) -> None:
+        """Commits; where another writer was faster, commits again unless it wrote any of the same ticks."""
+        ticks = np.concatenate([one.ticks for one in indexed])
+        written = _ranges(ticks)
+        while True:
+            try:
+                return ledger.commit(files, provenance)
+            except CommitConflict:
+                ledger.refresh()
+                if np.isin(ledger.present(written), ticks).any():
+                    raise
+
+    def _discard(self, results: Sequence[Result]) -> None:
+        if self._ledger is not None:
+            for result in results:
+                if isinstance(result, ParquetFile):
+                    (self._ledger.directory / result.path).unlink(missing_ok=True)
+
+
+def _run_job(spark: SparkSession, work: Work, shares: Sequence[Sequence[Piece]]) -> list[Result]:
+    """One task a share. Slices travel in the closure and results come back as rows: no shuffle, nothing in the JVM."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                results = task.index(work, number, shares[number])
+                yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in results]})
+
+    count = len(shares)
+    try:
+        rows = spark.range(0, count, 1, count).mapInArrow(run, "result binary").collect()
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+        raise FlushFailed(table=work.table.name if work.table else "no table", reason=reason) from error
+    # What comes back was made by our own tasks a moment ago.
+    return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
+
+
+def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str, str]:
+    """Where the rows of a commit came from, for `DESCRIBE HISTORY`."""
+    sources = [
+        {
+            "file": slices[number].file.key,
+            "ticks": list(slices[number].ticks),
+            "message": slices[number].message_id,
+            "claim": slices[number].claim_version,
+        }
+        for number in sorted({one.number for one in indexed})
+    ]
+    return {"ticklake.sources": json.dumps(sources)}
+
+
+def _ranges(ticks: np.typing.NDArray[np.int64]) -> list[TickRange]:
+    return [TickRange(int(ticks.min()), int(ticks.max()))] if len(ticks) else []

@@ -1,0 +1,84 @@
+"""Rows in the order of their key, each key once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ticklake.errors import DuplicateKey
+
+Integers = npt.NDArray[Any]
+
+# Scattering into a table of all possible keys beats any sort (200 against 28 M rows/s) while the table stays small.
+_SCATTER_RATIO = 8
+
+
+def ordered(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
+    """The same rows sorted by their key. Two rows of one key are an error: nobody could tell which one is right."""
+    if rows.num_rows < 2:
+        return rows
+    flat = _flat_key(rows, key)
+    if flat is None:
+        return _ordered_by_columns(rows, key)
+    if (np.diff(flat) > 0).all():
+        return rows
+    order = _order(flat)
+    if len(order) != len(flat) or not (np.diff(flat[order]) > 0).all():
+        raise DuplicateKey(key=_first_twin(rows, key))
+    return rows.take(pa.array(order))
+
+
+def _flat_key(rows: pa.RecordBatch, key: tuple[str, ...]) -> Integers | None:
+    """The key as one integer a row, where all its columns are integers and their ranges fit together into 63 bits."""
+    flat = np.zeros(rows.num_rows, dtype=np.int64)
+    size = 1
+    for name in key:
+        column = rows.column(name)
+        if not pa.types.is_integer(column.type) or column.null_count:
+            return None
+        values, width = _dense(column.to_numpy(zero_copy_only=False))
+        size *= width
+        if size >= 1 << 62:
+            return None
+        flat = flat * width + values
+    return flat
+
+
+def _dense(values: Integers) -> tuple[Integers, int]:
+    """The values as small numbers in the same order, and how many there can be: 0, 10, 20 (as ticks come) are 0, 1, 2."""
+    steps = np.diff(values)
+    if (steps >= 0).all():
+        ranks = np.concatenate([[0], np.cumsum(steps > 0)])
+        return ranks, int(ranks[-1]) + 1
+    low = int(values.min())
+    return values.astype(np.int64) - low, int(values.max()) - low + 1
+
+
+def _order(flat: Integers) -> Integers:
+    """Where the rows go; shorter than `flat` if two keys are equal and it was found by scattering."""
+    slots = int(flat.max()) + 1
+    if slots > _SCATTER_RATIO * len(flat):
+        return np.argsort(flat)
+    place = np.full(slots, -1, dtype=np.int32)
+    place[flat] = np.arange(len(flat), dtype=np.int32)
+    return place[place >= 0]
+
+
+def _ordered_by_columns(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
+    keys = pa.table([rows.column(name) for name in key], names=list(key))
+    if keys.group_by(list(key)).aggregate([]).num_rows < rows.num_rows:
+        raise DuplicateKey(key=_first_twin(rows, key))
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in key]))
+
+
+def _first_twin(rows: pa.RecordBatch, key: tuple[str, ...]) -> str:
+    seen = set()
+    for values in zip(*(rows.column(name).to_pylist() for name in key), strict=True):
+        if values in seen:
+            return ", ".join(f"{name} {value}" for name, value in zip(key, values, strict=True))
+        seen.add(values)
+    return "unknown"

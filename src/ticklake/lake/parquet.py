@@ -1,0 +1,114 @@
+"""Parquet files of a table: written in order of the key, synced, and described for the Delta log."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ticklake import faults
+from ticklake.errors import LakeUnwritable
+from ticklake.lake.durable import sync_directory, sync_file
+from ticklake.lake.table import Table
+
+# Small enough that a query for one tick reads little, large enough that the footer stays small.
+ROW_GROUP_ROWS = 128 * 1024
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A finished file as the Delta log will know it."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+class ParquetFileWriter:
+    """One file being written. It opens with the first rows and is gone again if discarded."""
+
+    def __init__(self, directory: Path, name: str, table: Table) -> None:
+        self._path = directory / name
+        self._table = table
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._held_rows += rows.num_rows
+        if self._held_rows >= ROW_GROUP_ROWS:
+            self._write(self._held_rows - self._held_rows % ROW_GROUP_ROWS)
+
+    def close(self) -> ParquetFile | None:
+        """Finishes the file, durable when this returns; None if there was no row to write."""
+        if self._held_rows:
+            self._write(self._held_rows)
+        if self._writer is None:
+            return None
+        try:
+            self._writer.close()
+            faults.reach("lake.parquet.unsynced")
+            sync_file(self._path)
+            sync_directory(self._path.parent)
+            return _describe(self._path)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self._path.parent), reason=error) from error
+
+    def discard(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._path.unlink(missing_ok=True)
+
+    def _write(self, count: int) -> None:
+        rows = pa.Table.from_batches(self._held, self._table.schema)
+        try:
+            faults.reach("lake.parquet.write")
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, self._table.schema, **_layout(self._table))
+            self._writer.write_table(rows.slice(0, count), row_group_size=ROW_GROUP_ROWS)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self._path.parent), reason=error) from error
+        rest = rows.slice(count).combine_chunks()
+        self._held = rest.to_batches()
+        self._held_rows = rest.num_rows
+
+
+def _layout(table: Table) -> dict[str, Any]:
+    """Encodings by measurement: sorted integer keys pack into differences, everything else repeats."""
+    packed = [name for name in table.key[1:] if pa.types.is_integer(table.schema.field(name).type)]
+    return {
+        "compression": "zstd",
+        "use_dictionary": [name for name in table.schema.names if name not in packed],
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        "write_page_index": True,
+    }
+
+
+def _describe(path: Path) -> ParquetFile:
+    metadata = pq.read_metadata(path)
+    stats = json.dumps(_statistics(metadata))
+    return ParquetFile(path.name, path.stat().st_size, metadata.num_rows, stats)
+
+
+def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Row count, bounds and null counts of the file, in the words of the Delta protocol."""
+    low: dict[str, int] = {}
+    high: dict[str, int] = {}
+    nulls: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            name, found = column.path_in_schema, column.statistics
+            if found is None:
+                continue
+            nulls[name] = nulls.get(name, 0) + found.null_count
+            if found.has_min_max and isinstance(found.min, int) and not isinstance(found.min, bool):
+                low[name] = min(low.get(name, found.min), found.min)
+                high[name] = max(high.get(name, found.max), found.max)
+    return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}

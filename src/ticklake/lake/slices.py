@@ -1,0 +1,66 @@
+"""Slices: tick ranges of batch files, and how a flush shares them out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ticklake.storage.files import BatchFile
+from ticklake.ticks import TickRange
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The ticks of one batch file that a task is to index, less those the table has already."""
+
+    file: BatchFile
+    ticks: TickRange
+    skip: frozenset[int] = frozenset()
+    message_id: str = ""
+    claim_version: int = 0
+
+    def without(self, present: Collection[int]) -> Slice:
+        return replace(self, skip=frozenset(tick for tick in present if tick in self.ticks))
+
+    def done(self, step: int) -> bool:
+        """Whether the table has every tick that this slice can hold."""
+        return all(tick in self.skip for tick in range(self.ticks.start, self.ticks.end + 1, step))
+
+    def weight(self) -> float:
+        """Its share of the file's bytes."""
+        return max(self.file.size, 1) * self.ticks.count() / self.file.ticks.count()
+
+    def cut(self, ticks: int, step: int) -> tuple[Slice, Slice]:
+        """Its first `ticks` sampled ticks and the rest."""
+        last = self.ticks.start + (ticks - 1) * step
+        head, tail = TickRange(self.ticks.start, last), TickRange(last + step, self.ticks.end)
+        return replace(self, ticks=head), replace(self, ticks=tail)
+
+
+class Piece(NamedTuple):
+    """What one task gets of one slice; `number` is the slice's place in the flush."""
+
+    number: int
+    slice: Slice
+
+
+def spread(slices: Sequence[Slice], tasks: int, step: int) -> list[list[Piece]]:
+    """Deals slices out to at most `tasks` tasks in equal shares of bytes, in order, cutting where a share is full."""
+    share = sum(piece.weight() for piece in slices) / max(tasks, 1)
+    shares: list[list[Piece]] = [[]]
+    room = share
+    for number, whole in enumerate(slices):
+        rest = whole
+        while rest.weight() > room * 1.01 and len(shares) < tasks:
+            count = round(rest.ticks.count(step) * room / rest.weight())
+            if 0 < count < rest.ticks.count(step):
+                head, rest = rest.cut(count, step)
+                shares[-1].append(Piece(number, head))
+            elif count > 0:
+                break
+            shares.append([])
+            room = share
+        shares[-1].append(Piece(number, rest))
+        room -= rest.weight()
+    return [pieces for pieces in shares if pieces]

@@ -1,0 +1,220 @@
+"""What runs on an executor: slices in, Parquet files and an account of each slice out."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ticklake import faults
+from ticklake.errors import LakeUnwritable, RowsDoNotFit, StorageUnavailable, TickLakeError
+from ticklake.lake.order import ordered
+from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.slices import Piece, Slice
+from ticklake.lake.table import Table
+from ticklake.storage.codec import read_ticks
+from ticklake.storage.files import Storage
+from ticklake.world import World
+
+Rows = Callable[[pa.RecordBatch, World | None], pa.RecordBatch]
+Observe = Callable[[pa.RecordBatch], Mapping[str, int]]
+Ticks = npt.NDArray[np.int64]
+
+# A slice up to this size is decoded whole before any of it is written, so a bad one leaves no trace in a shared file.
+_WHOLE_BYTES = 64 << 20
+# Files beyond this size are closed and the next one begun, at the end of a slice.
+_FULL_ROWS = 16 << 20
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every task of a flush is told."""
+
+    flush_id: str
+    storage: Storage
+    world: World | None
+    reads: tuple[str, ...]
+    table: Table | None = None
+    directory: str = ""
+    rows: Rows | None = None
+    observe: Observe | None = None
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A piece of a slice that is in the files of this task, whole."""
+
+    number: int
+    ticks: Ticks
+    rows: int
+    observed: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A piece of a slice of which nothing was written, and why."""
+
+    number: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """The task could not do its work through no fault of any slice: the disk is full, the storage is gone."""
+
+    error: TickLakeError
+
+
+Result = Indexed | Failed | ParquetFile | Unavailable
+
+
+def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
+    """Indexes the pieces into as few files as is sensible. Never raises for what a slice holds."""
+    files = _Files(work, task)
+    results: list[Result] = []
+    try:
+        for piece in pieces:
+            results.append(_index_piece(work, piece, files))
+        return [*results, *files.finish()]
+    except (LakeUnwritable, StorageUnavailable) as error:
+        files.discard()
+        return [Unavailable(error)]
+
+
+def _index_piece(work: Work, piece: Piece, files: _Files) -> Indexed | Failed:
+    try:
+        return _Account(work, piece, files).take()
+    except (LakeUnwritable, StorageUnavailable):
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, TickLakeError) else f"{type(error).__name__}: {error}"
+        return Failed(piece.number, reason, traceback.format_exc())
+
+
+class _Account:
+    """One piece on its way into the files: all of it or nothing."""
+
+    def __init__(self, work: Work, piece: Piece, files: _Files) -> None:
+        self._work, self._piece, self._files = work, piece, files
+        self._held: list[pa.RecordBatch] = []
+        self._own: ParquetFileWriter | None = None
+        self._ticks: list[Ticks] = []
+        self._rows = 0
+        self._observed: Counter[str] = Counter()
+
+    def take(self) -> Indexed:
+        try:
+            for batch in _read(self._work, self._piece.slice):
+                self._ticks.append(batch.column("tick_number").to_numpy())
+                if self._work.observe is not None:
+                    self._observed.update(self._work.observe(batch))
+                if self._work.rows is not None:
+                    self._hold(_rows(self._work, batch))
+        except BaseException:
+            if self._own is not None:
+                self._own.discard()
+            raise
+        self._hand_over()
+        ticks = np.concatenate(self._ticks) if self._ticks else np.empty(0, np.int64)
+        return Indexed(self._piece.number, ticks, self._rows, dict(self._observed))
+
+    def _hold(self, rows: pa.RecordBatch) -> None:
+        self._rows += rows.num_rows
+        self._held.append(rows)
+        if self._own is None and sum(batch.nbytes for batch in self._held) > _WHOLE_BYTES:
+            self._own = self._files.open()
+        if self._own is not None:
+            self._pour(self._own)
+
+    def _hand_over(self) -> None:
+        if self._own is not None:
+            self._files.close(self._own)
+        elif self._rows:
+            self._pour(self._files.shared(self._rows))
+
+    def _pour(self, writer: ParquetFileWriter) -> None:
+        for batch in self._held:
+            writer.append(batch)
+        self._held.clear()
+
+
+class _Files:
+    """The Parquet files of one task: a shared one for small slices, one of its own for a large slice."""
+
+    def __init__(self, work: Work, task: int) -> None:
+        self._work, self._task = work, task
+        self._count = 0
+        self._open: list[ParquetFileWriter] = []
+        self._shared: ParquetFileWriter | None = None
+        self._shared_rows = 0
+        self._finished: list[ParquetFile] = []
+
+    def open(self) -> ParquetFileWriter:
+        assert self._work.table is not None  # noqa: S101  rows come only where there is a table
+        name = f"{self._work.flush_id}-{self._task:04d}-{self._count:04d}.parquet"
+        self._count += 1
+        writer = ParquetFileWriter(Path(self._work.directory), name, self._work.table)
+        self._open.append(writer)
+        return writer
+
+    def shared(self, rows: int) -> ParquetFileWriter:
+        if self._shared is not None and self._shared_rows + rows > _FULL_ROWS:
+            self.close(self._shared)
+            self._shared = None
+        if self._shared is None:
+            self._shared, self._shared_rows = self.open(), 0
+        self._shared_rows += rows
+        return self._shared
+
+    def close(self, writer: ParquetFileWriter) -> None:
+        finished = writer.close()
+        self._open.remove(writer)
+        if finished is not None:
+            self._finished.append(finished)
+
+    def finish(self) -> list[ParquetFile]:
+        for writer in list(self._open):
+            self.close(writer)
+        faults.reach("lake.task.written")
+        return self._finished
+
+    def discard(self) -> None:
+        for writer in self._open:
+            writer.discard()
+        for finished in self._finished:
+            (Path(self._work.directory) / finished.path).unlink(missing_ok=True)
+
+
+def _read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from read_ticks(
+            work.storage, piece.file, ticks=piece.ticks, skip=piece.skip, fields=work.reads, world=work.world
+        )
+    except OSError as error:
+        if not work.storage.available():
+            raise StorageUnavailable(storage=work.storage.url, reason=error) from error
+        raise
+
+
+def _rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The indexer's rows for these ticks, checked: the table's schema, ticks of this batch only, each key once."""
+    assert work.rows is not None and work.table is not None  # noqa: S101
+    rows = work.rows(batch, work.world)
+    if not rows.schema.equals(work.table.schema):
+        raise RowsDoNotFit(table=work.table.name, reason=f"its columns are {rows.schema}, not {work.table.schema}")
+    rows = ordered(rows, work.table.key)
+    strangers = np.setdiff1d(_distinct(rows.column("tick_number").to_numpy()), batch.column("tick_number").to_numpy())
+    if len(strangers):
+        raise RowsDoNotFit(table=work.table.name, reason=f"it has rows for tick {strangers[0]}, which it was not given")
+    return rows
+
+
+def _distinct(ascending: Ticks) -> Ticks:
+    return ascending[np.flatnonzero(np.diff(ascending, prepend=-1))]

@@ -1,0 +1,139 @@
+"""The buffer decides which slices a flush takes and which batches are done after it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ticklake.indexers.batches import Delivery
+from ticklake.indexers.buffer import TickBuffer
+from ticklake.storage.files import BatchFile
+from ticklake.ticks import TickRange
+
+
+def batch(start: int, end: int) -> Delivery:
+    return Delivery(BatchFile("run", f"run/batch_{start}_{end}.pb", TickRange(start, end), 1000))
+
+
+def ranges(taken_slices: list) -> list[tuple[int, int]]:
+    return [tuple(piece.ticks) for piece in taken_slices]
+
+
+def test_three_files_of_100_with_insert_size_250_ack_two_first_and_the_third_after_the_timeout() -> None:
+    buffer = TickBuffer(insert_batch_size=250, flush_timeout=5.0, step=1)
+    files = [batch(0, 99), batch(100, 199), batch(200, 299)]
+    for file in files[:2]:
+        buffer.add(file, now=0.0)
+    assert buffer.due_at() == 5.0
+    buffer.add(files[2], now=0.0)
+    assert buffer.due_at() < 0.0
+
+    first = buffer.take(now=1.0)
+    assert ranges(first.slices) == [(0, 99), (100, 199), (200, 249)]
+    assert buffer.settle(first, failed=()) == files[:2]
+    assert buffer.ticks == 50
+    assert buffer.due_at() == 6.0
+
+    second = buffer.take(now=6.0)
+    assert ranges(second.slices) == [(250, 299)]
+    assert buffer.settle(second, failed=()) == [files[2]]
+    assert not buffer.held
+
+
+def test_the_sampling_interval_counts() -> None:
+    buffer = TickBuffer(insert_batch_size=15, flush_timeout=5.0, step=10)
+    buffer.add(batch(0, 90), now=0.0)
+    assert not buffer.full
+    buffer.add(batch(100, 190), now=0.0)
+    assert buffer.full
+    assert ranges(buffer.take(now=0.0).slices) == [(0, 90), (100, 140)]
+
+
+def test_overlapping_files_never_share_a_flush() -> None:
+    buffer = TickBuffer(insert_batch_size=1000, flush_timeout=5.0, step=1)
+    for file in (batch(0, 99), batch(50, 149), batch(150, 199)):
+        buffer.add(file, now=0.0)
+    assert ranges(buffer.take(now=0.0).slices) == [(0, 99)]
+    assert ranges(buffer.take(now=0.0).slices) == [(50, 149), (150, 199)]
+
+
+def test_files_out_of_order_share_a_flush() -> None:
+    buffer = TickBuffer(insert_batch_size=1000, flush_timeout=5.0, step=1)
+    for file in (batch(100, 199), batch(0, 99)):
+        buffer.add(file, now=0.0)
+    assert ranges(buffer.take(now=0.0).slices) == [(100, 199), (0, 99)]
+
+
+def test_a_failed_slice_drops_the_rest_of_its_batch() -> None:
+    buffer = TickBuffer(insert_batch_size=150, flush_timeout=5.0, step=1)
+    good, bad = batch(0, 99), batch(100, 199)
+    buffer.add(good, now=0.0)
+    buffer.add(bad, now=0.0)
+    taken = buffer.take(now=0.0)
+    assert buffer.settle(taken, failed={1}) == [good]
+    assert not buffer.held
+    assert buffer.ticks == 0
+
+
+def test_a_batch_in_two_flushes_at_once_is_done_after_both() -> None:
+    buffer = TickBuffer(insert_batch_size=60, flush_timeout=5.0, step=1)
+    file = batch(0, 99)
+    buffer.add(file, now=0.0)
+    first, second = buffer.take(now=0.0), buffer.take(now=0.0)
+    assert buffer.settle(second, failed=()) == []
+    assert buffer.settle(first, failed=()) == [file]
+
+
+def test_after_a_flush_that_did_not_happen_everything_is_as_before() -> None:
+    buffer = TickBuffer(insert_batch_size=150, flush_timeout=5.0, step=1)
+    for file in (batch(0, 99), batch(100, 199)):
+        buffer.add(file, now=0.0)
+    before = buffer.take(now=0.0)
+    buffer.put_back(before)
+    assert buffer.ticks == 200
+    assert ranges(buffer.take(now=0.0).slices) == ranges(before.slices)
+
+
+def test_a_buffer_that_waited_long_for_its_first_batch_still_gives_the_next_ones_time_to_join() -> None:
+    buffer = TickBuffer(insert_batch_size=250, flush_timeout=5.0, step=1)
+    buffer.add(batch(0, 99), now=1000.0)
+    assert buffer.due_at() == 1005.0
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=12),
+    st.integers(1, 60),
+    st.integers(1, 5),
+    st.lists(st.sampled_from(["land", "fail", "back"]), max_size=40),
+)
+def test_every_tick_is_flushed_once_and_a_batch_is_done_only_after_its_last(
+    counts: list[int], insert_size: int, step: int, fates: list[str]
+) -> None:
+    buffer = TickBuffer(insert_size, 5.0, step)
+    files, start = [], 0
+    for count in counts:
+        files.append(batch(start, start + (count - 1) * step))
+        start += count * step
+        buffer.add(files[-1], now=0.0)
+    flushed: dict[Delivery, list[int]] = {file: [] for file in files}
+    done: list[Delivery] = []
+    dropped: set[Delivery] = set()
+    while buffer:
+        taken = buffer.take(now=0.0)
+        assert sum(piece.ticks.count(step) for piece in taken.slices) <= insert_size
+        fate = fates.pop() if fates else "land"
+        if fate == "back":
+            buffer.put_back(taken)
+            continue
+        failed = {0} if fate == "fail" else set()
+        dropped.update(taken.deliveries[number] for number in failed)
+        for number, (piece, delivery) in enumerate(zip(taken.slices, taken.deliveries, strict=True)):
+            if number not in failed:
+                flushed[delivery].extend(range(piece.ticks.start, piece.ticks.end + 1, step))
+        done.extend(buffer.settle(taken, failed))
+    for file in files:
+        everything = list(range(file.file.ticks.start, file.file.ticks.end + 1, step))
+        assert (file in done) == (file not in dropped)
+        assert flushed[file] == (everything if file in done else everything[: len(flushed[file])])
+    assert len(done) == len(set(done))
+    assert buffer.ticks == 0 and not buffer.held

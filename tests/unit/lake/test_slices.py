@@ -1,0 +1,72 @@
+"""A flush deals its slices out so that every core gets an equal share of bytes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ticklake.lake.slices import Slice, spread
+from ticklake.storage.files import BatchFile
+from ticklake.ticks import TickRange
+
+
+def whole(start: int, end: int, size: int = 1000) -> Slice:
+    ticks = TickRange(start, end)
+    return Slice(BatchFile("run", f"run/batch_{start}_{end}.pb", ticks, size), ticks)
+
+
+@st.composite
+def files(draw: st.DrawFn) -> tuple[list[Slice], int]:
+    step = draw(st.integers(1, 10))
+    slices, start = [], 0
+    for _ in range(draw(st.integers(1, 20))):
+        count = draw(st.integers(1, 50))
+        slices.append(whole(start, start + (count - 1) * step, draw(st.integers(1, 10_000))))
+        start += count * step
+    return slices, step
+
+
+@given(files(), st.integers(1, 8))
+def test_every_tick_goes_to_exactly_one_task(flush: tuple[list[Slice], int], tasks: int) -> None:
+    slices, step = flush
+    shares = spread(slices, tasks, step)
+    assert 1 <= len(shares) <= tasks
+    dealt = [
+        (piece.number, tick)
+        for share in shares
+        for piece in share
+        for tick in range(piece.slice.ticks.start, piece.slice.ticks.end + 1, step)
+    ]
+    wanted = [
+        (number, tick)
+        for number, piece in enumerate(slices)
+        for tick in range(piece.ticks.start, piece.ticks.end + 1, step)
+    ]
+    assert dealt == wanted
+
+
+@pytest.mark.parametrize(
+    "slices",
+    [
+        pytest.param([whole(0, 9_999, 10**9)], id="one huge file"),
+        pytest.param([whole(n * 10, n * 10 + 9, 100) for n in range(1000)], id="a thousand tiny ones"),
+        pytest.param([whole(0, 99, 10**6), *(whole(n, n, 10) for n in range(100, 200))], id="one large, many small"),
+    ],
+)
+def test_shares_are_equal_in_bytes(slices: list[Slice]) -> None:
+    shares = spread(slices, 4, 1)
+    weights = [sum(piece.slice.weight() for piece in share) for share in shares]
+    assert len(shares) == 4
+    assert max(weights) <= 1.1 * sum(weights) / 4
+
+
+def test_a_single_tick_is_never_cut() -> None:
+    assert [[piece.slice.ticks for piece in share] for share in spread([whole(5, 5)], 4, 1)] == [[TickRange(5, 5)]]
+
+
+def test_a_slice_is_done_when_every_sampled_tick_is_there() -> None:
+    piece = whole(0, 20)
+    assert piece.without([0, 10, 20]).done(step=10)
+    assert not piece.without([0, 10]).done(step=10)
+    assert not piece.without([0, 10, 20]).done(step=5)
