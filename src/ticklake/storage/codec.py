@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,12 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import ptars
 import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.contracts import FORMAT_VERSION
+from ticklake.errors import BadBatchFile
+from ticklake.storage.checks import first_nonsense
 from ticklake.storage.columns import NO_PARENT, CellColumns, EncodedTick, OrganismColumns, TickColumns
+from ticklake.storage.files import BatchFile, Storage
 from ticklake.storage.projection import project
+from ticklake.storage.slices import Chunk, SliceReader
+from ticklake.ticks import TickRange
+from ticklake.world import World
 
-__all__ = ["NO_PARENT", "CellColumns", "EncodedTick", "OrganismColumns", "TickColumns", "encode_ticks"]
+__all__ = ["NO_PARENT", "CellColumns", "EncodedTick", "OrganismColumns", "TickColumns", "encode_ticks", "read_ticks"]
+
+MAX_CELL_BYTES = 1024
+"""A cell has at most 44 bytes today."""
 
 _ENCODED = frozenset({
     "simulation_run_id", "tick_number", "capture_time_ms", "cells", "rng_state", "format_version",
@@ -25,10 +37,84 @@ _ENCODED = frozenset({
 _ROWS_A_CALL = 1 << 20
 
 
+def read_ticks(
+    storage: Storage,
+    file: BatchFile,
+    *,
+    ticks: TickRange | None = None,
+    skip: Container[int] = (),
+    fields: Sequence[str],
+    world: World | None = None,
+    chunk_bytes: int = 16 << 20,
+) -> Iterator[pa.RecordBatch]:
+    """The ticks of a slice as record batches, one row a tick: `tick_number` and the fields asked for.
+
+    What came out counts only once the iterator has ended: a checksum is at the end of its file. `BadBatchFile` names
+    the file, the byte, the tick and the reason. Memory is bounded by `chunk_bytes` or the largest tick.
+    """
+    decoder = Decoder(frozenset({"tick_number", *fields}))
+    with storage.open(file.key) as stream:
+        for chunk in SliceReader(file, ticks, skip).chunks(stream, chunk_bytes):
+            batch = decoder.decode(chunk, file.key)
+            nonsense = first_nonsense(batch, world)
+            if nonsense:
+                row, reason = nonsense
+                raise BadBatchFile(key=file.key, offset=chunk.offsets[row], tick=chunk.numbers[row], reason=reason)
+            yield batch
+
+
+class Decoder:
+    """Decodes ticks whose outer structure has been checked, some fields only.
+
+    ptars follows nested groups until its stack is used up and takes a few malformed bytes that protobuf refuses.
+    So protobuf's own parser goes first. Only the insides of cells, which are most of the bytes, are left out of that:
+    they are decoded on their own, and a cell is too short to nest deeply.
+    """
+
+    def __init__(self, fields: frozenset[str]) -> None:
+        self.schema: pa.Schema = _handler(fields).schema()
+        self._outer = _handler(fields, frozenset({"cells"}))
+        self._cells: Any = _handler(fields, part="cells") if "cells" in self.schema.names else None
+        others = frozenset(path for path in fields if path.partition(".")[0] not in ("cells", "tick_number"))
+        self._strict = GetMessageClass(project(others)) if others else None
+
+    def decode(self, chunk: Chunk, key: str) -> pa.RecordBatch:
+        try:
+            return self._decode(chunk)
+        except (ValueError, DecodeError):
+            for number, offset, data in zip(*chunk, strict=True):
+                try:
+                    self._decode(Chunk([number], [offset], [data]))
+                except (ValueError, DecodeError) as error:
+                    raise BadBatchFile(key=key, offset=offset, tick=number, reason=f"no TickData ({error})") from error
+            raise
+
+    def _decode(self, chunk: Chunk) -> pa.RecordBatch:
+        if self._strict:
+            for data in chunk.data:
+                self._strict.FromString(data)
+        batch = self._outer.list_to_record_batch(chunk.data)
+        if batch.column("tick_number").to_pylist() != chunk.numbers:
+            raise ValueError("two decoders disagree on its number")
+        if self._cells is None:
+            return batch
+        index = self.schema.get_field_index("cells")
+        return batch.set_column(index, self.schema.field(index), self._decode_cells(batch.column(index)))
+
+    def _decode_cells(self, raw: pa.ListArray) -> pa.ListArray:
+        longest = pc.max(pc.binary_length(raw.values)).as_py() or 0
+        if longest > MAX_CELL_BYTES:
+            raise ValueError(f"a cell of {longest} bytes, more than {MAX_CELL_BYTES}")
+        cells = self._cells.array_to_record_batch(raw.values).to_struct_array()
+        return pa.ListArray.from_arrays(raw.offsets, cells, type=self.schema.field("cells").type)
+
+
 @cache
-def _handler(fields: frozenset[str]) -> Any:
-    descriptor = project(fields)
-    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+def _handler(fields: frozenset[str], opaque: frozenset[str] = frozenset(), part: str | None = None) -> Any:
+    """Cached: making one costs a millisecond, and a task makes the same ones for every slice."""
+    descriptor = project(fields, opaque)
+    target: Any = descriptor.fields_by_name[part].message_type if part else descriptor
+    return ptars.HandlerPool([descriptor.file]).get_for_message(target)
 
 
 def encode_ticks(run_id: str, ticks: Sequence[TickColumns]) -> list[EncodedTick]:

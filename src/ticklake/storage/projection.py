@@ -6,17 +6,18 @@ from collections.abc import Collection
 from functools import cache
 
 from google.protobuf.descriptor import Descriptor
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from ticklake.contracts import TickData
 
 
 @cache
-def project(fields: frozenset[str]) -> Descriptor:
+def project(fields: frozenset[str], opaque: frozenset[str] = frozenset()) -> Descriptor:
     """`TickData` with only `fields`: names like `cells`, or one level down like `organisms.energy`.
 
-    Fields keep their numbers and types. Each call with other fields makes one descriptor for the life of the process.
+    Fields keep their numbers and types, but messages named in `opaque` are left as their bytes. A descriptor is made
+    once a process.
     """
     file = FileDescriptorProto.FromString(TickData.DESCRIPTOR.file.serialized_pb)
     messages = {message.name: message for message in file.message_type}
@@ -25,6 +26,9 @@ def project(fields: frozenset[str]) -> Descriptor:
     for field in messages["TickData"].field:
         if wanted[field.name]:
             _keep(messages[field.type_name.rpartition(".")[2]], wanted[field.name])
+        if field.name in opaque:
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            field.ClearField("type_name")
     # A pool of its own: in the default one these names are taken by the whole messages.
     return DescriptorPool().AddSerializedFile(file.SerializeToString()).message_types_by_name["TickData"]
 

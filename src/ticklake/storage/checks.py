@@ -1,0 +1,57 @@
+"""What a decoded tick may hold. Bytes that decode can still make no sense; whole columns are looked at, not cells."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ticklake.world import World
+
+_INT32 = 2**31 - 1
+
+
+class Bounds(NamedTuple):
+    """The least and greatest value of a field in a repeated message, and what it says."""
+
+    column: str
+    field: str
+    low: int
+    high: int
+    meaning: str
+
+
+def bounds(world: World | None) -> tuple[Bounds, ...]:
+    size = world.cells if world else _INT32 + 1
+    return (
+        Bounds("cells", "flat_index", 0, size - 1, f"a cell outside the world of {size} cells"),
+        Bounds("cells", "molecule_value", -(2**15), 2**15 - 1, "a molecule_value outside signed 16 bit"),
+        Bounds("cells", "owner_id", 0, _INT32, "a negative owner_id"),
+        Bounds("organisms", "organism_id", 0, _INT32, "a negative organism_id"),
+        Bounds("organisms", "parent_id", 0, _INT32, "a negative parent_id"),
+    )
+
+
+def first_nonsense(ticks: pa.RecordBatch, world: World | None) -> tuple[int, str] | None:
+    """The row of the first tick that cannot be, and why; None where all make sense."""
+    found = [problem for bound in bounds(world) if (problem := _beyond(ticks, bound))]
+    return min(found) if found else None
+
+
+def _beyond(ticks: pa.RecordBatch, bound: Bounds) -> tuple[int, str] | None:
+    if bound.column not in ticks.schema.names:
+        return None
+    lists = ticks.column(bound.column)
+    index = lists.type.value_type.get_field_index(bound.field)
+    if index < 0:
+        return None
+    values = lists.values.field(index)
+    extremes = pc.min_max(values).as_py()
+    if extremes["min"] is None or (extremes["min"] >= bound.low and extremes["max"] <= bound.high):
+        return None
+    outside = pc.or_(pc.less(values, bound.low), pc.greater(values, bound.high))
+    place = int(np.argmax(pc.fill_null(outside, False).to_numpy(zero_copy_only=False)))
+    row = int(np.searchsorted(lists.offsets.to_numpy(), place, side="right")) - 1
+    return row, f"{bound.meaning}: {values[place].as_py()}"

@@ -1,0 +1,228 @@
+"""Storage: the files of all runs below one folder, found by key, written once, whole and durable."""
+
+from __future__ import annotations
+
+import heapq
+import io
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+from google.protobuf.message import DecodeError, Message
+
+from ticklake.contracts import FORMAT_VERSION, RunCompleted, SimulationMetadata
+from ticklake.errors import (
+    BadFile,
+    BatchOutOfOrder,
+    NotABatchFile,
+    StoredFileConflict,
+    StoredFileMissing,
+)
+from ticklake.storage import zstd
+from ticklake.storage.columns import EncodedTick
+from ticklake.storage.delimited import frame, split
+from ticklake.storage.local import LocalFolder
+from ticklake.storage.names import batch_name, check_key, check_run_id, is_compressed, is_safe, parse_batch_name
+from ticklake.storage.objects import ObjectFolder
+from ticklake.ticks import TickRange
+
+_M = TypeVar("_M", bound=Message)
+
+
+class BatchFile(NamedTuple):
+    """A batch file: where it is, the ticks that its name promises, its size as stored."""
+
+    run_id: str
+    key: str
+    ticks: TickRange
+    size: int
+
+
+class Page(NamedTuple):
+    """Some batch files in tick order. `token` continues after them; None: there was nothing after."""
+
+    files: list[BatchFile]
+    token: str | None
+
+
+class Folder(Protocol):
+    """What storage needs of the place that its files are in."""
+
+    def create(self, key: str, data: bytes) -> None: ...
+    def settle(self, key: str) -> None: ...
+    def open(self, key: str) -> BinaryIO: ...
+    def size(self, key: str) -> int | None: ...
+    def folders(self) -> list[str]: ...
+    def walk(self, folder: str) -> Iterator[tuple[str, int | None]]: ...
+
+
+class Storage:
+    """All runs below a directory or an fsspec URL. Safe for threads; travels to other processes by its URL."""
+
+    def __init__(self, url_or_path: str | os.PathLike[str], compress: bool = True) -> None:
+        self.url, self._folder = _locate(os.fspath(url_or_path))
+        self.compress = compress
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Storage, (self.url, self.compress))
+
+    def __repr__(self) -> str:
+        return f"Storage({self.url!r})"
+
+    def runs(self) -> list[str]:
+        """The ids of all runs, in order: for ids that start with a time, oldest first."""
+        return sorted(filter(is_safe, self._folder.folders()))
+
+    def batches(
+        self, run_id: str, *, after: str | None = None, ticks: TickRange | None = None, limit: int = 1000
+    ) -> Page:
+        """One page of a run's batch files in tick order, only those that overlap `ticks` where given.
+
+        `after` is a page's token, which is the key of its last file: any batch file's key will do.
+        """
+        if limit < 1:
+            raise ValueError(f"limit must be at least 1, not {limit}")
+        found = heapq.nsmallest(limit + 1, self._matching(check_run_id(run_id), after, ticks))
+        files = [file for item in found[:limit] if (file := self._sized(run_id, item))]
+        return Page(files, found[limit - 1][1] if len(found) > limit else None)
+
+    def batch(self, key: str) -> BatchFile:
+        """The batch file of that key."""
+        ticks = _ticks_of(key)
+        size = self._folder.size(key)
+        if size is None:
+            raise StoredFileMissing(key=key, storage=self.url)
+        return BatchFile(check_key(key)[0], key, ticks, size)
+
+    def write_batch(self, run_id: str, ticks: Sequence[EncodedTick]) -> BatchFile:
+        """Writes ticks as one batch file. Writing the same again changes nothing; other content is a conflict."""
+        reason = _disorder(ticks)
+        if reason:
+            raise BatchOutOfOrder(run_id=run_id, reason=reason)
+        span = TickRange(ticks[0].number, ticks[-1].number)
+        key = f"{check_run_id(run_id)}/{batch_name(span, self.compress)}"
+        self._put(key, frame(tick.data for tick in ticks))
+        return self.batch(key)
+
+    def write_metadata(self, metadata: SimulationMetadata) -> str:
+        """Writes a run's metadata, in today's format version, and returns its key."""
+        return self._write_message(metadata.simulation_run_id, "metadata.pb", metadata)
+
+    def read_metadata(self, run_id: str) -> SimulationMetadata:
+        return self.read_metadata_file(self._find(run_id, "metadata.pb"))
+
+    def read_metadata_file(self, key: str) -> SimulationMetadata:
+        return self._read_message(key, SimulationMetadata)
+
+    def write_completion(self, completed: RunCompleted) -> str:
+        """Writes that a run has ended, and returns the key."""
+        return self._write_message(completed.simulation_run_id, "completed.pb", completed)
+
+    def read_completion(self, run_id: str) -> RunCompleted | None:
+        """How the run ended; None while nobody has closed it."""
+        try:
+            return self._read_message(self._find(run_id, "completed.pb"), RunCompleted)
+        except StoredFileMissing:
+            return None
+
+    def exists(self, key: str) -> bool:
+        check_key(key)
+        return self._folder.size(key) is not None
+
+    def open(self, key: str) -> BinaryIO:
+        """The decompressed bytes of a file. Reading a compressed one to its end verifies its checksum (`BadFile`)."""
+        check_key(key)
+        try:
+            stored = self._folder.open(key)
+        except FileNotFoundError as error:
+            raise StoredFileMissing(key=key, storage=self.url) from error
+        return cast(BinaryIO, io.BufferedReader(zstd.ZstdStream(stored, key))) if is_compressed(key) else stored
+
+    def _matching(
+        self, run_id: str, after: str | None, ticks: TickRange | None
+    ) -> Iterator[tuple[TickRange, str, int | None]]:
+        cursor = (_ticks_of(after), after) if after is not None else None
+        for key, size in self._folder.walk(run_id):
+            found = parse_batch_name(key.rpartition("/")[2])
+            if found and (not cursor or (found, key) > cursor) and (ticks is None or found.overlaps(ticks)):
+                yield found, key, size
+
+    def _sized(self, run_id: str, item: tuple[TickRange, str, int | None]) -> BatchFile | None:
+        """None for a file that was deleted since it was listed."""
+        ticks, key, size = item
+        size = self._folder.size(key) if size is None else size
+        return None if size is None else BatchFile(run_id, key, ticks, size)
+
+    def _put(self, key: str, content: bytes) -> None:
+        try:
+            self._folder.create(key, zstd.compress(content) if is_compressed(key) else content)
+        except FileExistsError:
+            if self._content(key) != content:
+                raise StoredFileConflict(key=key, storage=self.url) from None
+            self._folder.settle(key)
+
+    def _content(self, key: str) -> bytes | None:
+        try:
+            with self.open(key) as stream:
+                return stream.read()
+        except BadFile:
+            return None
+
+    def _find(self, run_id: str, name: str) -> str:
+        key = f"{check_run_id(run_id)}/{name}"
+        for candidate in (f"{key}.zst", key):
+            if self.exists(candidate):
+                return candidate
+        raise StoredFileMissing(key=key, storage=self.url)
+
+    def _write_message(self, run_id: str, name: str, message: SimulationMetadata | RunCompleted) -> str:
+        stamped = type(message).FromString(message.SerializeToString())
+        stamped.format_version = FORMAT_VERSION
+        key = f"{check_run_id(run_id)}/{name}{'.zst' if self.compress else ''}"
+        self._put(key, frame([stamped.SerializeToString(deterministic=True)]))
+        return key
+
+    def _read_message(self, key: str, kind: type[_M]) -> _M:
+        """The one message of a file, which must be of that run and of a known format version."""
+        run_id = check_key(key)[0]
+        with self.open(key) as stream:
+            messages = list(split(stream, key))
+        if len(messages) != 1:
+            raise BadFile(key=key, offset=0, reason=f"it holds {len(messages)} messages, not one {kind.__name__}")
+        try:
+            message: Any = kind.FromString(messages[0][1])
+        except DecodeError as error:
+            raise BadFile(key=key, offset=0, reason=f"its message is no {kind.__name__}") from error
+        if message.simulation_run_id != run_id:
+            raise BadFile(key=key, offset=0, reason=f"it belongs to run {message.simulation_run_id!r}")
+        if not 0 <= message.format_version <= FORMAT_VERSION:
+            raise BadFile(key=key, offset=0, reason=f"format_version {message.format_version} is unknown here")
+        return cast(_M, message)
+
+
+def _locate(url: str) -> tuple[str, Folder]:
+    """The storage's own name for itself, the same in every process, and the place behind it."""
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme != "file":
+        return url, ObjectFolder(url)
+    path = Path(unquote(urlsplit(url).path) if separator else url).expanduser().absolute()
+    return str(path), LocalFolder(path)
+
+
+def _ticks_of(key: str) -> TickRange:
+    ticks = parse_batch_name(check_key(key)[-1])
+    if ticks is None:
+        raise NotABatchFile(key=key)
+    return ticks
+
+
+def _disorder(ticks: Sequence[EncodedTick]) -> str | None:
+    if not ticks:
+        return "it has no ticks"
+    if ticks[0].number < 0:
+        return f"tick {ticks[0].number} is negative"
+    pairs = pairwise(tick.number for tick in ticks)
+    return next((f"tick {later} comes after tick {earlier}" for earlier, later in pairs if later <= earlier), None)

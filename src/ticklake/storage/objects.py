@@ -1,0 +1,49 @@
+"""An object store behind fsspec: an object appears whole or not at all, and the store keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
+
+import fsspec
+
+
+class ObjectFolder:
+    """Objects below a URL such as `s3://bucket/runs`, by key."""
+
+    def __init__(self, url: str) -> None:
+        self._fs: Any
+        self._fs, root = fsspec.core.url_to_fs(url)
+        self._root = root.rstrip("/")
+
+    def create(self, key: str, data: bytes) -> None:
+        """Writes a new object in one step; FileExistsError where the key is taken."""
+        self._fs.pipe_file(self._path(key), data, mode="create")
+
+    def settle(self, key: str) -> None:
+        """What a store shows, it keeps."""
+
+    def open(self, key: str) -> BinaryIO:
+        return cast(BinaryIO, self._fs.open(self._path(key), "rb"))
+
+    def size(self, key: str) -> int | None:
+        path = self._path(key)
+        return int(self._fs.size(path)) if self._fs.isfile(path) else None
+
+    def folders(self) -> list[str]:
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.ls(self._root, detail=True)
+        except FileNotFoundError:
+            return []
+        return [entry["name"].rstrip("/").rpartition("/")[2] for entry in found if entry["type"] == "directory"]
+
+    def walk(self, folder: str) -> Iterator[tuple[str, int]]:
+        """The keys and sizes of all objects below a folder, in no order."""
+        self._fs.invalidate_cache()
+        start = len(self._path(""))
+        for path, entry in self._fs.find(self._path(folder), detail=True).items():
+            yield path[start:], entry["size"]
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"
