@@ -58,13 +58,6 @@ class WriteKeepsFailing(TickLakeError):
     error: BaseException
 
 
-class RunTaken(TickLakeError):
-    """Run {run_id!r} already has other metadata in {storage}. Start the producer with a new run id."""
-
-    run_id: str
-    storage: str
-
-
 class BadSimulationSettings(TickLakeError):
     """The simulation cannot run with {setting} = {value!r}: {reason}."""
 
@@ -166,6 +159,13 @@ class LakeUnwritable(TickLakeError):
     """Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried again."""
 
     directory: str
+    reason: str
+
+
+class StorageUnavailable(TickLakeError):
+    """Storage {storage} cannot be reached: {reason}. Nothing is lost; it is tried again until the storage is back."""
+
+    storage: str
     reason: str
 
 
@@ -271,6 +271,13 @@ class DatabaseFull(TickLakeError):
 
 class DatabaseUnusable(TickLakeError):
     """The database {database} cannot be used: {reason}. Check the path, its permissions and what is stored there."""
+
+    database: str
+    reason: str
+
+
+class DatabaseUnavailable(TickLakeError):
+    """The database {database} does not answer: {reason}. Readers and writers go on by themselves once it does."""
 
     database: str
     reason: str
@@ -395,3 +402,75 @@ class OtherRun(TickLakeError):
 
     bound: str
     run_id: str
+
+
+# Configuration
+
+
+class ConfigNotFound(TickLakeError):
+    """No configuration file {file}. `ticklake init` writes one to start from."""
+
+
+class ConfigSyntax(TickLakeError):
+    """{where}: {reason}."""
+
+
+class IncludeNotFound(TickLakeError):
+    """{where}: the included file {target} does not exist; names are relative to the file that includes."""
+
+
+class IncludeCycle(TickLakeError):
+    """{where}: {target} is being included already; remove one of the includes."""
+
+
+class AppendNotSupported(TickLakeError):
+    """{where}: `{key} +=` is not supported; write `{key} = ${{?{key}}} [more]` or the whole list."""
+
+
+class DefinedTwice(TickLakeError):
+    """{where}: {key} is defined a second time, first in line {line}; give one of the two another name."""
+
+
+class UnknownKey(TickLakeError):
+    """{where}: unknown key {key}{hint} Allowed here: {allowed}."""
+
+
+class BadValue(TickLakeError):
+    """{where}: {key}: {reason}."""
+
+
+class SecretInFile(TickLakeError):
+    """{where}: {key} is written out; keep it out of the file: `password = ${{?DATABASE_PASSWORD}}` takes it from the
+    environment."""
+
+
+class ClassMissing(TickLakeError):
+    """{where}: {key} needs a class; one of: {allowed}."""
+
+
+class UnknownClass(TickLakeError):
+    """{where}: unknown class {given!r}{hint} Allowed: {allowed}."""
+
+
+class UnknownUsage(TickLakeError):
+    """{where}: unknown usage {usage!r}{hint} Supported: {allowed}."""
+
+
+class BadBinding(TickLakeError):
+    """{where}: {uri!r} is no binding: {reason}."""
+
+
+class BindingWithoutGroup(TickLakeError):
+    """{where}: {uri!r} names no consumer group; write topic-read:{resource}?consumerGroup=GROUP."""
+
+
+class UnknownResource(TickLakeError):
+    """{where}: {key} uses {name!r}, which is no resource{hint} Of kind {kind} there are: {allowed}."""
+
+
+class WrongKind(TickLakeError):
+    """{where}: {key} uses {name!r}, which is of kind {found}, not {kind}. Of kind {kind} there are: {allowed}."""
+
+
+class BindingMissing(TickLakeError):
+    """{file}: service {service!r} needs a {kind} and is bound to none; bind one in its `resources`. There are: {found}."""

@@ -43,7 +43,7 @@ class Service(ABC):
         """The work, in the service's own thread."""
 
     def wake(self) -> None:  # noqa: B027
-        """Make whatever `run` waits for return early; called on stop and on pause."""
+        """Make what `run` waits for look at `interrupted` again; called on stop and on pause."""
 
     @property
     def state(self) -> State:
@@ -52,6 +52,10 @@ class Service(ABC):
     @property
     def stopping(self) -> bool:
         return self._stopping
+
+    def interrupted(self) -> bool:
+        """Whether a wait for more work should end: the service is asked to stop or to pause."""
+        return self._stopping or self._state is State.PAUSED
 
     def start(self) -> None:
         with self._changed:

@@ -15,6 +15,10 @@ MAX_QUEUED_TICKS = 10_000
 MAX_QUEUED_BYTES = 256 << 20
 
 
+def _never() -> bool:
+    return False
+
+
 class _Queued(NamedTuple):
     tick: EncodedTick
     at: float
@@ -41,14 +45,13 @@ class TickQueue:
         self._bytes = 0
         self._taken = 0
         self._waiting_puts = 0
-        self._wakes = 0
         self._closed = False
         self._last_tick: int | None = None
 
-    def put(self, tick: EncodedTick, timeout: float | None = None) -> bool:
-        """Wait for room and add a tick. False where there was none within `timeout` seconds."""
+    def put(self, tick: EncodedTick, timeout: float | None = None, unless: Callable[[], bool] = _never) -> bool:
+        """Wait for room and add a tick: it is accepted. False where there was no room in time, or before `unless`."""
         with self._changed:
-            if not self._wait_for_room(len(tick.data), timeout):
+            if not self._wait_for_room(len(tick.data), timeout, unless):
                 return False
             self._check(tick)
             self._queued.append(_Queued(tick, self._clock()))
@@ -57,14 +60,20 @@ class TickQueue:
             self._changed.notify_all()
             return True
 
-    def take(self, max_ticks: int, timeout: float, max_bytes: int = MAX_QUEUED_BYTES) -> list[EncodedTick]:
+    def take(
+        self,
+        max_ticks: int,
+        timeout: float,
+        max_bytes: int = MAX_QUEUED_BYTES,
+        unless: Callable[[], bool] = _never,
+    ) -> list[EncodedTick]:
         """The next run of ticks: full, or with the oldest one `timeout` seconds old, or all that a closed queue holds.
 
-        Nothing where nothing came for `timeout` seconds, where `wake` was called, or after the end.
+        Nothing where nothing came for `timeout` seconds, once `unless` is true, or after the end.
         """
         with self._changed:
-            wakes, deadline = self._wakes, self._clock() + timeout
-            while self._wakes == wakes:
+            deadline = self._clock() + timeout
+            while not unless():
                 if self._ready(max_ticks, timeout, max_bytes):
                     return self._pop(max_ticks, max_bytes)
                 due = self._queued[0].at + timeout if self._queued else deadline
@@ -80,10 +89,10 @@ class TickQueue:
                 return self._pop(max_ticks, max_bytes)
             return []
 
-    def done(self, ticks: list[EncodedTick]) -> None:
-        """These are durable now."""
+    def done(self, count: int) -> None:
+        """So many of the taken ticks are durable, and the topic knows."""
         with self._changed:
-            self._taken -= len(ticks)
+            self._taken -= count
             self._changed.notify_all()
 
     def give_back(self, ticks: list[EncodedTick]) -> None:
@@ -101,16 +110,14 @@ class TickQueue:
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Make every waiting `take` return nothing now."""
+        """Make everybody who waits here look at their `unless` again."""
         with self._changed:
-            self._wakes += 1
             self._changed.notify_all()
 
-    def wait_finished(self, timeout: float | None = None) -> bool:
-        """Wait until the queue is closed and all its ticks are done. False after the timeout, or on `wake`."""
+    def wait_finished(self, timeout: float | None = None, unless: Callable[[], bool] = _never) -> bool:
+        """Wait until the queue is closed and all its ticks are done. False after the timeout, or before `unless`."""
         with self._changed:
-            wakes = self._wakes
-            self._changed.wait_for(lambda: self.finished or self._wakes != wakes, timeout)
+            self._changed.wait_for(lambda: self.finished or unless(), timeout)
             return self.finished
 
     @property
@@ -137,13 +144,14 @@ class TickQueue:
         if self._last_tick is not None and tick.number <= self._last_tick:
             raise TicksOutOfOrder(tick=tick.number, last_tick=self._last_tick)
 
-    def _wait_for_room(self, size: int, timeout: float | None) -> bool:
+    def _wait_for_room(self, size: int, timeout: float | None, unless: Callable[[], bool]) -> bool:
         if self._closed or self._has_room(size):
             return True
         self._waiting_puts += 1
         self._changed.notify_all()
         try:
-            return self._changed.wait_for(lambda: self._closed or self._has_room(size), timeout)
+            self._changed.wait_for(lambda: self._closed or self._has_room(size) or unless(), timeout)
+            return self._closed or self._has_room(size)
         finally:
             self._waiting_puts -= 1
 

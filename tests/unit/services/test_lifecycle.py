@@ -94,6 +94,7 @@ def test_a_stopped_service_can_be_started_again(worker: Worker) -> None:
     assert (worker.state, worker.stopping) == ("running", False)
 
 
+@pytest.mark.warns("broken failed")
 @pytest.mark.parametrize("error", [OSError("disk full"), SystemExit(3)])
 def test_an_error_is_kept_and_seen_until_the_next_start(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     service = Broken(error)
@@ -110,6 +111,7 @@ def test_an_error_is_kept_and_seen_until_the_next_start(error: BaseException, ca
     assert (service.state, service.error, service.monitor.healthy) == ("stopped", None, True)
 
 
+@pytest.mark.warns("did not stop")
 def test_a_stop_that_takes_too_long_says_so_and_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     service = Stubborn()
     service.start()

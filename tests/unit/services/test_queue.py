@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,13 +29,6 @@ def filled(count: int, size: int = 10) -> TickQueue:
 
 def numbers(run: list[EncodedTick]) -> list[int]:
     return [tick.number for tick in run]
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -103,7 +95,7 @@ def test_a_closed_queue_gives_what_it_holds_and_takes_nothing_more() -> None:
     assert not queue.finished
     run = queue.take(1000, NEVER)
     assert numbers(run) == [0, 1]
-    queue.done(run)
+    queue.done(len(run))
     assert queue.take(1000, NEVER) == []
     assert queue.finished
 
@@ -129,7 +121,7 @@ def test_a_tick_that_is_not_above_the_last_one_is_refused(number: int) -> None:
 def test_a_run_that_was_given_back_comes_again_first_and_alone() -> None:
     queue = filled(9)
     first, second = queue.take(3, NEVER), queue.take(3, NEVER)
-    queue.done(second)
+    queue.done(len(second))
     queue.give_back(first)
     assert len(queue) == 6
     assert numbers(queue.take(9, NEVER)) == [0, 1, 2]
@@ -145,17 +137,36 @@ def test_the_end_waits_for_runs_that_may_still_be_given_back(pool: ThreadPoolExe
     assert not queue.wait_finished(timeout=0.01)
     queue.give_back(run)
     assert peer.result(SOON) == run
-    queue.done(run)
+    queue.done(len(run))
     assert queue.wait_finished(SOON)
 
 
-def test_a_wake_makes_waiting_takers_return_nothing_and_leaves_the_ticks(pool: ThreadPoolExecutor) -> None:
-    queue = filled(1)
-    taken = [pool.submit(queue.take, 10, NEVER) for _ in range(2)]
+def test_takers_who_are_interrupted_return_nothing_and_leave_the_ticks(
+    pool: ThreadPoolExecutor, eventually: Callable[..., None]
+) -> None:
+    queue, interrupted = filled(1), threading.Event()
+    taken = [pool.submit(queue.take, 10, NEVER, unless=interrupted.is_set) for _ in range(2)]
     eventually(lambda: len(queue._changed._waiters) == 2)  # type: ignore[attr-defined]
+    interrupted.set()
     queue.wake()
     assert [each.result(SOON) for each in taken] == [[], []]
+    assert queue.take(10, NEVER, unless=interrupted.is_set) == []
     assert len(queue) == 1
+
+
+def test_a_producer_who_is_interrupted_keeps_its_tick_unless_there_is_room(
+    pool: ThreadPoolExecutor, eventually: Callable[..., None]
+) -> None:
+    queue, interrupted = TickQueue(max_ticks=1), threading.Event()
+    queue.put(tick(0))
+    waiting = pool.submit(queue.put, tick(1), unless=interrupted.is_set)
+    eventually(lambda: len(queue._changed._waiters) == 1)  # type: ignore[attr-defined]
+    interrupted.set()
+    queue.wake()
+    assert waiting.result(SOON) is False
+    assert queue.last_tick == 0
+    queue.take(1, NEVER)
+    assert queue.put(tick(1), unless=interrupted.is_set)
 
 
 def test_take_now_leaves_what_came_after() -> None:
@@ -175,7 +186,7 @@ def test_competing_takers_get_runs_that_do_not_interleave(pool: ThreadPoolExecut
             run = queue.take(size, 0.001)
             with lock:
                 runs.extend([numbers(run)] if run else [])
-            queue.done(run)
+            queue.done(len(run))
 
     takers = [pool.submit(consume, size) for size in (3, 7, 13, 64)]
     for number in range(count):
@@ -199,7 +210,7 @@ def test_every_tick_is_queued_taken_or_done_and_runs_never_overlap(steps: list[s
             held.extend([run] if (run := queue.take_now(size, up_to=made)) else [])
         elif held and step == "done":
             done.append(held.pop(0))
-            queue.done(done[-1])
+            queue.done(len(done[-1]))
         elif held:
             queue.give_back(held.pop())
     assert len(queue) + sum(map(len, held + done)) == made

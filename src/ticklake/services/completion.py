@@ -1,0 +1,78 @@
+"""The end of a run: said once, after its last tick is durable."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+
+from ticklake import faults
+from ticklake.contracts import FORMAT_VERSION, RunCompleted
+from ticklake.services.base import Service
+from ticklake.services.queue import TickQueue
+from ticklake.services.retry import Retry
+from ticklake.storage.files import Storage
+from ticklake.topics import Run
+
+RUN_TOPIC = "run-topic"
+
+log = logging.getLogger(__name__)
+
+
+class CompletionService(Service):
+    """Waits until the producer has closed the queue and every tick is written, then closes the run.
+
+    A run whose producer failed, or that has ticks nobody could write, is not completed.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        storage: Storage,
+        queue: TickQueue,
+        retry: Retry | None = None,
+        *,
+        name: str = "completion-service",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name)
+        self._run = run
+        self._storage = storage
+        self._queue = queue
+        self._retry = retry or Retry()
+        self._clock = clock
+        self._end: RunCompleted | None = None
+        self._completed = False
+
+    def run(self) -> None:
+        while self.proceed() and not self._queue.wait_finished(unless=self.interrupted):
+            pass
+        if self._queue.finished and self._queue.last_tick is not None and not self._completed:
+            self._complete(self._queue.last_tick)
+
+    def wake(self) -> None:
+        self._queue.wake()
+
+    def _complete(self, last_tick: int) -> None:
+        # Made once: a start after a failure must write the same bytes again.
+        self._end = end = self._end or self._said(last_tick)
+        write, publish = partial(self._storage.write_completion, end), partial(self._publish, end)
+        self._retry.call("Writing the end of the run", write, self.monitor, "write_retries")
+        faults.reach("completion.publish")
+        self._retry.call("Publishing the end of the run", publish, self.monitor, "notification_retries")
+        self._completed = True
+        log.info("run %s is complete: its last tick is %d", self._run.id, last_tick)
+
+    def _said(self, last_tick: int) -> RunCompleted:
+        return RunCompleted(
+            simulation_run_id=self._run.id,
+            last_tick=last_tick,
+            written_at_ms=int(self._clock() * 1000),
+            format_version=FORMAT_VERSION,
+        )
+
+    def _publish(self, end: RunCompleted) -> None:
+        with self._run.writer(RUN_TOPIC) as topic:
+            topic.send(end)
+        self.monitor.counter("notifications_sent").add()

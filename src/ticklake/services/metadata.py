@@ -1,0 +1,60 @@
+"""The metadata of a run: one file, written before anybody hears of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ticklake import faults
+from ticklake.contracts import MetadataInfo, SimulationMetadata
+from ticklake.services.base import Service
+from ticklake.services.retry import Retry
+from ticklake.storage.files import Storage
+from ticklake.topics import Run
+
+METADATA_TOPIC = "metadata-topic"
+
+
+class MetadataPersistenceService(Service):
+    """Writes the metadata once, publishes it once, and ends. Started again after a failure, it does what is left.
+
+    A run id whose metadata is there and says something else belongs to another producer: an error.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        storage: Storage,
+        metadata: SimulationMetadata,
+        retry: Retry | None = None,
+        *,
+        name: str = "metadata-persistence-service",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name)
+        self._run = run
+        self._storage = storage
+        self._metadata = metadata
+        self._retry = retry or Retry()
+        self._clock = clock
+        self._key: str | None = None
+        self._published = False
+
+    def run(self) -> None:
+        self._key = self._key or self._retry.call("Writing metadata", self._write, self.monitor, "write_retries")
+        faults.reach("metadata.publish")
+        if not self._published:
+            self._retry.call("Publishing metadata", self._publish, self.monitor, "notification_retries")
+
+    def _write(self) -> str:
+        key = self._storage.write_metadata(self._metadata)
+        self.monitor.counter("metadata_written").add()
+        return key
+
+    def _publish(self) -> None:
+        now = int(self._clock() * 1000)
+        info = MetadataInfo(simulation_run_id=self._run.id, storage_key=self._key, written_at_ms=now)
+        with self._run.writer(METADATA_TOPIC) as topic:
+            topic.send(info)
+        self.monitor.counter("notifications_sent").add()
+        self._published = True

@@ -1,0 +1,149 @@
+"""From the tick queue to batch files: each is durable before the batch topic hears of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from ticklake import faults
+from ticklake.contracts import BatchInfo
+from ticklake.errors import InvalidOption
+from ticklake.monitoring import METRICS_WINDOW_SECONDS
+from ticklake.services.base import Service
+from ticklake.services.queue import TickQueue
+from ticklake.services.retry import Retry
+from ticklake.storage.columns import EncodedTick
+from ticklake.storage.files import BatchFile, Storage
+from ticklake.topics import Run, TopicWriter
+
+BATCH_TOPIC = "batch-topic"
+
+log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class PersistenceOptions:
+    """A batch closes at so many ticks, at so many bytes, or when its oldest tick has waited so many seconds."""
+
+    max_batch_size: int = 100
+    batch_timeout_seconds: float = 5.0
+    max_batch_bytes: int = 64 << 20
+    retry: Retry = field(default_factory=Retry)
+
+    def __post_init__(self) -> None:
+        for option in ("max_batch_size", "max_batch_bytes"):
+            if getattr(self, option) < 1:
+                raise InvalidOption(option=option, value=getattr(self, option), allowed="1 or more")
+        if not self.batch_timeout_seconds > 0:
+            raise InvalidOption(option="batch_timeout_seconds", value=self.batch_timeout_seconds, allowed="more than 0")
+
+
+class PersistenceService(Service):
+    """Any number may share a queue. What a service took is written, or given back to the queue: never dropped.
+
+    A write that keeps failing is the error state; another service, or this one started again, goes on with its ticks.
+    A stop first writes everything that was queued when it was asked for.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        storage: Storage,
+        queue: TickQueue,
+        options: PersistenceOptions | None = None,
+        *,
+        name: str = "persistence-service",
+        metrics_window_seconds: float = METRICS_WINDOW_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name, metrics_window_seconds)
+        self._run = run
+        self._storage = storage
+        self._queue = queue
+        self._options = options or PersistenceOptions()
+        self._clock = clock
+        self._unpublished: deque[tuple[BatchFile, int]] = deque()
+        for counter in ("ticks_written", "batches_written", "bytes_written", "write_retries",
+                        "notifications_sent", "notification_retries"):  # fmt: skip
+            self.monitor.counter(counter)
+        self.monitor.gauge("queued_ticks", lambda: len(queue))
+        self.monitor.gauge("queued_bytes", lambda: queue.size_bytes)
+
+    def run(self) -> None:
+        with self._run.writer(BATCH_TOPIC) as topic:
+            self._publish(topic)
+            while self.proceed() and not self._queue.finished:
+                self._persist(self._take(), topic)
+            self._drain(topic)
+
+    def wake(self) -> None:
+        self._queue.wake()
+
+    def _take(self) -> list[EncodedTick]:
+        options = self._options
+        return self._queue.take(
+            options.max_batch_size, options.batch_timeout_seconds, options.max_batch_bytes, unless=self.interrupted
+        )
+
+    def _drain(self, topic: TopicWriter) -> None:
+        last_tick, options = self._queue.last_tick, self._options
+        if last_tick is None:
+            return
+        while ticks := self._queue.take_now(options.max_batch_size, last_tick, options.max_batch_bytes):
+            self._persist(ticks, topic)
+
+    def _persist(self, ticks: list[EncodedTick], topic: TopicWriter) -> None:
+        if not ticks:
+            return
+        try:
+            file = self._write(ticks)
+        except BaseException:
+            self._queue.give_back(ticks)
+            raise
+        self._unpublished.append((file, len(ticks)))
+        faults.reach("persistence.publish")
+        self._publish(topic)
+        faults.reach("persistence.published")
+
+    def _write(self, ticks: list[EncodedTick]) -> BatchFile:
+        what = f"Writing ticks {ticks[0].number} to {ticks[-1].number} of run {self._run.id}"
+        with self.monitor.percentiles("write_latency").timed():
+            file = self._retried(what, partial(self._write_once, ticks), "write_retries")
+        self.monitor.counter("ticks_written").add(len(ticks))
+        self.monitor.counter("batches_written").add()
+        self.monitor.counter("bytes_written").add(file.size)
+        self.monitor.window("write_throughput_per_sec").add(len(ticks))
+        log.debug("%s wrote %s", self.name, file.key)
+        return file
+
+    def _write_once(self, ticks: list[EncodedTick]) -> BatchFile:
+        faults.reach("persistence.write")
+        return self._storage.write_batch(self._run.id, ticks)
+
+    def _publish(self, topic: TopicWriter) -> None:
+        """Tell the topic of every file it has not heard of, the oldest first."""
+        while self._unpublished:
+            file, count = self._unpublished[0]
+            send = partial(topic.send, self._info(file))
+            self._retried(f"Publishing {file.key}", send, "notification_retries")
+            self.monitor.counter("notifications_sent").add()
+            self._unpublished.popleft()
+            self._queue.done(count)
+
+    def _info(self, file: BatchFile) -> BatchInfo:
+        return BatchInfo(
+            simulation_run_id=file.run_id,
+            storage_key=file.key,
+            tick_start=file.ticks.start,
+            tick_end=file.ticks.end,
+            written_at_ms=int(self._clock() * 1000),
+        )
+
+    def _retried(self, what: str, action: Callable[[], _Result], counter: str) -> _Result:
+        return self._options.retry.call(what, action, self.monitor, counter)

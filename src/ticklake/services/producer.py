@@ -1,0 +1,74 @@
+"""The short way for a simulation of one's own: hand over ticks, and the run is written, announced and closed."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from ticklake.contracts import SimulationMetadata
+from ticklake.services.base import Service, State
+from ticklake.services.completion import CompletionService
+from ticklake.services.metadata import MetadataPersistenceService
+from ticklake.services.persistence import PersistenceOptions, PersistenceService
+from ticklake.services.queue import TickQueue
+from ticklake.storage.codec import encode_ticks
+from ticklake.storage.columns import TickColumns
+from ticklake.storage.files import Storage
+from ticklake.topics import Database
+
+_LOOK_SECONDS = 0.2
+
+
+class Producer:
+    """One run, open as long as the `with` block.
+
+    Leaving the block waits until every tick is durable and announced, then completes the run. Leaving it with
+    an error writes what was emitted, and does not complete the run.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        storage: Storage,
+        metadata: SimulationMetadata,
+        options: PersistenceOptions | None = None,
+        queue: TickQueue | None = None,
+    ) -> None:
+        run = database.run(metadata.simulation_run_id)
+        self._run_id = run.id
+        self._queue = queue or TickQueue()
+        self._persistence = PersistenceService(run, storage, self._queue, options)
+        self._completion = CompletionService(run, storage, self._queue)
+        self.services: tuple[Service, ...] = (
+            MetadataPersistenceService(run, storage, metadata),
+            self._persistence,
+            self._completion,
+        )
+
+    def emit(self, *ticks: TickColumns) -> None:
+        """Hand over the next ticks; waits while the queue is full. Several at once are encoded faster."""
+        for tick in encode_ticks(self._run_id, ticks):
+            self._raise_error()
+            while not self._queue.put(tick, timeout=_LOOK_SECONDS):
+                self._raise_error()
+
+    def __enter__(self) -> Self:
+        for service in self.services:
+            service.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._queue.close()
+            self._persistence.join()
+        for service in self.services:
+            service.stop()
+        if error is None:
+            self._raise_error()
+
+    def _raise_error(self) -> None:
+        for service in self.services:
+            if service.state is State.ERROR and service.error is not None:
+                raise service.error

@@ -1,0 +1,45 @@
+"""Trying again what may work the next time, with growing pauses, and an end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ticklake.errors import BatchOutOfOrder, StoredFileConflict, WriteKeepsFailing
+from ticklake.monitoring import Monitor
+
+log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often, and how long to wait in between: twice as long each time, up to `max_delay` seconds."""
+
+    attempts: int = 6
+    first_delay: float = 0.1
+    max_delay: float = 5.0
+    sleep: Callable[[float], None] = time.sleep
+
+    def delay(self, failures: int) -> float:
+        return min(self.first_delay * 2.0 ** (failures - 1), self.max_delay)
+
+    def call(self, what: str, action: Callable[[], _Result], monitor: Monitor, counter: str) -> _Result:
+        """What `action` returns, or `WriteKeepsFailing`. A stop does not cut it short: it would lose the work."""
+        for attempt in range(1, self.attempts):
+            try:
+                return action()
+            except (StoredFileConflict, BatchOutOfOrder):
+                raise  # The same bytes will never fit.
+            except Exception as error:
+                monitor.counter(counter).add()
+                monitor.errors.record(counter.upper(), error, what)
+                log.warning("%s failed, attempt %d of %d: %s", what, attempt, self.attempts, error)
+                self.sleep(self.delay(attempt))
+        try:
+            return action()
+        except Exception as error:
+            raise WriteKeepsFailing(what=what, attempts=self.attempts, error=error) from error
