@@ -5,14 +5,39 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import HealthCheck, settings
+
+from ticklake import BatchInfo, Database, SimulationMetadata
+from ticklake.contracts import EnvironmentConfig
+from ticklake.lake.lake import Lake
+from ticklake.storage.codec import NO_PARENT, CellColumns, OrganismColumns, TickColumns, encode_ticks
+from ticklake.storage.files import Storage
 
 settings.register_profile("normal", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("nightly", parent=settings.get_profile("normal"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., None]:
+    """Waits until a condition holds, looking often and giving up late."""
+
+    def wait(condition: Callable[[], bool], timeout: float = 120.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < deadline, "waited in vain"
+            threading.Event().wait(0.01)
+
+    return wait
 
 
 class _Warnings(logging.Handler):
@@ -35,3 +60,71 @@ def _no_unexpected_warning(request: pytest.FixtureRequest) -> Iterator[None]:
     logger.removeHandler(handler)
     unexpected = [text for text in handler.messages if not any(re.search(pattern, text) for pattern in expected)]
     assert not unexpected, f"unexpected warnings in the log: {unexpected}"
+
+
+RUN_ID = "20251014-143025-550e8400"
+
+
+class Maker:
+    """Makes small runs in a storage: `cells` cells and one organism a tick, all values a function of tick and cell."""
+
+    def __init__(self, root: Path) -> None:
+        self.storage = Storage(root / "storage")
+        self.lake = Lake(root / "lake")
+        self.database_url = f"sqlite:///{root / 'database'}"
+        self.run_id = RUN_ID
+
+    def metadata(self, step: int = 1, shape: tuple[int, ...] = (10, 10)) -> SimulationMetadata:
+        environment = EnvironmentConfig(dimensions=len(shape), shape=shape, toroidal=[True] * len(shape))
+        metadata = SimulationMetadata(
+            simulation_run_id=self.run_id, environment=environment, sampling_interval=step, format_version=1
+        )
+        self.storage.write_metadata(metadata)
+        return metadata
+
+    def batch(self, start: int, end: int, step: int = 1, cells: int = 10) -> BatchInfo:
+        ticks = [self._tick(number, cells) for number in range(start, end + 1, step)]
+        file = self.storage.write_batch(self.run_id, encode_ticks(self.run_id, ticks))
+        return BatchInfo(
+            simulation_run_id=self.run_id, storage_key=file.key, tick_start=file.ticks.start, tick_end=file.ticks.end
+        )
+
+    def batches(self, count: int, ticks: int = 100, cells: int = 10) -> list[BatchInfo]:
+        return [self.batch(number * ticks, (number + 1) * ticks - 1, cells=cells) for number in range(count)]
+
+    def publish(self, *batches: BatchInfo) -> None:
+        with Database(self.database_url) as database, database.run(self.run_id).writer("batch-topic") as writer:
+            writer.send_many(batches)
+
+    def rows(self, table: str = "environment_data") -> pa.Table:
+        return DeltaTable(self.lake.directory(self.run_id, table)).to_pyarrow_table()
+
+    def keys(self, table: str = "environment_data", key: str = "cell_id") -> list[tuple[int, int]]:
+        rows = self.rows(table)
+        return sorted(zip(rows.column("tick_number").to_pylist(), rows.column(key).to_pylist(), strict=True))
+
+    def expected_keys(self, ticks: Iterable[int], cells: int = 10) -> list[tuple[int, int]]:
+        return [(tick, (tick + 7 * cell) % 100) for tick in ticks for cell in range(cells)]
+
+    def _tick(self, number: int, cells: int) -> TickColumns:
+        places = (number + 7 * np.arange(cells)) % 100
+        one = np.ones(cells, np.int32)
+        return TickColumns(
+            number,
+            number * 1000,
+            CellColumns(places, one << 16, (places - 50).astype(np.int32), one * (number % 3)),
+            OrganismColumns(
+                organism_id=np.array([1]),
+                parent_id=np.array([NO_PARENT]),
+                birth_tick=np.array([0]),
+                energy=np.array([number]),
+                position=np.array([[number % 10, 3]]),
+                is_dead=np.array([False]),
+                program_id=["p"],
+            ),
+        )
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> Maker:
+    return Maker(tmp_path)

@@ -92,7 +92,8 @@ class BatchIndexer(Indexer):
             max_delivery_attempts=self.options.max_delivery_attempts,
         )
         processed = run.processed(type(self).__name__) if components.idempotency else None
-        return TopicBatches(run, reader, self.resources.storage, self.monitor, processed)
+        lease = self.options.claim_timeout
+        return TopicBatches(run, reader, lease, self.resources.storage, self.monitor, processed)
 
     def _flusher(self, run_id: str, world: World | None) -> Flusher:
         if self.resources.spark is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 from ticklake.contracts import BatchInfo
-from ticklake.errors import NotABatchMessage, TickLakeError
+from ticklake.errors import NotABatchMessage, StorageUnavailable, TickLakeError
 from ticklake.lake.slices import Slice
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage
@@ -17,6 +18,9 @@ from ticklake.ticks import TickRange
 from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
 
 log = logging.getLogger(__name__)
+
+_STORAGE_DELAY = 5.0
+_PAGE = 50_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +53,8 @@ class Batches(Protocol):
 
     def fail(self, delivery: Delivery, error: str) -> None: ...
 
-    def renew(self, deliveries: Sequence[Delivery]) -> None: ...
+    def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Keeps them for another lease; gives those that somebody else has by now."""
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None: ...
 
@@ -62,13 +67,19 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
     """Batches announced on a topic. A batch is marked processed in the same transaction as its ack, never before."""
 
     def __init__(
-        self, run: Run, reader: TopicReader, storage: Storage, monitor: Monitor, processed: ProcessedBatches | None
+        self,
+        run: Run,
+        reader: TopicReader,
+        lease: float,
+        storage: Storage,
+        monitor: Monitor,
+        processed: ProcessedBatches | None,
     ) -> None:
         self._run, self._reader, self._storage, self._monitor = run, reader, storage, monitor
         self._processed = processed
         self._retrying: set[str] = set()
         self._caught_up = False
-        self.lease = reader.claim_timeout
+        self.lease = lease
 
     @property
     def exhausted(self) -> bool:
@@ -95,8 +106,9 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         if delivery.message is not None:
             self._fail(delivery.message, error)
 
-    def renew(self, deliveries: Sequence[Delivery]) -> None:
-        self._reader.extend([delivery.message for delivery in deliveries if delivery.message is not None])
+    def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        held = self._reader.extend([delivery.message for delivery in deliveries if delivery.message is not None])
+        return [delivery for delivery, mine in zip(deliveries, held, strict=True) if not mine]
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         self._reader.release([delivery.message for delivery in deliveries if delivery.message is not None])
@@ -123,8 +135,19 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
                 return None
             return Delivery(self._storage.batch(info.storage_key), message)
         except (TickLakeError, OSError) as error:
-            self._fail(message, str(error))
+            if self._storage.reachable(self._run.id):
+                self._fail(message, str(error))
+            else:
+                self._wait_for_storage(message, error)
             return None
+
+    def _wait_for_storage(self, message: Message, error: Exception) -> None:
+        """No fault of the message's: it comes again, and that does not count as an attempt."""
+        unavailable = StorageUnavailable(storage=self._storage.url, reason=error)
+        self._monitor.errors.record("STORAGE_UNAVAILABLE", unavailable)
+        log.warning("%s", unavailable)
+        self._reader.release([message], delay=_STORAGE_DELAY)
+        self._retrying.add(message.id)
 
     def _info(self, message: Message) -> BatchInfo:
         info = message.payload
@@ -160,16 +183,21 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
     def __init__(self, storage: Storage, run_id: str, monitor: Monitor, ticks: TickRange | None = None) -> None:
         self._storage, self._run_id, self._monitor, self._ticks = storage, run_id, monitor, ticks
         self._token: str | None = None
-        self.exhausted = False
+        self._listed: deque[BatchFile] = deque()
+        self._all_listed = False
         self.failed: list[tuple[BatchFile, str]] = []
 
     def poll(self, limit: int, timeout: float) -> list[Delivery]:  # noqa: ARG002  files that are there need no waiting
-        if self.exhausted:
-            return []
-        page = self._storage.batches(self._run_id, after=self._token, ticks=self._ticks, limit=limit)
-        self._token = page.token
-        self.exhausted = page.token is None
-        return [Delivery(file) for file in page.files]
+        if not self._listed and not self._all_listed:
+            page = self._storage.batches(self._run_id, after=self._token, ticks=self._ticks, limit=_PAGE)
+            self._listed.extend(page.files)
+            self._token = page.token
+            self._all_listed = page.token is None
+        return [Delivery(self._listed.popleft()) for _ in range(min(limit, len(self._listed)))]
+
+    @property
+    def exhausted(self) -> bool:
+        return self._all_listed and not self._listed
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
         """The table itself knows."""
@@ -180,7 +208,8 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
         log.warning("Batch %s failed: %s", delivery.file.key, error)
         self.failed.append((delivery.file, error))
 
-    def renew(self, deliveries: Sequence[Delivery]) -> None: ...
+    def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:  # noqa: ARG002  nobody else can have them
+        return []
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None: ...
 

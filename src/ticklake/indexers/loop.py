@@ -164,7 +164,7 @@ class FlushLoop:
             if now - self._progressed > self._batches.lease:
                 self._monitor.errors.record("FLUSH_STUCK", f"no progress for {now - self._progressed:.0f} seconds")
                 return
-        self._batches.renew(self._buffer.held)
+        self._buffer.drop(self._batches.renew(self._buffer.held))
 
     def _drain(self, executor: ThreadPoolExecutor) -> None:
         """A graceful stop: what is buffered is flushed and acknowledged, unless flushing fails just now."""

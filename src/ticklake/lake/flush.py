@@ -17,7 +17,8 @@ import pyarrow as pa
 from ticklake import faults
 from ticklake.errors import FlushFailed
 from ticklake.lake import task
-from ticklake.lake.ledger import CommitConflict, Ledger
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.log import CommitConflict
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice, spread
 from ticklake.lake.task import Failed, Indexed, Result, Unavailable, Work

@@ -1,9 +1,8 @@
-"""The `metadata` table of a run: key and value (JSON). Its first commit holds everything, so it is there or it is not."""
+"""The `metadata` table of a run: key and value (JSON), all in one commit, so it is there or it is not."""
 
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -11,31 +10,33 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.exceptions import TableNotFoundError
 from google.protobuf.json_format import MessageToDict
 
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import LakeUnwritable
-from ticklake.lake.durable import make_directory, sync_directory, sync_file
-from ticklake.lake.ledger import FORMAT, set_torn_commit_aside
+from ticklake.lake.durable import make_directory
+from ticklake.lake.log import CommitConflict, DeltaLog
+from ticklake.lake.parquet import ParquetFile, finish
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
 TABLE = "metadata"
 
 
 def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
-    """Creates the table with the run's metadata in one commit. False where it was there already."""
-    log = directory / "_delta_log"
-    set_torn_commit_aside(log)
-    if read_metadata(directory) is not None:
+    """Writes the run's metadata in one commit. False where it was there already."""
+    make_directory(directory)
+    log = DeltaLog(directory, TABLE, SCHEMA)
+    if log.files().num_rows:
         return False
+    file = _write_file(directory, _entries(metadata))
     try:
-        make_directory(log)
-        add = _write_file(directory, _entries(metadata))
-        return _create(directory, add)
-    except OSError as error:
-        raise LakeUnwritable(directory=str(directory), reason=error) from error
+        log.commit([file], {})
+    except CommitConflict:
+        # Another indexer was faster, and there is only one metadata to write.
+        (directory / file.path).unlink()
+        return False
+    return True
 
 
 def read_metadata(directory: Path) -> SimulationMetadata | None:
@@ -48,32 +49,14 @@ def read_metadata(directory: Path) -> SimulationMetadata | None:
     return _metadata(values) if values else None
 
 
-def _create(directory: Path, add: AddAction) -> bool:
-    try:
-        create_table_with_add_actions(
-            str(directory), SCHEMA, [add], mode="error", name=TABLE, configuration={"ticklake.format": FORMAT}
-        )
-    except DeltaError:
-        # Another indexer was faster; anything else that went wrong shows on the next read.
-        (directory / add.path).unlink(missing_ok=True)
-        if read_metadata(directory) is None:
-            raise
-        return False
-    log = directory / "_delta_log"
-    for commit in log.glob("*.json"):
-        sync_file(commit)
-    sync_directory(log)
-    return True
-
-
-def _write_file(directory: Path, entries: dict[str, Any]) -> AddAction:
+def _write_file(directory: Path, entries: dict[str, Any]) -> ParquetFile:
     path = directory / f"{uuid.uuid4().hex}.parquet"
     values = [json.dumps(value, sort_keys=True) for value in entries.values()]
-    pq.write_table(pa.table([list(entries), values], schema=SCHEMA), path, compression="zstd")
-    sync_file(path)
-    sync_directory(directory)
-    stats = json.dumps({"numRecords": len(entries)})
-    return AddAction(path.name, path.stat().st_size, {}, int(time.time() * 1000), True, stats)
+    try:
+        pq.write_table(pa.table([list(entries), values], schema=SCHEMA), path, compression="zstd")
+        return finish(path)
+    except OSError as error:
+        raise LakeUnwritable(directory=str(directory), reason=error) from error
 
 
 def _entries(metadata: SimulationMetadata) -> dict[str, Any]:

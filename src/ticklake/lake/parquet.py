@@ -54,9 +54,7 @@ class ParquetFileWriter:
         try:
             self._writer.close()
             faults.reach("lake.parquet.unsynced")
-            sync_file(self._path)
-            sync_directory(self._path.parent)
-            return _describe(self._path)
+            return finish(self._path)
         except OSError as error:
             raise LakeUnwritable(directory=str(self._path.parent), reason=error) from error
 
@@ -90,7 +88,10 @@ def _layout(table: Table) -> dict[str, Any]:
     }
 
 
-def _describe(path: Path) -> ParquetFile:
+def finish(path: Path) -> ParquetFile:
+    """Makes a written file durable and describes it."""
+    sync_file(path)
+    sync_directory(path.parent)
     metadata = pq.read_metadata(path)
     stats = json.dumps(_statistics(metadata))
     return ParquetFile(path.name, path.stat().st_size, metadata.num_rows, stats)

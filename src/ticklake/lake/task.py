@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ticklake import faults
-from ticklake.errors import LakeUnwritable, RowsDoNotFit, StorageUnavailable, TickLakeError
+from ticklake.errors import LakeUnwritable, RowsDoNotFit, StorageUnavailable, StoredFileMissing, TickLakeError
 from ticklake.lake.order import ordered
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.slices import Piece, Slice
@@ -197,8 +197,8 @@ def _read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
         yield from read_ticks(
             work.storage, piece.file, ticks=piece.ticks, skip=piece.skip, fields=work.reads, world=work.world
         )
-    except OSError as error:
-        if not work.storage.available():
+    except (OSError, StoredFileMissing) as error:
+        if not work.storage.reachable(piece.file.run_id):
             raise StorageUnavailable(storage=work.storage.url, reason=error) from error
         raise
 

@@ -128,6 +128,13 @@ class Storage:
         except StoredFileMissing:
             return None
 
+    def reachable(self, run_id: str) -> bool:
+        """Whether the run's files can be reached at all: tells a missing file from a missing disk."""
+        try:
+            return run_id in self._folder.folders()
+        except OSError:
+            return False
+
     def exists(self, key: str) -> bool:
         check_key(key)
         return self._folder.size(key) is not None

@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 
 from ticklake.errors import OtherTableSchema, UnknownTableFormat
 from ticklake.lake import parquet
-from ticklake.lake.ledger import CommitConflict, Ledger
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.log import CommitConflict
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange

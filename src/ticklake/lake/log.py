@@ -1,0 +1,129 @@
+"""The log of a Delta table: opened, created, committed to by compare-and-swap, and synced to disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from ticklake import faults
+from ticklake.errors import LakeUnwritable, OtherTableSchema, UnknownTableFormat
+from ticklake.lake.durable import make_directory, sync_directory, sync_file
+from ticklake.lake.parquet import ParquetFile
+
+FORMAT = "1"
+
+
+class CommitConflict(Exception):
+    """Another writer committed first: look again at what it added."""
+
+
+class DeltaLog:
+    """One table's log as of the last refresh. Opening it creates the table where it is missing."""
+
+    def __init__(self, directory: Path, name: str, schema: pa.Schema) -> None:
+        self.directory = directory
+        self._name = name
+        self._schema = schema
+        self._log = directory / "_delta_log"
+        self._synced = -1
+        _set_torn_commit_aside(self._log)
+        self._delta = self._open()
+
+    @property
+    def version(self) -> int:
+        return int(self._delta.version())
+
+    def refresh(self) -> None:
+        """Sees what others have committed since."""
+        self._delta.update_incremental()
+
+    def files(self) -> pa.Table:
+        """The files of the table with their statistics."""
+        return pa.table(self._delta.get_add_actions(flatten=True))
+
+    def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
+        """Adds the files in one commit right after the version last seen, or raises CommitConflict. Durable on return."""
+        now = int(time.time() * 1000)
+        adds = [AddAction(file.path, file.size, {}, now, True, file.stats) for file in files]
+        properties = CommitProperties(custom_metadata=dict(provenance), max_commit_retries=0)
+        faults.reach("lake.commit.before")
+        try:
+            self._delta.create_write_transaction(adds, "append", self._schema, commit_properties=properties)
+        except CommitFailedError as error:
+            raise CommitConflict from error
+        except (DeltaError, OSError) as error:
+            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
+        faults.reach("lake.commit.after")
+        self.refresh()
+        self._sync()
+
+    def _open(self) -> DeltaTable:
+        try:
+            delta = DeltaTable(self.directory)
+        except TableNotFoundError:
+            delta = self._create()
+        found = delta.metadata().configuration.get("ticklake.format", FORMAT)
+        if found != FORMAT:
+            raise UnknownTableFormat(directory=str(self.directory), found=found, known=FORMAT)
+        columns = pa.schema(delta.schema().to_arrow()).names
+        if columns != self._schema.names:
+            raise OtherTableSchema(directory=str(self.directory), found=columns, wanted=self._schema.names)
+        return delta
+
+    def _create(self) -> DeltaTable:
+        try:
+            make_directory(self._log)
+            DeltaTable.create(
+                self.directory,
+                self._schema,
+                mode="ignore",
+                name=self._name,
+                configuration={"ticklake.format": FORMAT},
+                raise_if_key_not_exists=False,
+            )
+        except CommitFailedError:
+            # Another indexer created it in the same moment.
+            return DeltaTable(self.directory)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
+        delta = DeltaTable(self.directory)
+        self._sync_through(int(delta.version()))
+        return delta
+
+    def _sync(self) -> None:
+        try:
+            self._sync_through(self.version)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self._log), reason=error) from error
+
+    def _sync_through(self, version: int) -> None:
+        """Others' commits that ours builds on must be as durable as ours."""
+        for number in range(self._synced + 1, version + 1):
+            commit = self._log / f"{number:020d}.json"
+            if commit.exists():
+                sync_file(commit)
+        sync_directory(self._log)
+        self._synced = version
+
+
+def _set_torn_commit_aside(log: Path) -> None:
+    """A power cut can leave the newest commit empty or cut off. It was never acknowledged: redelivery writes it again."""
+    commits = sorted(path for path in log.glob("*.json") if path.stem.isdigit())
+    if commits and not _is_whole(commits[-1]):
+        commits[-1].rename(commits[-1].with_suffix(".json.torn"))
+        sync_directory(log)
+
+
+def _is_whole(commit: Path) -> bool:
+    try:
+        lines = commit.read_bytes().splitlines()
+        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
+    except ValueError:
+        return False

@@ -1,0 +1,106 @@
+"""SIGKILL at every step of a flush: after a restart every key is there exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.metadata import MetadataIndexer
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+
+CHILD = Path(__file__).with_name("index_child.py")
+
+# Where the process dies, and whether what it wrote is in the table by then.
+STEPS = {
+    "before the job": ("lake.flush.before_job", False),
+    "during the job": ("lake.parquet.write", False),
+    "in the job, file written but not synced": ("lake.parquet.unsynced", False),
+    "after the files, before the commit": ("lake.commit.before", False),
+    "after the commit, before it is synced": ("lake.commit.after", True),
+    "after the commit, before the ack": ("indexer.ack.before", True),
+    "after the ack": ("indexer.ack.after", True),
+}
+
+
+@pytest.fixture
+def start(maker: Any, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts indexer processes, each in a group of its own, and leaves none behind."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start(table: str = "environment_data", insert: int = 150, **environment: str) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen(
+            [sys.executable, str(CHILD), str(tmp_path), maker.run_id, table, str(insert)],
+            env=os.environ | environment,
+            start_new_session=True,
+        )
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        kill(child)
+
+
+def kill(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to the process, its JVM and its Python workers."""
+    if child.poll() is None:
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def prepare(maker: Any) -> None:
+    maker.metadata()
+    maker.publish(*maker.batches(3))
+    MetadataIndexer("metadata-indexer", IndexerResources(maker.storage, maker.lake)).write(maker.run_id)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_at_this_step_loses_nothing_and_doubles_nothing(
+    maker: Any,
+    start: Callable[..., subprocess.Popen[bytes]],
+    eventually: Callable[..., None],
+    tmp_path: Path,
+    step: str,
+) -> None:
+    prepare(maker)
+    point, committed = STEPS[step]
+    mark = tmp_path / "mark"
+    victim = start(TICKLAKE_FAULT=f"{point}:hold", TICKLAKE_FAULT_MARK=str(mark))
+    eventually(lambda: mark.exists() or victim.poll() is not None)
+    assert mark.exists(), "it ended before it came to this step"
+    kill(victim)
+    assert bool(maker.rows().num_rows) == committed
+
+    assert start().wait(120) == 0
+    assert maker.keys() == sorted(maker.expected_keys(range(300)))
+
+
+def test_two_processes_at_once_share_the_work_and_leave_each_key_once(
+    maker: Any, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    prepare(maker)
+    batch = maker.batch(0, 99)
+    maker.publish(batch, batch, *maker.batches(4), maker.batch(30, 270, step=3))
+    both = [start(insert=60), start(insert=60)]
+    assert [child.wait(120) for child in both] == [0, 0]
+    assert start().wait(120) == 0
+    assert maker.keys() == sorted(maker.expected_keys(range(400)))
+
+
+def test_the_organism_table_survives_a_kill_before_the_ack_too(
+    maker: Any, start: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    prepare(maker)
+    victim = start("organism_data", TICKLAKE_FAULT="indexer.ack.before:kill")
+    assert victim.wait(120) == -signal.SIGKILL
+    assert start("organism_data").wait(120) == 0
+    assert maker.keys("organism_data", "organism_id") == [(tick, 1) for tick in range(300)]
