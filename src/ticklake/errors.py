@@ -474,3 +474,22 @@ class WrongKind(TickLakeError):
 
 class BindingMissing(TickLakeError):
     """{file}: service {service!r} needs a {kind} and is bound to none; bind one in its `resources`. There are: {found}."""
+
+
+class ConfigExists(TickLakeError):
+    """{file} exists and was left as it is. Name another directory: `ticklake init DIRECTORY`."""
+
+
+# The node
+
+
+class ProducerMissing(TickLakeError):
+    """{file}: service {service} writes what a simulation produces, and none comes before it. Put a Simulation first."""
+
+    service: str
+
+
+class UnknownIndexer(TickLakeError):
+    """Indexer class {name!r} cannot be used: {reason}. Write "module:Class", a BatchIndexer that Python can import here."""
+
+    name: str

@@ -113,6 +113,9 @@ class Schema(Protocol):
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
         """Commits at the end, rolls back on an error. What is durable survives a power cut; the rest may be lost."""
 
+    def autocommit(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
+        """Like `transaction`, where each statement may commit on its own: for one statement, with fewer round trips."""
+
     def reading(self) -> AbstractContextManager[Transaction]:
         """A consistent view that writes nothing and waits for nobody."""
 

@@ -80,8 +80,8 @@ class SqliteSchema:
         self.path = path
         self._clock = clock
         self._hints = Hints(path)
-        self._writer = _Seat(path, write=True)
-        self._reader = _Seat(path, write=False)
+        self._writer = _Seat(path, clock, write=True)
+        self._reader = _Seat(path, clock, write=False)
         self._prepared: set[str] = set()
         self._preparing = threading.Lock()
 
@@ -103,6 +103,8 @@ class SqliteSchema:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
         transaction.committed()
+
+    autocommit = transaction
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -178,8 +180,9 @@ class SqliteTransaction(Transaction):
 class _Seat:
     """One connection, opened on first use, that threads take in turn."""
 
-    def __init__(self, path: Path, *, write: bool) -> None:
+    def __init__(self, path: Path, clock: Callable[[], int], *, write: bool) -> None:
         self._path = path
+        self._clock = clock
         self._write = write
         self._lock = threading.Lock()
         self._connection: apsw.Connection | None = None
@@ -228,14 +231,15 @@ class _Seat:
         if self._closed:
             raise DatabaseClosed(database=self._path)
         if self._connection is None:
-            self._connection = _connect(self._path, write=self._write)
+            self._connection = _connect(self._path, self._clock, write=self._write)
         return self._connection
 
 
-def _connect(path: Path, *, write: bool) -> apsw.Connection:
+def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     connection = apsw.Connection(str(path), flags=flags)
     try:
+        connection.create_scalar_function("now_ms", lambda *_: clock(), 0)
         connection.set_busy_timeout(int(LOCK_SECONDS * 1000))
         # Wait for a lock in the kernel: no sleep that grows while another process publishes.
         connection.setlk_timeout(int(LOCK_SECONDS * 1000), 0)

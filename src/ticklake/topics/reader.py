@@ -106,7 +106,7 @@ class TopicReader:
         return Message(claim.message_id, self.topic, opened.payload, opened.timestamp, claim.attempts, claim.version)
 
     def ack(self, message: Message) -> bool:
-        """Done with it, for the whole group; False, and a warning, where the claim was lost. Repeating it is harmless."""
+        """Done with it, for the whole group; False, and a warning, where the claim was lost. It can be repeated."""
         return self.ack_many((message,))[0]
 
     def ack_many(self, messages: Iterable[Message], *, connection: Transaction | None = None) -> list[bool]:

@@ -8,39 +8,52 @@ from typing import Any
 from ticklake.database import Transaction
 from ticklake.database.schema import Statements
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore
+from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
 
 
 class SqliteTopicStore(TopicStore):
     """The topics of one run's file."""
 
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None:
-        with self._sql(connection, durable=True) as (transaction, sql):
-            now = self.schema.now_ms()
-            sql.publish.many(
-                {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
-                for e in envelopes
-            )
-            transaction.notify(topic)
+        if connection is None:
+            with self.schema.transaction() as transaction:
+                return self.publish(topic, envelopes, transaction)
+        connection.sql(PACKAGE).publish.many(
+            {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data}
+            for e in envelopes
+        )
+        connection.notify(topic)
+        return None
 
     def claim(self, consumer: Consumer, limit: int) -> Claimed:
         wait_ms = self._look(consumer)
         if wait_ms != 0:
             return Claimed((), wait_ms=wait_ms)
-        with self._sql() as (_, sql):
+        with self.schema.transaction(durable=False) as transaction:
+            sql = transaction.sql(PACKAGE)
             values: dict[str, Any] = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
-            values |= {"now": self.schema.now_ms(), "lease_until": self._lease_until(consumer)}
+            values["lease_ms"] = consumer.lease_ms
             again, dead = self._claim_again(sql, consumer, values, limit)
             fresh = self._claim_fresh(sql, values, limit - len(again))
         return Claimed((*again, *fresh), dead, None if again or fresh else 0)
 
+    def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
+        with self.schema.transaction() as transaction:
+            return self._bury(transaction.sql(PACKAGE), consumer, claim, error)
+
+    @staticmethod
+    def _bury(sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
+        place = {"topic": consumer.topic, "group": consumer.group, "message_id": claim.message_id}
+        if not sql.set_aside(**place, claim_version=claim.version):
+            return False
+        sql.add_dead_letter(**place, error=describe(error), traceback=trace(error))
+        return True
+
     def _look(self, consumer: Consumer) -> int | None:
         """Milliseconds until there may be something: 0 is now, None is not before somebody publishes or releases."""
         with self.schema.reading() as transaction:
-            ((fresh, available_at),) = transaction.sql(PACKAGE).look(topic=consumer.topic, group=consumer.group)
-        if fresh:
-            return 0
-        return None if available_at is None else max(0, available_at - self.schema.now_ms())
+            ((fresh, wait_ms),) = transaction.sql(PACKAGE).look(topic=consumer.topic, group=consumer.group)
+        return 0 if fresh else wait_ms
 
     def _claim_again(
         self, sql: Statements, consumer: Consumer, values: dict[str, Any], limit: int

@@ -39,7 +39,7 @@ class Claim(NamedTuple):
 class Claimed(NamedTuple):
     """What a look at the topic gave: claims, or how long until one may become free (None: only a hint can tell)."""
 
-    claims: Sequence[Claim]
+    claims: Sequence[Claim] = ()
     dead: Sequence[str] = ()
     wait_ms: int | None = None
 
@@ -52,55 +52,49 @@ class TopicStore(ABC):
         schema.prepare(PACKAGE)
 
     @abstractmethod
-    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None: ...
+    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None:
+        """Store them, durably, in this order; what is there already is left as it is."""
 
     @abstractmethod
-    def claim(self, consumer: Consumer, limit: int) -> Claimed: ...
+    def claim(self, consumer: Consumer, limit: int) -> Claimed:
+        """Claim up to `limit` messages, the oldest first."""
+
+    @abstractmethod
+    def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
+        """Make a claimed message a dead letter; False where the claim was lost meanwhile."""
 
     def listen(self, topic: str) -> Listener:
         return self.schema.listen(topic)
 
     def join(self, topic: str, group: str, *, at_end: bool) -> None:
         """Make a group known; one that is known keeps its position."""
-        with self._sql() as (_, sql):
-            sql.join_group(topic=topic, group=group, at_end=at_end, now=self.schema.now_ms())
+        with self._alone() as sql:
+            sql.join_group(topic=topic, group=group, at_end=at_end)
 
     def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> list[bool]:
-        with self._sql(connection) as (_, sql):
-            done = {row[0] for row in sql.ack(**self._fence(consumer, claims), now=self.schema.now_ms())}
+        fence = _fence(consumer, claims)
+        with self._alone(connection) as sql:
+            done = {row[0] for row in sql.ack(**fence)}
             if len(done) < len(claims):
-                done |= {row[0] for row in sql.acknowledged(**self._fence(consumer, claims))}
+                done |= {row[0] for row in sql.acknowledged(**fence)}
         return [claim.message_id in done for claim in claims]
 
     def extend(self, consumer: Consumer, claims: Sequence[Claim]) -> list[bool]:
-        with self._sql() as (_, sql):
-            rows = sql.extend(**self._fence(consumer, claims), lease_until=self._lease_until(consumer))
-        held = {row[0] for row in rows}
+        with self._alone() as sql:
+            held = {row[0] for row in sql.extend(**_fence(consumer, claims), lease_ms=consumer.lease_ms)}
         return [claim.message_id in held for claim in claims]
 
     def release(
         self, consumer: Consumer, claims: Sequence[Claim], delay_ms: int, *, forgiven: bool = True
     ) -> list[bool]:
         """Give claims back. `forgiven`: this delivery does not count as an attempt."""
-        not_before = self.schema.now_ms() + delay_ms if delay_ms > 0 else 0
-        with self._sql() as (transaction, sql):
-            rows = sql.release(**self._fence(consumer, claims), not_before=not_before, forgiven=int(forgiven))
+        with self.schema.transaction(durable=False) as transaction:
+            rows = transaction.sql(PACKAGE).release(
+                **_fence(consumer, claims), delay_ms=max(0, delay_ms), forgiven=int(forgiven)
+            )
             transaction.notify(consumer.topic)
         free = {row[0] for row in rows}
         return [claim.message_id in free for claim in claims]
-
-    def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
-        """Make a claimed message a dead letter; False where the claim was lost meanwhile."""
-        with self._sql(durable=True) as (_, sql):
-            return self._bury(sql, consumer, claim, error)
-
-    def _bury(self, sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
-        place = {"topic": consumer.topic, "group": consumer.group, "message_id": claim.message_id}
-        now = self.schema.now_ms()
-        if not sql.set_aside(**place, claim_version=claim.version, now=now):
-            return False
-        sql.add_dead_letter(**place, error=describe(error), traceback=trace(error), now=now)
-        return True
 
     def processed(self, indexer_class: str, batch_id: str) -> bool:
         with self.schema.reading() as transaction:
@@ -108,30 +102,17 @@ class TopicStore(ABC):
         return bool(found)
 
     def mark_processed(self, indexer_class: str, batch_ids: Sequence[str], connection: Transaction | None) -> None:
-        now = self.schema.now_ms()
-        with self._sql(connection) as (_, sql):
-            sql.mark_processed.many(
-                {"indexer_class": indexer_class, "batch_id": batch_id, "now": now} for batch_id in batch_ids
-            )
+        with self._alone(connection) as sql:
+            sql.mark_processed(indexer_class=indexer_class, batch_ids=json.dumps(batch_ids))
 
     @contextmanager
-    def _sql(
-        self, connection: Transaction | None = None, *, durable: bool = False
-    ) -> Iterator[tuple[Transaction, Statements]]:
+    def _alone(self, connection: Transaction | None = None) -> Iterator[Statements]:
+        """Statements that need not be durable and, where no transaction is joined, commit each on its own."""
         if connection is not None:
-            yield connection, connection.sql(PACKAGE)
+            yield connection.sql(PACKAGE)
             return
-        with self.schema.transaction(durable=durable) as transaction:
-            yield transaction, transaction.sql(PACKAGE)
-
-    def _lease_until(self, consumer: Consumer) -> int | None:
-        return self.schema.now_ms() + consumer.lease_ms if consumer.lease_ms else None
-
-    @staticmethod
-    def _fence(consumer: Consumer, claims: Sequence[Claim]) -> dict[str, str]:
-        """Every change names the claim's version: what was taken over in between is not touched."""
-        versions = json.dumps([(claim.message_id, claim.version) for claim in claims])
-        return {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id, "claims": versions}
+        with self.schema.autocommit(durable=False) as transaction:
+            yield transaction.sql(PACKAGE)
 
 
 def describe(error: BaseException | str) -> str:
@@ -140,3 +121,9 @@ def describe(error: BaseException | str) -> str:
 
 def trace(error: BaseException | str) -> str:
     return "" if isinstance(error, str) else "".join(traceback.format_exception(error))
+
+
+def _fence(consumer: Consumer, claims: Sequence[Claim]) -> dict[str, str]:
+    """Every change names the claim's version: what was taken over in between is not touched."""
+    versions = json.dumps([(claim.message_id, claim.version) for claim in claims])
+    return {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id, "claims": versions}

@@ -1,7 +1,7 @@
 -- Is there anything to claim, and if not, when? Two index probes (idx_topic_messages, idx_topic_group_open), no lock.
 SELECT EXISTS (SELECT 1 FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND m.id > p.frontier) AS fresh,
-       (SELECT min(c.available_at) FROM topic_consumer_group AS c
+       (SELECT max(0, min(c.available_at) - now_ms()) FROM topic_consumer_group AS c
         WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
-          AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL) AS available_at
+          AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL) AS wait_ms
 FROM topic_group_positions AS p
 WHERE p.topic_name = :topic AND p.consumer_group = :group

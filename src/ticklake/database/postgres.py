@@ -1,0 +1,330 @@
+"""PostgreSQL: one schema a run, a pool of connections, LISTEN and NOTIFY."""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import psycopg_pool
+from psycopg import sql as compose
+
+from ticklake.database.names import schema_name
+from ticklake.database.schema import Row, Transaction
+from ticklake.database.statements import statements
+from ticklake.errors import (
+    DatabaseClosed,
+    DatabaseFull,
+    DatabaseUnavailable,
+    DatabaseUnusable,
+    RunNotInDatabase,
+    TickLakeError,
+    UniqueViolation,
+)
+
+_log = logging.getLogger(__name__)
+_OWN = "ticklake.database"
+CONNECT_SECONDS = 10
+POOL_SECONDS = 30.0
+SAFETY_SECONDS = 30.0
+RETRY_SECONDS = 0.2
+_OPTIONS: dict[str, Any] = {
+    "autocommit": True,
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
+
+class _Connection(psycopg.Connection[Row]):
+    """A connection that knows which schema it is in and whether its commits wait for the disk."""
+
+    place: tuple[str, bool] | None = None
+
+    def enter(self, schema: str, durable: bool) -> None:
+        if self.place != (schema, durable):
+            values = {"search_path": f'"{schema}"', "commit": "on" if durable else "off"}
+            self.execute(_own("enter"), values)
+            self.place = (schema, durable)
+
+
+class PostgresBackend:
+    """A server's database."""
+
+    def __init__(self, url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> None:
+        self._url = url
+        self.name = _without_password(url)
+        self._lock = threading.Lock()
+        self._schemas: dict[str, PostgresSchema] = {}
+        self._closed = False
+        self._opened = False
+        self._opening = threading.Lock()
+        self._pool = psycopg_pool.ConnectionPool(
+            url,
+            connection_class=_Connection,
+            kwargs=_OPTIONS,
+            min_size=min(min_idle, max_pool_size),
+            max_size=max_pool_size,
+            timeout=POOL_SECONDS,
+            reconnect_timeout=2.0,  # begin again with short pauses rather than let them grow
+            open=False,
+        )
+
+    def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
+        name = schema_name(run_id)
+        with self._lock:
+            if self._closed:
+                raise DatabaseClosed(database=self.name)
+            if run_id not in self._schemas:
+                if not create and not self._query("find_schema", schema=name):
+                    raise RunNotInDatabase(run_id=run_id, database=self.name)
+                self._schemas[run_id] = PostgresSchema(self, name, run_id)
+            return self._schemas[run_id]
+
+    def runs(self) -> list[str]:
+        return [row[0] for row in self._query("list_runs")]
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        if not self._pool.closed:
+            self._pool.close()
+
+    def connect(self) -> _Connection:
+        """A connection of one's own, outside the pool."""
+        with self.translated():
+            return _Connection.connect(self._url, **_OPTIONS)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[_Connection]:
+        """A connection of the pool; one that breaks is not given back."""
+        self._open_pool()
+        with self.translated(), self._pool.connection() as connection:
+            yield connection
+
+    def pool(self) -> Mapping[str, int]:
+        stats = self._pool.get_stats()
+        total, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
+        return {"active": total - idle, "idle": idle, "total": total, "waiting": stats.get("requests_waiting", 0)}
+
+    def _query(self, statement: str, **values: str) -> list[Row]:
+        with self.borrowed() as connection:
+            return connection.execute(_own(statement), values).fetchall()
+
+    def _open_pool(self) -> None:
+        if self._closed:
+            raise DatabaseClosed(database=self.name)
+        if self._opened:
+            return
+        with self._opening:
+            self.connect().close()  # says what is wrong (no such host, wrong password), which a pool does not
+            self._pool.open()
+            self._opened = True
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """The driver's errors in our words."""
+        try:
+            yield
+        except (psycopg.Error, psycopg_pool.PoolClosed) as error:
+            raise self._in_our_words(error) from error
+
+    def _in_our_words(self, error: Exception) -> TickLakeError:
+        reason = " ".join(str(error).split())
+        if isinstance(error, psycopg_pool.PoolClosed):
+            return DatabaseClosed(database=self.name)
+        if isinstance(error, psycopg.errors.DiskFull):
+            return DatabaseFull(database=self.name)
+        if isinstance(error, psycopg.errors.UniqueViolation):
+            return UniqueViolation(database=self.name, reason=reason)
+        if isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
+            return DatabaseUnavailable(database=self.name, reason=reason)
+        return DatabaseUnusable(database=self.name, reason=reason)
+
+
+class PostgresSchema:
+    """One run's schema."""
+
+    dialect = "postgres"
+
+    def __init__(self, backend: PostgresBackend, name: str, run_id: str) -> None:
+        self.run_id = run_id
+        self.name = name
+        self._backend = backend
+        self._prepared: set[str] = set()
+        self._preparing = threading.Lock()
+
+    @contextmanager
+    def transaction(self, *, durable: bool = True) -> Iterator[PostgresTransaction]:
+        with self._entered(durable) as connection:
+            transaction = PostgresTransaction(connection)
+            with connection.transaction():
+                yield transaction
+        transaction.committed()
+
+    @contextmanager
+    def autocommit(self, *, durable: bool = True) -> Iterator[Transaction]:
+        with self._entered(durable) as connection:
+            transaction = PostgresTransaction(connection)
+            yield transaction
+        transaction.committed()
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with self._entered(durable=False) as connection, connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield PostgresTransaction(connection)
+
+    def now_ms(self) -> int:
+        with self._entered(durable=False) as connection:
+            row = connection.execute(_own("read_clock")).fetchone()
+        return int(row[0]) if row else 0
+
+    def prepare(self, package: str) -> None:
+        if package in self._prepared:
+            return
+        with self._preparing:
+            if not self._prepared:
+                self._create()
+            with self.transaction() as transaction:
+                transaction.sql(_OWN).lock_schema(schema=self.name)
+                transaction.apply_migrations(package)
+            self._prepared.add(package)
+
+    def listen(self, channel: str) -> PostgresListener:
+        return PostgresListener(self._backend, self.name, channel)
+
+    def pool(self) -> Mapping[str, int]:
+        return self._backend.pool()
+
+    def _create(self) -> None:
+        with self.transaction() as transaction:
+            own = transaction.sql(_OWN)
+            own.lock_schema(schema=self.name)
+            if not own.find_schema(schema=self.name):
+                self._create_schema(transaction)
+            ((found,),) = own.find_schema(schema=self.name)
+        if found != self.run_id:
+            raise DatabaseUnusable(database=self._backend.name, reason=f"schema {self.name} is of run {found!r}")
+
+    def _create_schema(self, transaction: PostgresTransaction) -> None:
+        name = compose.Identifier(self.name)
+        transaction.execute_composed(compose.SQL("CREATE SCHEMA {}").format(name))
+        comment = compose.SQL("COMMENT ON SCHEMA {} IS {}").format(name, compose.Literal(self.run_id))
+        transaction.execute_composed(comment)
+        own = transaction.sql(_OWN)
+        own.create_versions()
+        own.clock()
+        own.clock_ms()
+
+    @contextmanager
+    def _entered(self, durable: bool) -> Iterator[_Connection]:
+        with self._backend.borrowed() as connection:
+            connection.enter(self.name, durable)
+            yield connection
+
+
+class PostgresTransaction(Transaction):
+    """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
+
+    def __init__(self, connection: _Connection) -> None:
+        super().__init__("postgres")
+        self._connection = connection
+
+    def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+        cursor = self._connection.execute(text.encode(), values)
+        return cursor.fetchall() if cursor.description else []
+
+    def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        return [row for one in values for row in self.execute(text, one)]
+
+    def execute_script(self, text: str) -> None:
+        self._connection.execute(text.encode())
+
+    def execute_composed(self, statement: compose.Composed) -> None:
+        self._connection.execute(statement)
+
+    def notify(self, channel: str) -> None:
+        self.sql(_OWN).notify(channel=channel)
+
+
+class PostgresListener:
+    """Listens on a connection of its own. One that breaks is made anew, and then it is time to look."""
+
+    def __init__(self, backend: PostgresBackend, schema: str, channel: str) -> None:
+        self._backend = backend
+        self._schema = schema
+        self._channel = channel.encode()
+        self._mine, self._others = socket.socketpair()
+        self._mine.setblocking(False)
+        self._others.setblocking(False)
+        self._connection: _Connection | None = self._connect()
+
+    def wait(self, timeout: float | None) -> None:
+        limit = min(SAFETY_SECONDS, SAFETY_SECONDS if timeout is None else timeout)
+        if self._connection is None:
+            self._reconnect(limit)
+            return
+        watched: list[Any] = [self._mine, self._connection]
+        while True:  # hints of other topics wake this thread, but nobody else
+            ready, _, _ = select.select(watched, [], [], limit)
+            if not ready or self._mine in ready or self._hinted(self._connection):
+                break
+        self._drain()
+
+    def wake(self) -> None:
+        with suppress(OSError):
+            self._others.send(b"!")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._mine.close()
+        self._others.close()
+
+    def _connect(self) -> _Connection:
+        connection = self._backend.connect()
+        with self._backend.translated():
+            connection.execute(compose.SQL("LISTEN {}").format(compose.Identifier(self._schema)))
+        return connection
+
+    def _reconnect(self, limit: float) -> None:
+        try:
+            self._connection = self._connect()
+        except DatabaseUnavailable:
+            select.select([self._mine], [], [], min(limit, RETRY_SECONDS))
+
+    def _hinted(self, connection: _Connection) -> bool:
+        found = False
+        try:
+            connection.pgconn.consume_input()
+            while hint := connection.pgconn.notifies():
+                found = found or hint.extra == self._channel
+        except psycopg.Error as error:
+            _log.warning("Lost the connection that listens on %s: %s", self._backend.name, " ".join(str(error).split()))
+            connection.close()
+            self._connection = None
+            return True
+        return found
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            while self._mine.recv(16):
+                pass
+
+
+def _own(name: str) -> bytes:
+    return statements(_OWN, "postgres")[name].encode()
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host))

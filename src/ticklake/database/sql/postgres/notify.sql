@@ -1,0 +1,1 @@
+SELECT pg_notify(current_schema(), %(channel)s)

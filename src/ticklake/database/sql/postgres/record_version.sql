@@ -1,0 +1,1 @@
+INSERT INTO schema_versions (package, version) VALUES (%(package)s, %(version)s)

@@ -1,0 +1,51 @@
+"""Topics on PostgreSQL: a claim is one call of `topic_claim` in the run's schema, so no lock outlives a round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ticklake.database import Transaction
+from ticklake.topics.envelope import Envelope
+from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
+
+
+class PostgresTopicStore(TopicStore):
+    """The topics of one run's schema."""
+
+    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None:
+        if connection is None:
+            with self.schema.autocommit() as transaction:
+                return self.publish(topic, envelopes, transaction)
+        message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
+        connection.sql(PACKAGE).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
+        return None
+
+    def claim(self, consumer: Consumer, limit: int) -> Claimed:
+        with self._alone() as sql:
+            rows = sql.claim(
+                topic=consumer.topic,
+                group=consumer.group,
+                consumer=consumer.id,
+                lease_ms=consumer.lease_ms,
+                max_attempts=consumer.max_attempts,
+                limit=limit,
+            )
+            if not rows:
+                ((wait_ms,),) = sql.look(topic=consumer.topic, group=consumer.group)
+                return Claimed(wait_ms=wait_ms)
+        claims = [
+            Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
+        ]
+        return Claimed(claims, [row[0] for row in rows if row[4]], 0)
+
+    def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
+        with self.schema.autocommit() as transaction:
+            ((buried,),) = transaction.sql(PACKAGE).bury(
+                topic=consumer.topic,
+                group=consumer.group,
+                message_id=claim.message_id,
+                claim_version=claim.version,
+                error=describe(error),
+                traceback=trace(error),
+            )
+        return bool(buried)
