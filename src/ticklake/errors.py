@@ -335,6 +335,13 @@ class NotABatchMessage(TickLakeError):
     run_id: str
 
 
+class NothingToIndex(TickLakeError):
+    """Run {run_id} has no batch files to index in {storage}. `ticklake runs --storage {storage}` lists what is there."""
+
+    run_id: str
+    storage: str
+
+
 class DatabaseNeeded(TickLakeError):
     """Indexer {name} reads {topic} and has no database to read it from. Bind a topic, or index straight from storage."""
 

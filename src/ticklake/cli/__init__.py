@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import logging
 import pkgutil
 import sys
@@ -32,7 +31,7 @@ class CommandFolder(click.Group):
 
 
 @click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(importlib.metadata.version("ticklake"), message="ticklake %(version)s")
+@click.version_option(package_name="ticklake", message="ticklake %(version)s")
 @click.option("-v", "--verbose", count=True, help="Log what happens to stderr; twice for every detail.")
 def cli(verbose: int) -> None:
     """Ticks in, tables out, exactly once."""

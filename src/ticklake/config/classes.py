@@ -1,0 +1,83 @@
+"""The classes a configuration can name, by their own names or by the last part of the original's Java names."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ticklake.config import options
+from ticklake.config.suggest import fold, listed, nearest
+from ticklake.errors import ClassMissing, UnknownClass
+
+
+class ServiceClass(NamedTuple):
+    """Its options and the kinds of resources it cannot do without."""
+
+    options: type[options.Options]
+    needs: tuple[str, ...]
+
+
+RESOURCES: dict[str, type[options.Options]] = {
+    "Topic": options.TopicOptions,
+    "Database": options.DatabaseOptions,
+    "Storage": options.StorageOptions,
+    "Queue": options.QueueOptions,
+    "Lake": options.LakeOptions,
+}
+
+_INDEXED = ("Storage", "Lake")
+SERVICES: dict[str, ServiceClass] = {
+    "Simulation": ServiceClass(options.SimulationOptions, ("Queue",)),
+    "PersistenceService": ServiceClass(options.PersistenceOptions, ("Queue", "Storage", "Topic")),
+    "MetadataPersistenceService": ServiceClass(options.MetadataPersistenceOptions, ("Storage", "Topic")),
+    "CompletionService": ServiceClass(options.CompletionOptions, ("Queue", "Storage", "Topic")),
+    "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "Topic")),
+    "EnvironmentIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
+    "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
+    "DummyIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
+    "SimpleBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, _INDEXED),
+    "MinimalBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, ("Storage",)),
+}
+OWN_INDEXER = SERVICES["EnvironmentIndexer"]
+"""What `class = "module:Class"` takes, an indexer of the user's own."""
+
+_ORIGINALS = {
+    "H2TopicResource": "Topic",
+    "H2Database": "Database",
+    "PostgresDatabase": "Database",
+    "FileSystemStorageResource": "Storage",
+    "InMemoryBlockingQueue": "Queue",
+    "SimulationEngine": "Simulation",
+    "SimpleIndexer": "SimpleBatchIndexer",
+    "MinimalIndexer": "MinimalBatchIndexer",
+}
+
+
+def resource_class(given: str | None, where: str, key: str) -> str:
+    if given is None:
+        raise ClassMissing(where=where, key=key, allowed=listed(RESOURCES))
+    return _known(given, list(RESOURCES), where)
+
+
+def service_class(given: str | None, name: str, where: str, key: str) -> str:
+    """Without a class, a service is what it is called: `dummy-indexer-2` is a DummyIndexer."""
+    if given is not None and ":" in given:
+        return given
+    if given is not None:
+        return _known(given, list(SERVICES), where)
+    found = _by_name(SERVICES).get(fold(name.rstrip("0123456789").rstrip("-_")))
+    if found is None:
+        raise ClassMissing(where=where, key=key, allowed=listed(SERVICES))
+    return found
+
+
+def _known(given: str, allowed: list[str], where: str) -> str:
+    found = _by_name(allowed).get(fold(given.rpartition(".")[2]))
+    if found is None:
+        hint = nearest(given.rpartition(".")[2], allowed)
+        raise UnknownClass(where=where, given=given, hint=hint, allowed=listed(allowed))
+    return found
+
+
+def _by_name(allowed: list[str] | dict[str, ServiceClass]) -> dict[str, str]:
+    originals = {fold(original): ours for original, ours in _ORIGINALS.items() if ours in allowed}
+    return originals | {fold(name): name for name in allowed}

@@ -1,0 +1,157 @@
+"""From a file to settings. What is wrong is one error that names the file, the line, the key and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ticklake.config.bindings import Binding, parse_binding
+from ticklake.config.classes import OWN_INDEXER, RESOURCES, SERVICES, resource_class, service_class
+from ticklake.config.document import Document, read, refuse_twins
+from ticklake.config.options import Options, TopicOptions
+from ticklake.config.reading import read_options
+from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSettings
+from ticklake.config.source import KeyPath
+from ticklake.config.suggest import fold, listed, nearest
+from ticklake.errors import BadValue, UnknownKey, UnknownResource, WrongKind
+
+WRAPPERS: tuple[KeyPath, ...] = (("evochora", "datapipeline"), ("pipeline",), ())
+SECTIONS = ("resources", "services", "vars")
+CLASS_KEYS = ("class", "className", "type")
+
+
+def load(path: str | Path) -> NodeSettings:
+    """Reads, resolves and checks a configuration file."""
+    document = read(Path(path))
+    root, section = _unwrapped(document)
+    resources = _block(document, root, section, "resources")
+    services = _block(document, root, section, "services")
+    run_id = _shared_run_id(services)
+    read_resources = {name: _resource(document, (*root, "resources"), name, body) for name, body in resources.items()}
+    read_services = {name: _service(document, (*root, "services"), name, body) for name, body in services.items()}
+    settings = NodeSettings(document.file, read_resources, _with_run_id(read_services, run_id))
+    _check_references(document, root, settings)
+    return settings
+
+
+def _unwrapped(document: Document) -> tuple[KeyPath, Mapping[str, Any]]:
+    """Where `resources` and `services` are: at the top, or inside the wrapper that the original uses."""
+    root = next(root for root in WRAPPERS if isinstance(_descend(document.tree, root), dict))
+    for depth, key in enumerate(root):
+        _only(document, root[:depth], _descend(document.tree, root[:depth]), (key, "vars"))
+    section = _descend(document.tree, root)
+    _only(document, root, section, SECTIONS)
+    return root, section
+
+
+def _descend(tree: Any, path: KeyPath) -> Any:
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def _only(document: Document, path: KeyPath, section: Mapping[str, Any], allowed: tuple[str, ...]) -> None:
+    for key in section:
+        if key not in allowed:
+            where = document.where((*path, key))
+            raise UnknownKey(
+                where=where, key=".".join((*path, key)), hint=nearest(key, allowed), allowed=listed(allowed)
+            )
+
+
+def _block(document: Document, root: KeyPath, section: Mapping[str, Any], name: str) -> dict[str, Any]:
+    block = section.get(name, {})
+    _must_be_block(document, (*root, name), block)
+    refuse_twins(document, (*root, name), block)
+    return dict(block)
+
+
+def _must_be_block(document: Document, path: KeyPath, value: Any) -> None:
+    if not isinstance(value, dict):
+        raise BadValue(where=document.where(path), key=".".join(path), reason="it must be a block in braces { }")
+
+
+def _shared_run_id(services: dict[str, Any]) -> str | None:
+    """`services.runId` holds for all services, as in the original."""
+    for key in [key for key, value in services.items() if fold(key) == "runid" and not isinstance(value, dict)]:
+        return str(services.pop(key))
+    return None
+
+
+def _resource(document: Document, section: KeyPath, name: str, body: Any) -> ResourceSettings:
+    path = (*section, name)
+    _must_be_block(document, path, body)
+    class_name = resource_class(_class_of(body), document.where(path), ".".join(path))
+    options, origins = read_options(document, RESOURCES[class_name], path, _entries(path, body))
+    return ResourceSettings(name, class_name, options, origins)
+
+
+def _service(document: Document, section: KeyPath, name: str, body: Any) -> ServiceSettings:
+    path = (*section, name)
+    _must_be_block(document, path, body)
+    class_name = service_class(_class_of(body), name, document.where(path), ".".join(path))
+    bindings = _bindings(document, (*path, "resources"), body.get("resources", {}))
+    model = SERVICES.get(class_name, OWN_INDEXER).options
+    options, origins = read_options(document, model, path, _entries(path, body, "resources"))
+    return ServiceSettings(name, class_name, bindings, options, origins)
+
+
+def _class_of(body: Mapping[str, Any]) -> str | None:
+    return next((str(body[key]) for key in CLASS_KEYS if body.get(key) is not None), None)
+
+
+def _entries(path: KeyPath, body: Mapping[str, Any], *other: str) -> list[tuple[KeyPath, Any]]:
+    """The options of a block, given inside `options { }` or right in it, each with its path."""
+    found = [((*path, key), value) for key, value in body.items() if key not in (*CLASS_KEYS, *other, "options")]
+    inner = body.get("options") or {}
+    if not isinstance(inner, dict):
+        return [*found, ((*path, "options"), inner)]
+    return found + [((*path, "options", key), value) for key, value in inner.items()]
+
+
+def _bindings(document: Document, path: KeyPath, block: Any) -> dict[str, Binding]:
+    _must_be_block(document, path, block)
+    found = {}
+    for name, uri in block.items():
+        where, key = document.where((*path, name)), ".".join((*path, name))
+        if not isinstance(uri, str):
+            raise BadValue(
+                where=where, key=key, reason='it must be a binding in quotes, like "storage-read:tick-storage"'
+            )
+        found[name] = parse_binding(uri, f"{where}: {key}")
+    return found
+
+
+def _with_run_id(services: dict[str, ServiceSettings], run_id: str | None) -> dict[str, ServiceSettings]:
+    if run_id is None:
+        return services
+    return {name: replace(service, options=_given_run(service.options, run_id)) for name, service in services.items()}
+
+
+def _given_run(options: Options, run_id: str) -> Options:
+    takes_one = "run_id" in type(options).model_fields and "run_id" not in options.model_fields_set
+    return options.model_copy(update={"run_id": run_id}) if takes_one else options
+
+
+def _check_references(document: Document, root: KeyPath, settings: NodeSettings) -> None:
+    for resource in settings.resources.values():
+        if isinstance(resource.options, TopicOptions) and resource.options.database is not None:
+            path = (*root, "resources", resource.name, "database")
+            _check_reference(document, path, settings, resource.options.database, "Database")
+    for service in settings.services.values():
+        for name, binding in service.bindings.items():
+            path = (*root, "services", service.name, "resources", name)
+            _check_reference(document, path, settings, binding.resource, binding.kind)
+
+
+def _check_reference(document: Document, path: KeyPath, settings: NodeSettings, name: str, kind: str) -> None:
+    where, key = document.where(path), ".".join(path)
+    candidates = [resource.name for resource in settings.resources.values() if resource.class_name == kind]
+    if name not in settings.resources:
+        hint = nearest(name, settings.resources)
+        raise UnknownResource(where=where, key=key, name=name, hint=hint, kind=kind, allowed=listed(candidates))
+    found = settings.resources[name].class_name
+    if found != kind:
+        raise WrongKind(where=where, key=key, name=name, found=found, kind=kind, allowed=listed(candidates))

@@ -1,0 +1,214 @@
+"""What can be set, class by class. `reference.conf` documents every option; a test holds the two together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+
+from ticklake.config.locations import DatabaseUrl, Directory, split_password, with_credentials
+from ticklake.config.units import Bytes, Milliseconds, Seconds
+
+Count = Annotated[int, Field(ge=1)]
+PositiveMilliseconds = Annotated[Milliseconds, Field(ge=1)]
+
+
+class Options(BaseModel):
+    """Frozen; unknown keys are refused. `synonyms` are names in use elsewhere; a `free` model takes any key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    synonyms: ClassVar[dict[str, str]] = {}
+    free: ClassVar[bool] = False
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError("it cannot be true or false")
+        return value
+
+
+class ConnectionOptions(Options):
+    """How to connect; a password comes from the environment and is never shown."""
+
+    synonyms = {"jdbc_url": "url", "db_path": "url", "path": "url"}
+
+    username: str | None = None
+    password: SecretStr = SecretStr("")
+    max_pool_size: Count = 10
+    min_idle: Annotated[int, Field(ge=0)] = 2
+    metrics_window_seconds: Annotated[Seconds, Field(gt=0)] = 60
+
+    @model_validator(mode="before")
+    @classmethod
+    def _password_out_of_url(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("url"), str):
+            url, password = split_password(values["url"])
+            if password:
+                return values | {"url": url, "password": password}
+        return values
+
+    @model_validator(mode="after")
+    def _pool_fits(self) -> Self:
+        if self.min_idle > self.max_pool_size:
+            raise ValueError(f"min_idle ({self.min_idle}) cannot be more than max_pool_size ({self.max_pool_size})")
+        return self
+
+
+class DatabaseOptions(ConnectionOptions):
+    """A database of runs: a directory with one SQLite file a run, or PostgreSQL with one schema a run."""
+
+    url: DatabaseUrl
+
+    def dsn(self) -> str:
+        """The URL to connect with, user and password included: not for printing."""
+        return with_credentials(self.url, self.username, self.password.get_secret_value())
+
+
+class TopicOptions(ConnectionOptions):
+    """A topic: in the database resource named here, or in one of its own."""
+
+    database: str | None = None
+    url: DatabaseUrl | None = None
+    claim_timeout: Seconds = 300
+    max_delivery_attempts: Count = 5
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.database is None) == (self.url is None):
+            raise ValueError("it needs either database (the name of a Database resource) or url")
+        return self
+
+
+class StorageOptions(Options):
+    """The directory of the batch files."""
+
+    synonyms = {"root_directory": "path"}
+
+    path: Directory
+    compress: bool = True
+
+
+class QueueOptions(Options):
+    """The way from the producer to the persistence services; a full queue makes the producer wait."""
+
+    synonyms = {"capacity": "max_ticks"}
+
+    max_ticks: Count = 10_000
+    max_bytes: Annotated[Bytes, Field(ge=1)] = 256 << 20
+
+
+class SparkOptions(Options):
+    """The Spark session; every setting whose name starts with `spark.` passes through."""
+
+    free = True
+
+    master: str = "local[*]"
+    settings: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _settings_by_full_name(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        flat = dict(_flattened(values))
+        settings = {key: _as_spark_writes(value) for key, value in flat.items() if key.startswith("spark.")}
+        return {key: value for key, value in flat.items() if key not in settings} | {"settings": settings}
+
+
+def _flattened(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """HOCON reads `spark.ui.enabled` as three nested blocks."""
+    for key, value in values.items():
+        name = "" if not prefix and key == "settings" and isinstance(value, dict) else f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{name}." if name else "")
+        else:
+            yield name, value
+
+
+def _as_spark_writes(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class LakeOptions(Options):
+    """The directory of the tables, and the Spark that fills them."""
+
+    path: Directory
+    spark: SparkOptions = SparkOptions()
+
+
+class SimulationOptions(Options):
+    """The producer that comes with TickLake."""
+
+    synonyms = {"ticks": "max_ticks"}
+
+    run_id: str | None = None
+    max_ticks: Count | None = None
+    shape: Annotated[list[Annotated[int, Field(ge=3)]], Field(min_length=2, max_length=2)] = [128, 128]
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 42
+    organisms: Count = 200
+    season_ticks: Annotated[int, Field(ge=2)] = 160
+    sampling_interval: Annotated[int, Field(ge=1, lt=2**31)] = 1
+
+
+class RetryOptions(Options):
+    """How a failed write is tried again: each pause twice as long as the one before."""
+
+    max_attempts: Count = 6
+    first_delay_ms: Milliseconds = 100
+    max_delay_ms: Milliseconds = 5000
+
+
+class MetadataPersistenceOptions(Options):
+    """Writes the metadata of a run."""
+
+    retry: RetryOptions = RetryOptions()
+
+
+class CompletionOptions(Options):
+    """Closes a run once everything of it is written."""
+
+    retry: RetryOptions = RetryOptions()
+
+
+class PersistenceOptions(Options):
+    """A batch file is closed by whichever limit it reaches first."""
+
+    max_batch_size: Count = 100
+    max_batch_bytes: Annotated[Bytes, Field(ge=1)] = 64 << 20
+    batch_timeout_seconds: Annotated[Seconds, Field(gt=0)] = 5
+    retry: RetryOptions = RetryOptions()
+
+
+class IndexerOptions(Options):
+    """A configured `run_id` is indexed as it is; without one the first run that starts later is waited for."""
+
+    run_id: str | None = None
+    poll_interval_ms: PositiveMilliseconds = 1000
+    max_poll_duration_ms: Milliseconds = 300_000
+
+
+class MetadataIndexerOptions(IndexerOptions):
+    """Fails where no metadata came within `topic_poll_timeout_ms`."""
+
+    topic_poll_timeout_ms: PositiveMilliseconds = 30_000
+
+
+class BatchIndexerOptions(IndexerOptions):
+    """`topic_poll_timeout_ms` is the flush timeout unless it is set."""
+
+    insert_batch_size: Count = 1000
+    flush_timeout_ms: PositiveMilliseconds = 5000
+    topic_poll_timeout_ms: PositiveMilliseconds | None = None
+    enable_idempotency: bool = False
+    until_caught_up: bool = False
+    gap_warning_timeout_ms: Milliseconds = 60_000
+
+
+class UnbufferedIndexerOptions(IndexerOptions):
+    """Each tick is flushed on its own."""
+
+    topic_poll_timeout_ms: PositiveMilliseconds = 5000
+    enable_idempotency: bool = False
+    until_caught_up: bool = False

@@ -1,0 +1,70 @@
+"""What a configuration says, once it is checked: resources, services, and who uses what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from ticklake.config.bindings import Binding
+from ticklake.config.classes import OWN_INDEXER, SERVICES
+from ticklake.config.options import DatabaseOptions, Options, TopicOptions
+from ticklake.config.suggest import listed
+from ticklake.errors import BindingMissing
+
+
+@dataclass(frozen=True)
+class ResourceSettings:
+    """A resource; `origins` tells for each option that was given where that was."""
+
+    name: str
+    class_name: str
+    options: Options
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ServiceSettings:
+    """A service, the resources it is bound to (by the names it has for them) and its options."""
+
+    name: str
+    class_name: str
+    bindings: Mapping[str, Binding]
+    options: Options
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def bound(self, usage: str) -> Binding | None:
+        """Its first binding of a usage such as `topic-read`."""
+        return next((binding for binding in self.bindings.values() if binding.usage == usage), None)
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """A whole configuration. Services are in the order of the file, which is the order they start in."""
+
+    file: Path
+    resources: Mapping[str, ResourceSettings]
+    services: Mapping[str, ServiceSettings]
+
+    def of_kind(self, service: str, kind: str) -> ResourceSettings:
+        """The resource of a kind that a service is bound to; without a binding, the only one there is."""
+        bindings = self.services[service].bindings.values()
+        names = [binding.resource for binding in bindings if binding.kind == kind]
+        candidates = [resource.name for resource in self.resources.values() if resource.class_name == kind]
+        if not names and len(candidates) != 1:
+            raise BindingMissing(file=self.file, service=service, kind=kind, found=listed(candidates))
+        return self.resources[(names or candidates)[0]]
+
+    def database_of(self, topic: str) -> DatabaseOptions:
+        """The database that a topic is in, whether it names one or brings its own."""
+        options = cast(TopicOptions, self.resources[topic].options)
+        if options.database is not None:
+            return cast(DatabaseOptions, self.resources[options.database].options)
+        return DatabaseOptions.model_construct(**options.model_dump(include=set(DatabaseOptions.model_fields)))
+
+    def check_complete(self) -> None:
+        """Raises `BindingMissing` where a service lacks something it cannot run without."""
+        for service in self.services.values():
+            for kind in SERVICES.get(service.class_name, OWN_INDEXER).needs:
+                self.of_kind(service.name, kind)

@@ -1,0 +1,22 @@
+"""The configurations that come with TickLake: the reference of all options and one to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ticklake.errors import ConfigExists
+
+REFERENCE = Path(__file__).with_name("reference.conf")
+STARTER = Path(__file__).with_name("starter.conf")
+
+
+def write_starter(directory: str | Path) -> Path:
+    """Writes `ticklake.conf` into the directory, never over one that is there."""
+    file = Path(directory) / "ticklake.conf"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with file.open("x", encoding="utf-8") as target:
+            target.write(STARTER.read_text(encoding="utf-8"))
+    except FileExistsError as error:
+        raise ConfigExists(file=file) from error
+    return file
