@@ -82,19 +82,24 @@ class Decoder:
         try:
             return self._decode(chunk)
         except (ValueError, DecodeError):
-            for number, offset, data in zip(*chunk, strict=True):
-                try:
-                    self._decode(Chunk([number], [offset], [data]))
-                except (ValueError, DecodeError) as error:
-                    raise BadBatchFile(key=key, offset=offset, tick=number, reason=f"no TickData ({error})") from error
+            for tick in chunk.ticks():
+                self._decode_alone(tick, key)
             raise
+
+    def _decode_alone(self, tick: Chunk, key: str) -> None:
+        """Finds the culprit among ticks that could not be decoded together."""
+        try:
+            self._decode(tick)
+        except (ValueError, DecodeError) as error:
+            reason = f"the tick is no TickData ({error})"
+            raise BadBatchFile(key=key, offset=tick.offsets[0], tick=tick.numbers[0], reason=reason) from error
 
     def _decode(self, chunk: Chunk) -> pa.RecordBatch:
         if self._strict:
-            for data in chunk.data:
-                self._strict.FromString(data)
-        batch = self._outer.list_to_record_batch(chunk.data)
-        if batch.column("tick_number").to_pylist() != chunk.numbers:
+            for message in chunk.messages:
+                self._strict.FromString(message)
+        batch = self._outer.list_to_record_batch(chunk.messages)
+        if batch.column("tick_number").to_numpy().tolist() != chunk.numbers:
             raise ValueError("two decoders disagree on its number")
         if self._cells is None:
             return batch

@@ -196,11 +196,11 @@ class Storage:
         """The one message of a file, which must be of that run and of a known format version."""
         run_id = check_key(key)[0]
         with self.open(key) as stream:
-            messages = list(split(stream, key))
+            messages = [message for _, block in split(stream, key) for message in block]
         if len(messages) != 1:
             raise BadFile(key=key, offset=0, reason=f"it holds {len(messages)} messages, not one {kind.__name__}")
         try:
-            message: Any = kind.FromString(messages[0][1])
+            message: Any = kind.FromString(messages[0])
         except DecodeError as error:
             raise BadFile(key=key, offset=0, reason=f"its message is no {kind.__name__}") from error
         if message.simulation_run_id != run_id:

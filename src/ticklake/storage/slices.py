@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Container, Iterator, Sequence
+from operator import lt
+from typing import Any, BinaryIO
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -16,16 +17,39 @@ from ticklake.storage.names import is_compressed
 from ticklake.storage.projection import project
 from ticklake.ticks import TickRange
 
-# Protobuf's own parser reads these and walks over all else: it also refuses a tick whose outer structure is broken.
-_Head = GetMessageClass(project(frozenset({"simulation_run_id", "tick_number", "format_version"})))
+# Protobuf's own parser reads these and walks over all else: it refuses a tick whose outer structure is broken.
+_Head: Any = GetMessageClass(project(frozenset({"simulation_run_id", "tick_number", "format_version"})))
+_VERSIONS = range(FORMAT_VERSION + 1)
 
 
-class Chunk(NamedTuple):
-    """Some ticks of a slice: their numbers, where each starts in the file, their bytes."""
+class Chunk:
+    """Some ticks in a row: their numbers, where each starts in the decompressed file, their bytes.
 
-    numbers: list[int]
-    offsets: list[int]
-    data: list[bytes]
+    Three plain lists, and no object per tick: files of small ticks have millions of them.
+    """
+
+    def __init__(self, numbers: list[int], offsets: list[int], messages: list[bytes]) -> None:
+        self.numbers = numbers
+        self.offsets = offsets
+        self.messages = messages
+        self.bytes = sum(map(len, messages))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def extend(self, other: Chunk) -> None:
+        self.numbers += other.numbers
+        self.offsets += other.offsets
+        self.messages += other.messages
+        self.bytes += other.bytes
+
+    def only(self, rows: Sequence[int]) -> Chunk:
+        numbers, offsets, messages = self.numbers, self.offsets, self.messages
+        return Chunk([numbers[row] for row in rows], [offsets[row] for row in rows], [messages[row] for row in rows])
+
+    def ticks(self) -> Iterator[Chunk]:
+        """Each tick as a chunk of its own."""
+        return (self.only([row]) for row in range(len(self)))
 
 
 class SliceReader:
@@ -38,66 +62,95 @@ class SliceReader:
         self._last: int | None = None
 
     def chunks(self, stream: BinaryIO, chunk_bytes: int) -> Iterator[Chunk]:
-        """The wanted ticks in chunks of about `chunk_bytes`; a larger tick is a chunk of its own."""
-        chunk, size = Chunk([], [], []), 0
-        try:
-            for number, offset, data in self._wanted(stream):
-                if size and size + len(data) > chunk_bytes:
+        """The wanted ticks in chunks of at most `chunk_bytes`; a larger tick is a chunk of its own."""
+        chunk = Chunk([], [], [])
+        for block in self._blocks(stream):
+            for piece in (block,) if chunk.bytes + block.bytes <= chunk_bytes else block.ticks():
+                if chunk and chunk.bytes + piece.bytes > chunk_bytes:
                     yield chunk
-                    chunk, size = Chunk([], [], []), 0
-                chunk.numbers.append(number)
-                chunk.offsets.append(offset)
-                chunk.data.append(data)
-                size += len(data)
+                    chunk = Chunk([], [], [])
+                chunk.extend(piece)
+        if chunk:
+            yield chunk
+
+    def _blocks(self, stream: BinaryIO) -> Iterator[Chunk]:
+        """The wanted ticks of each block; reads on to the checksum at the very end where there is one."""
+        end = 0
+        try:
+            for offsets, messages in split(stream, self._file.key):
+                block = Chunk(self._numbers(offsets, messages), offsets, messages)
+                yield self._wanted(block)
+                end = offsets[-1] + len(messages[-1])
+                if block.numbers[-1] > self._ticks.end:
+                    self._drain(stream)
+                    return
         except BadBatchFile:
             raise
         except BadFile as error:
             raise self._bad(error.offset, self._last, error.reason) from error
-        if size:
-            yield chunk
-
-    def _wanted(self, stream: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-        first, last = self._ticks
-        offset = 0
-        for offset, data in split(stream, self._file.key):
-            number = self._number(offset, data)
-            if number > last:
-                self._finish(stream)
-                return
-            if number >= first and number not in self._skip:
-                yield number, offset, data
         if self._last != self._file.ticks.end:
-            raise self._bad(offset, self._last, f"the file ends here, its name promises tick {self._file.ticks.end}")
+            raise self._bad(end, self._last, f"the file ends, its name promises tick {self._file.ticks.end}")
 
-    def _number(self, offset: int, data: bytes) -> int:
-        """The number of the next tick, which must fit this file and follow the one before."""
+    def _wanted(self, block: Chunk) -> Chunk:
+        first, last = self._ticks
+        skip = self._skip
+        if skip == () and first <= block.numbers[0] and block.numbers[-1] <= last:
+            return block
+        return block.only([row for row, tick in enumerate(block.numbers) if first <= tick <= last and tick not in skip])
+
+    def _numbers(self, offsets: list[int], messages: list[bytes]) -> list[int]:
+        """The numbers of a block's ticks, which must belong to this file and follow the ones before."""
+        head, numbers, runs, versions = _Head(), [], set(), set()
         try:
-            head: Any = _Head.FromString(data)
-        except DecodeError as error:
-            raise self._bad(offset, self._last, "the message after this tick is no TickData") from error
-        number: int = head.tick_number
-        first, last = self._file.ticks
-        follows = number == first if self._last is None else self._last < number <= last
-        if not follows or head.simulation_run_id != self._file.run_id or not 0 <= head.format_version <= FORMAT_VERSION:
-            raise self._bad(offset, number, self._misfit(head))
-        self._last = number
-        return number
+            for message in messages:
+                head.ParseFromString(message)
+                numbers.append(head.tick_number)
+                runs.add(head.simulation_run_id)
+                versions.add(head.format_version)
+        except DecodeError:
+            raise self._first_bad(offsets, messages) from None
+        if (
+            runs != {self._file.run_id}
+            or not versions.issubset(_VERSIONS)
+            or not all(map(lt, numbers, numbers[1:]))
+            or not self._follows(numbers[0])
+            or numbers[-1] > self._file.ticks.end
+        ):
+            raise self._first_bad(offsets, messages)
+        self._last = numbers[-1]
+        return numbers
 
-    def _misfit(self, head: Any) -> str:
+    def _follows(self, number: int) -> bool:
+        return number == self._file.ticks.start if self._last is None else number > self._last
+
+    def _first_bad(self, offsets: list[int], messages: list[bytes]) -> BadBatchFile:
+        """The error of the first tick in a block that has one."""
+        for offset, message in zip(offsets, messages, strict=True):
+            try:
+                head = _Head.FromString(message)
+            except DecodeError as error:
+                return self._bad(offset, self._last, f"the message after this tick is no TickData ({error})")
+            reason = self._misfit(head)
+            if reason:
+                return self._bad(offset, head.tick_number, reason)
+            self._last = head.tick_number
+        raise AssertionError("a block is bad, but none of its ticks")
+
+    def _misfit(self, head: Any) -> str | None:
         """Why a tick does not belong where it is."""
         ticks = self._file.ticks
-        if not 0 <= head.format_version <= FORMAT_VERSION:
+        if head.format_version not in _VERSIONS:
             return f"format_version {head.format_version} is unknown here (known: 0 to {FORMAT_VERSION})"
         if head.simulation_run_id != self._file.run_id:
             return f"the tick belongs to run {head.simulation_run_id!r}"
         if head.tick_number not in ticks:
             return f"the tick is outside {ticks}, the range that the file's name promises"
-        if self._last is None:
-            return f"the file starts with this tick, its name promises {ticks.start}"
-        return f"ticks must ascend, and tick {self._last} comes before it"
+        if not self._follows(head.tick_number):
+            before = f"starts with it, its name promises {ticks.start}"
+            return f"the file {before}" if self._last is None else f"ticks must ascend, tick {self._last} is before it"
+        return None
 
-    def _finish(self, stream: BinaryIO) -> None:
-        """The wanted ticks are through; the checksum of a compressed file is at its very end."""
+    def _drain(self, stream: BinaryIO) -> None:
         if is_compressed(self._file.key):
             while stream.read(BLOCK_BYTES):
                 pass
