@@ -63,13 +63,13 @@ class HintListener:
             self._socket.bind(opened.address(self._path.name))
         self._seen = self._state()
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> bool:
         end = time.monotonic() + min(LONGEST_SECONDS, LONGEST_SECONDS if timeout is None else timeout)
-        while (left := end - time.monotonic()) > 0:
+        ready: list[socket.socket] = []
+        while not ready and (left := end - time.monotonic()) > 0 and not self._changed():
             ready, _, _ = select.select([self._socket, self._mine], [], [], min(left, SAFETY_SECONDS))
-            if ready or self._changed():
-                break
         self._drain()
+        return self._socket in ready
 
     def wake(self) -> None:
         with suppress(OSError):  # full: it will wake anyway; closed: nobody waits

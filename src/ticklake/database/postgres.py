@@ -267,17 +267,18 @@ class PostgresListener:
         self._others.setblocking(False)
         self._connection: _Connection | None = self._connect()
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> bool:
         limit = min(SAFETY_SECONDS, SAFETY_SECONDS if timeout is None else timeout)
         if self._connection is None:
             self._reconnect(limit)
-            return
+            return False
         watched: list[Any] = [self._mine, self._connection]
-        while True:  # hints of other topics wake this thread, but nobody else
+        hinted, ready = False, [self._connection]
+        while self._connection in ready and not hinted:  # a hint of another topic is none
             ready, _, _ = select.select(watched, [], [], limit)
-            if not ready or self._mine in ready or self._hinted(self._connection):
-                break
+            hinted = self._connection in ready and self._hinted(self._connection)
         self._drain()
+        return hinted
 
     def wake(self) -> None:
         with suppress(OSError):

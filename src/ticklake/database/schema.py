@@ -95,8 +95,8 @@ class Statement:
 class Listener(Protocol):
     """Waits for hints on one channel of one run. A hint may be missed or come for nothing: look, then wait."""
 
-    def wait(self, timeout: float | None) -> None:
-        """Return on a hint, on `wake()`, or after the timeout; sometimes for no reason."""
+    def wait(self, timeout: float | None) -> bool:
+        """Return on a hint (true), on `wake()`, or after the timeout; sometimes for no reason."""
 
     def wake(self) -> None:
         """Make the waiting thread return; from any thread."""

@@ -12,13 +12,9 @@ from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore,
 class PostgresTopicStore(TopicStore):
     """The topics of one run's schema."""
 
-    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None:
-        if connection is None:
-            with self.schema.autocommit() as transaction:
-                return self.publish(topic, envelopes, transaction)
+    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
         connection.sql(PACKAGE).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
-        return None
 
     def claim(self, consumer: Consumer, limit: int) -> Claimed:
         with self._alone() as sql:

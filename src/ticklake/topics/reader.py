@@ -8,18 +8,23 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import Message as Payload
 
 from ticklake.database import Listener, Transaction
-from ticklake.errors import InvalidOption, TopicClosed, UndecodableMessage
+from ticklake.errors import DatabaseUnavailable, InvalidOption, TopicClosed, UndecodableMessage
+from ticklake.monitoring import Monitor
 from ticklake.topics.envelope import unwrap
+from ticklake.topics.metrics import TopicMetrics
+from ticklake.topics.patience import patiently
 from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore
 
 _log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+RETRY_MS = 200
 
 
 class Message(NamedTuple):
@@ -36,18 +41,24 @@ class Message(NamedTuple):
 class TopicReader:
     """One consumer of a group. Poll it from one thread; acknowledge, extend, release and wake it from any."""
 
-    def __init__(self, store: TopicStore, consumer: Consumer, max_unacknowledged: int) -> None:
+    def __init__(
+        self, store: TopicStore, consumer: Consumer, metrics: TopicMetrics, *, max_unacknowledged: int
+    ) -> None:
         self.topic = consumer.topic
         self.group = consumer.group
         self.consumer = consumer.id
+        self.monitor = Monitor(f"{consumer.topic} reader of {consumer.group}", metrics.window_seconds)
         self._store = store
         self._consumer = consumer
+        self._metrics = metrics
         self._room = max_unacknowledged
         self._in_hand: dict[str, Claim] = {}
         self._lock = threading.Lock()
         self._listener: Listener | None = None
-        self._woken = threading.Event()
+        self._woken = False
         self._closed = False
+        self.monitor.gauge("messages_in_hand", lambda: len(self._in_hand))
+        self.monitor.gauge("claim_conflict_ratio", self._conflict_ratio)
 
     def poll(self, timeout: float) -> Message | None:
         """The next message, claimed; None after `timeout` seconds without one."""
@@ -67,44 +78,6 @@ class TopicReader:
             raise InvalidOption(option="limit", value=limit, allowed="at least 1")
         return self._poll(limit, time.monotonic() + timeout)
 
-    def _poll(self, limit: int, deadline: float | None) -> list[Message]:
-        while True:
-            self._check_open()
-            room = min(limit, self._room - len(self._in_hand))
-            found = self._store.claim(self._consumer, room) if room > 0 else Claimed(())
-            if messages := self._open_all(found):
-                return messages
-            if self._woken.is_set() or (deadline is not None and time.monotonic() >= deadline):
-                self._woken.clear()
-                return []
-            self._wait(found, deadline)
-
-    def _wait(self, found: Claimed, deadline: float | None) -> None:
-        if self._listener is None:
-            self._listener = self._store.listen(self.topic)  # what came before that is found by another look
-            return
-        limits = [] if deadline is None else [deadline - time.monotonic()]
-        limits += [] if found.wait_ms is None else [found.wait_ms / 1000]
-        self._listener.wait(max(0.0, min(limits)) if limits else None)
-
-    def _open_all(self, found: Claimed) -> list[Message]:
-        for message_id in found.dead:
-            self._warn("DEAD_LETTER", message_id, "delivered too often and never acknowledged")
-        with self._lock:
-            self._in_hand |= {claim.message_id: claim for claim in found.claims}
-        return [message for claim in found.claims if (message := self._open(claim))]
-
-    def _open(self, claim: Claim) -> Message | None:
-        if claim.taken_from is not None:
-            self._warn("STUCK_MESSAGE_REASSIGNED", claim.message_id, f"{claim.taken_from} let its claim expire")
-        try:
-            opened = unwrap(claim.data)
-        except UndecodableMessage as error:
-            self._warn("DEAD_LETTER", claim.message_id, str(error))
-            self._bury(claim, error)
-            return None
-        return Message(claim.message_id, self.topic, opened.payload, opened.timestamp, claim.attempts, claim.version)
-
     def ack(self, message: Message) -> bool:
         """Done with it, for the whole group; False, and a warning, where the claim was lost. It can be repeated."""
         return self.ack_many((message,))[0]
@@ -112,17 +85,24 @@ class TopicReader:
     def ack_many(self, messages: Iterable[Message], *, connection: Transaction | None = None) -> list[bool]:
         """With `connection`, they are acknowledged when that transaction commits."""
         claims = _claims(messages)
-        done = self._store.ack(self._consumer, claims, connection) if claims else []
+        if not claims:
+            return []
+        if connection is not None:
+            done = self._store.ack(self._consumer, claims, connection)
+            connection.after_commit(lambda: self._acknowledged(claims, done))
+        else:
+            done = self._insist("ack_errors", lambda: self._store.ack(self._consumer, claims))
+            self._acknowledged(claims, done)
         for claim, accepted in zip(claims, done, strict=True):
             if not accepted:
+                self._metrics.add("stale_acks_rejected")
                 self._warn("STALE_ACK_REJECTED", claim.message_id, f"claim {claim.version} was lost")
-        self._let_go(claims)
         return done
 
     def extend(self, messages: Iterable[Message]) -> list[bool]:
         """Hold them for another `claim_timeout` from now. Work that makes progress calls this every third of it."""
         claims = _claims(messages)
-        held = self._store.extend(self._consumer, claims) if claims else []
+        held = self._insist("extend_errors", lambda: self._store.extend(self._consumer, claims)) if claims else []
         self._let_go([claim for claim, mine in zip(claims, held, strict=True) if not mine])
         return held
 
@@ -130,20 +110,20 @@ class TopicReader:
         """Give them back undone, for anyone in the group to take, after `delay` seconds. Counts as no attempt."""
         claims = _claims(messages)
         self._let_go(claims)
-        return self._store.release(self._consumer, claims, round(delay * 1000)) if claims else []
+        return self._give_back(claims, delay, forgiven=True) if claims else []
 
     def fail(self, message: Message, error: BaseException | str, *, delay: float = 0.0) -> bool:
         """The work failed. False: it will be delivered again after `delay`. True: it is now a dead letter."""
-        (claim,) = _claims((message,))
-        self._let_go((claim,))
+        (claim,) = claims = _claims((message,))
+        self._let_go(claims)
         if claim.attempts >= self._consumer.max_attempts:
-            return self._store.bury(self._consumer, claim, error)
-        self._store.release(self._consumer, (claim,), round(delay * 1000), forgiven=False)
+            return self._bury(claim, error)
+        self._give_back(claims, delay, forgiven=False)
         return False
 
     def wake(self) -> None:
         """Make a waiting `poll` return early; from any thread or signal handler."""
-        self._woken.set()
+        self._woken = True
         if self._listener is not None:
             self._listener.wake()
 
@@ -157,7 +137,7 @@ class TopicReader:
             self._in_hand.clear()
         self.wake()
         if claims:
-            self._store.release(self._consumer, claims, 0)
+            self._give_back(claims, 0, forgiven=True)
         if self._listener is not None:
             self._listener.close()
 
@@ -167,19 +147,125 @@ class TopicReader:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _bury(self, claim: Claim, error: BaseException | str) -> None:
-        self._let_go((claim,))
-        self._store.bury(self._consumer, claim, error)
+    def _poll(self, limit: int, deadline: float | None) -> list[Message]:
+        hinted = False
+        while True:
+            self._check_open()
+            found = self._claim(limit)
+            if messages := self._open_all(found):
+                return messages
+            if hinted:
+                self.monitor.counter("claim_conflicts").add()
+            if self._woken or (deadline is not None and time.monotonic() >= deadline):
+                self._woken = False
+                return []
+            hinted = self._wait(found, deadline)
+
+    def _claim(self, limit: int) -> Claimed:
+        """What can be claimed now; a database that does not answer is looked at again a little later."""
+        room = min(limit, self._room - len(self._in_hand))
+        if room <= 0:
+            return Claimed()
+        try:
+            if not self.monitor.healthy:
+                self._store.give_back_unknown(self._consumer, list(self._in_hand))
+            with self.monitor.percentiles("claim_latency").timed():
+                found = self._store.claim(self._consumer, room)
+        except DatabaseUnavailable as error:
+            self._unavailable("read_errors", error)
+            return Claimed(wait_ms=RETRY_MS)
+        self.monitor.healthy = True
+        self.monitor.counter("claim_attempts").add()
+        return found
+
+    def _wait(self, found: Claimed, deadline: float | None) -> bool:
+        """True where a hint said that there is something now."""
+        limits = [] if deadline is None else [deadline - time.monotonic()]
+        limits += [] if found.wait_ms is None else [found.wait_ms / 1000]
+        limit = max(0.0, min(limits)) if limits else None
+        if self._listener is not None:
+            return self._listener.wait(limit)
+        try:
+            self._listener = self._store.listen(self.topic)  # what came before that is found by another look
+        except DatabaseUnavailable as error:
+            self._unavailable("read_errors", error)
+            time.sleep(min(RETRY_MS / 1000, RETRY_MS if limit is None else limit))
+        return False
+
+    def _open_all(self, found: Claimed) -> list[Message]:
+        for message_id in found.dead:
+            self._buried(message_id, "delivered too often and never acknowledged")
+        with self._lock:
+            self._in_hand |= {claim.message_id: claim for claim in found.claims}
+        messages = [message for claim in found.claims if (message := self._open(claim))]
+        if messages:
+            self.monitor.counter("messages_received").add(len(messages))
+            self.monitor.window("read_throughput_per_sec").add(len(messages))
+            self._metrics.received(len(messages))
+        return messages
+
+    def _open(self, claim: Claim) -> Message | None:
+        if claim.taken_from is not None:
+            self._metrics.add("stuck_messages_reassigned")
+            self._warn("STUCK_MESSAGE_REASSIGNED", claim.message_id, f"{claim.taken_from} let its claim expire")
+        try:
+            opened = unwrap(claim.data)
+        except UndecodableMessage as error:
+            self._let_go((claim,))
+            self._bury(claim, error)
+            return None
+        return Message(claim.message_id, self.topic, opened.payload, opened.timestamp, claim.attempts, claim.version)
+
+    def _acknowledged(self, claims: Sequence[Claim], done: Sequence[bool]) -> None:
+        self._let_go(claims)
+        self.monitor.counter("messages_acknowledged").add(sum(done))
+        self._metrics.add("messages_acknowledged", sum(done))
+
+    def _give_back(self, claims: Sequence[Claim], delay: float, *, forgiven: bool) -> list[bool]:
+        delay_ms = round(delay * 1000)
+        return self._insist(
+            "release_errors", lambda: self._store.release(self._consumer, claims, delay_ms, forgiven=forgiven)
+        )
+
+    def _bury(self, claim: Claim, error: BaseException | str) -> bool:
+        buried = self._insist("dead_letter_errors", lambda: self._store.bury(self._consumer, claim, error))
+        if buried:
+            self._buried(claim.message_id, str(error))
+        return buried
+
+    def _buried(self, message_id: str, reason: str) -> None:
+        self._metrics.add("dead_letters_added")
+        self._warn("DEAD_LETTER", message_id, reason)
+
+    def _insist(self, errors: str, act: Callable[[], _Result]) -> _Result:
+        try:
+            return patiently(act)
+        except DatabaseUnavailable as error:
+            self._unavailable(errors, error)
+            raise
 
     def _let_go(self, claims: Sequence[Claim]) -> None:
         with self._lock:
+            full = len(self._in_hand) >= self._room
             for claim in claims:
                 held = self._in_hand.get(claim.message_id)
                 if held is not None and held.version <= claim.version:
                     del self._in_hand[claim.message_id]
+        if full and self._listener is not None:
+            self._listener.wake()  # a poll may be waiting for room
+
+    def _unavailable(self, counter: str, error: DatabaseUnavailable) -> None:
+        self.monitor.healthy = False
+        self.monitor.counter(counter).add()
+        self.monitor.errors.record("DATABASE_UNAVAILABLE", error)
 
     def _warn(self, event: str, message_id: str, what: str) -> None:
+        self.monitor.errors.record(event, what, f"message {message_id}")
         _log.warning("%s topic=%s group=%s message=%s: %s", event, self.topic, self.group, message_id, what)
+
+    def _conflict_ratio(self) -> float:
+        attempts = self.monitor.counter("claim_attempts").value
+        return self.monitor.counter("claim_conflicts").value / attempts if attempts else 0.0
 
     def _check_open(self) -> None:
         if self._closed:

@@ -8,20 +8,34 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from ticklake.database import Schema, Transaction, open_backend
+from ticklake.database import Backend, Schema, Transaction, open_backend
 from ticklake.database.names import check_name
 from ticklake.errors import InvalidOption, MissingConsumerGroup
+from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+from ticklake.topics.metrics import TopicMetrics
+from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
 from ticklake.topics.store import Consumer, TopicStore
-from ticklake.topics.writer import Publisher, TopicWriter
+from ticklake.topics.writer import TopicWriter
 
 
 class Database:
     """`sqlite:///DIRECTORY` (one file a run) or `postgresql://…` (one schema a run). Connects on first use."""
 
-    def __init__(self, url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        max_pool_size: int = 10,
+        min_idle: int = 2,
+        metrics_window_seconds: float = METRICS_WINDOW_SECONDS,
+        backend: Backend | None = None,
+    ) -> None:
+        _check(max_pool_size >= 1, "max_pool_size", max_pool_size, "1 or more")
+        _check(0 <= min_idle <= max_pool_size, "min_idle", min_idle, "0 to max_pool_size")
         self.url = url
-        self._backend = open_backend(url, max_pool_size=max_pool_size, min_idle=min_idle)
+        self._backend = backend or open_backend(url, max_pool_size=max_pool_size, min_idle=min_idle)
+        self._window_seconds = metrics_window_seconds
         self._lock = threading.Lock()
         self._runs: dict[str, Run] = {}
 
@@ -29,7 +43,7 @@ class Database:
         """A run's tables, made on first use; with `create=False` one that is not there is an error."""
         schema = self._backend.schema(run_id, create=create)
         with self._lock:
-            return self._runs.setdefault(run_id, Run(schema))
+            return self._runs.setdefault(run_id, Run(schema, self._window_seconds))
 
     def runs(self) -> list[str]:
         return self._backend.runs()
@@ -47,15 +61,16 @@ class Database:
 class Run:
     """One run: its topics, and transactions over all of its tables."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
         self.id = schema.run_id
+        self._metrics = TopicMetrics(schema, window_seconds)
         self._schema = schema
         self._lock = threading.Lock()
         self._opened: tuple[TopicStore, Publisher] | None = None
 
     def writer(self, topic: str) -> TopicWriter:
         store, publisher = self._topics()
-        return TopicWriter(store, publisher, check_name("topic", topic))
+        return TopicWriter(store, publisher, check_name("topic", topic), self._metrics)
 
     def reader(
         self,
@@ -85,7 +100,7 @@ class Run:
         )
         store, _ = self._topics()
         store.join(topic, group, at_end=start == "end")
-        return TopicReader(store, who, max_unacknowledged)
+        return TopicReader(store, who, self._metrics, max_unacknowledged=max_unacknowledged)
 
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
         """All or nothing over everything in this run; pass what it gives as `connection=`.
@@ -104,8 +119,14 @@ class Run:
         """Have the tables of another package (`<package>/sql/<dialect>/schema/001_….sql`) in this run."""
         self._schema.prepare(package)
 
+    @property
+    def monitor(self) -> Monitor:
+        """What all readers and writers of this run have counted in this process."""
+        return self._metrics.monitor
+
     def now_ms(self) -> int:
         """The database's clock."""
+        self._topics()
         return self._schema.now_ms()
 
     def processed(self, indexer_class: str) -> ProcessedBatches:

@@ -14,16 +14,12 @@ from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore,
 class SqliteTopicStore(TopicStore):
     """The topics of one run's file."""
 
-    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None:
-        if connection is None:
-            with self.schema.transaction() as transaction:
-                return self.publish(topic, envelopes, transaction)
+    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         connection.sql(PACKAGE).publish.many(
             {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data}
             for e in envelopes
         )
         connection.notify(topic)
-        return None
 
     def claim(self, consumer: Consumer, limit: int) -> Claimed:
         wait_ms = self._look(consumer)

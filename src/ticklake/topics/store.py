@@ -52,8 +52,18 @@ class TopicStore(ABC):
         schema.prepare(PACKAGE)
 
     @abstractmethod
-    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction | None = None) -> None:
-        """Store them, durably, in this order; what is there already is left as it is."""
+    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+        """Store them, in this order; what is there already is left as it is."""
+
+    def publish_all(self, parcels: Sequence[tuple[str, Sequence[Envelope]]]) -> None:
+        """Store what several senders bring in one durable commit."""
+        by_topic: dict[str, list[Envelope]] = {}
+        for topic, envelopes in parcels:
+            by_topic.setdefault(topic, []).extend(envelopes)
+        one = len(by_topic) == 1
+        with self.schema.autocommit() if one else self.schema.transaction() as transaction:
+            for topic, envelopes in by_topic.items():
+                self.publish(topic, envelopes, transaction)
 
     @abstractmethod
     def claim(self, consumer: Consumer, limit: int) -> Claimed:
@@ -95,6 +105,12 @@ class TopicStore(ABC):
             transaction.notify(consumer.topic)
         free = {row[0] for row in rows}
         return [claim.message_id in free for claim in claims]
+
+    def give_back_unknown(self, consumer: Consumer, in_hand: Sequence[str]) -> None:
+        """Release what this consumer has claimed without knowing: the answer got lost with the connection."""
+        values = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        with self._alone() as sql:
+            sql.release_unknown(**values, in_hand=json.dumps(in_hand))
 
     def processed(self, indexer_class: str, batch_id: str) -> bool:
         with self.schema.reading() as transaction:

@@ -1,17 +1,19 @@
-"""Publishing. What `send` has returned for is durable; senders who come at the same time share a commit."""
+"""Publishing. What `send` has returned for is durable."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from types import TracebackType
 
 from google.protobuf.message import Message as Payload
 
 from ticklake.database import Transaction
 from ticklake.errors import TopicClosed
+from ticklake.monitoring import Monitor
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
+from ticklake.topics.metrics import TopicMetrics
+from ticklake.topics.publisher import Publisher
 from ticklake.topics.store import TopicStore
 
 _log = logging.getLogger(__name__)
@@ -20,10 +22,12 @@ _log = logging.getLogger(__name__)
 class TopicWriter:
     """Writes to one topic of one run, from any number of threads."""
 
-    def __init__(self, store: TopicStore, publisher: Publisher, topic: str) -> None:
+    def __init__(self, store: TopicStore, publisher: Publisher, topic: str, metrics: TopicMetrics) -> None:
         self.topic = topic
+        self.monitor = Monitor(f"{topic} writer", metrics.window_seconds)
         self._store = store
         self._publisher = publisher
+        self._metrics = metrics
         self._closed = False
 
     def send(self, message: Payload, *, connection: Transaction | None = None) -> str:
@@ -36,11 +40,8 @@ class TopicWriter:
             raise TopicClosed(end="writer", topic=self.topic)
         now = client_clock_ms()
         envelopes = [wrap(message, now) for message in messages]
-        if envelopes and connection is not None:
-            self._store.publish(self.topic, envelopes, connection)
-        elif envelopes:
-            self._publisher.publish(self.topic, envelopes)
-        _log.debug("Published %d messages on %s", len(envelopes), self.topic)
+        if envelopes:
+            self._publish(envelopes, connection)
         return [envelope.message_id for envelope in envelopes]
 
     def close(self) -> None:
@@ -52,14 +53,22 @@ class TopicWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def _publish(self, envelopes: list[Envelope], connection: Transaction | None) -> None:
+        if connection is not None:
+            self._store.publish(self.topic, envelopes, connection)
+            connection.after_commit(lambda: self._count(len(envelopes)))
+            return
+        try:
+            with self.monitor.percentiles("write_latency").timed():
+                self._publisher.publish(self.topic, envelopes)
+        except Exception as error:
+            self.monitor.counter("write_errors").add()
+            self.monitor.errors.record("WRITE_FAILED", error, f"topic {self.topic}")
+            raise
+        self._count(len(envelopes))
 
-class Publisher:
-    """Publishes for all the writers of a run."""
-
-    def __init__(self, store: TopicStore) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-
-    def publish(self, topic: str, envelopes: Sequence[Envelope]) -> None:
-        with self._lock:
-            self._store.publish(topic, envelopes)
+    def _count(self, sent: int) -> None:
+        self.monitor.counter("messages_sent").add(sent)
+        self.monitor.window("write_throughput_per_sec").add(sent)
+        self._metrics.published(sent)
+        _log.debug("Published %d messages on %s", sent, self.topic)

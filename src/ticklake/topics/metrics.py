@@ -1,0 +1,44 @@
+"""What all readers and writers of a run count together, under the names that dashboards already know."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ticklake.database import Schema
+from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+
+
+class TopicMetrics:
+    """The run's totals. Every number costs the same to record and to read, however much has happened."""
+
+    def __init__(self, schema: Schema, window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
+        self.window_seconds = window_seconds
+        self.monitor = Monitor(f"topics of {schema.run_id}", window_seconds)
+        for name in (
+            "messages_published",
+            "messages_received",
+            "messages_acknowledged",
+            "stuck_messages_reassigned",
+            "stale_acks_rejected",
+            "dead_letters_added",
+        ):
+            self.monitor.counter(name)
+        self.monitor.window("write_throughput_per_sec")
+        self.monitor.window("read_throughput_per_sec")
+        for state in ("active", "idle", "total", "waiting"):
+            self.monitor.gauge(f"pool_{state}_connections", partial(_connections, schema, state))
+
+    def published(self, count: int) -> None:
+        self.monitor.counter("messages_published").add(count)
+        self.monitor.window("write_throughput_per_sec").add(count)
+
+    def received(self, count: int) -> None:
+        self.monitor.counter("messages_received").add(count)
+        self.monitor.window("read_throughput_per_sec").add(count)
+
+    def add(self, name: str, count: int = 1) -> None:
+        self.monitor.counter(name).add(count)
+
+
+def _connections(schema: Schema, state: str) -> int:
+    return schema.pool()[state]

@@ -1,0 +1,37 @@
+"""Going on by itself when the database does not answer: restarted, turned read-only, cut off."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ticklake.errors import DatabaseUnavailable
+
+_log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+PATIENCE_SECONDS = 60.0
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 1.0
+
+
+def patiently(
+    act: Callable[[], _Result],
+    *,
+    seconds: float = PATIENCE_SECONDS,
+    pause: Callable[[float], object] = time.sleep,
+    given_up: Callable[[], bool] = lambda: False,
+) -> _Result:
+    """Repeat `act`, which must be harmless to repeat, until the database answers; raise after `seconds`."""
+    deadline = time.monotonic() + seconds
+    length = FIRST_PAUSE
+    while True:
+        try:
+            return act()
+        except DatabaseUnavailable as error:
+            if time.monotonic() + length > deadline or given_up():
+                raise
+            _log.warning("Waiting for the database: %s", error)
+            pause(length)
+            length = min(2 * length, LONGEST_PAUSE)

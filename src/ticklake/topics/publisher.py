@@ -1,0 +1,85 @@
+"""One commit for all who send at the same time: what costs is the disk's confirmation, not the rows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ticklake.errors import TickLakeError
+from ticklake.topics.envelope import Envelope
+from ticklake.topics.patience import patiently
+from ticklake.topics.store import TopicStore
+
+LONGEST_GATHERING = 0.002
+
+
+@dataclass(eq=False)
+class _Parcel:
+    """What one sender brings, and what became of it."""
+
+    topic: str
+    envelopes: Sequence[Envelope]
+    done: bool = False
+    error: BaseException | None = None
+
+
+class Publisher:
+    """Publishes for all the writers of a run. Who comes while a commit is under way shares the next one."""
+
+    def __init__(self, store: TopicStore) -> None:
+        self._store = store
+        self._changed = threading.Condition()
+        self._queue: list[_Parcel] = []
+        self._committing = False
+        self._expected = 1
+
+    def publish(self, topic: str, envelopes: Sequence[Envelope]) -> None:
+        """Returns when they are durable."""
+        mine = _Parcel(topic, envelopes)
+        with self._changed:
+            self._queue.append(mine)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: mine.done or not self._committing)
+            if not mine.done:
+                self._committing = True
+        if not mine.done:
+            self._commit_queue()
+        if mine.error is not None:
+            raise mine.error
+
+    def _commit_queue(self) -> None:
+        parcels: list[_Parcel] = []
+        try:
+            parcels = self._gather()
+            self._commit(parcels)
+        finally:
+            with self._changed:
+                for parcel in parcels:
+                    parcel.done = True
+                self._committing = False
+                self._expected = len(parcels) + len(self._queue)
+                self._changed.notify_all()
+
+    def _gather(self) -> list[_Parcel]:
+        """Those who shared the last commit are on their way back: a moment's wait saves them a commit of their own."""
+        with self._changed:
+            if self._expected > 1:
+                self._changed.wait_for(lambda: len(self._queue) >= self._expected, timeout=LONGEST_GATHERING)
+            parcels, self._queue = self._queue, []
+            return parcels
+
+    def _commit(self, parcels: Sequence[_Parcel]) -> None:
+        try:
+            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), pause=time.sleep)
+        except TickLakeError as error:
+            if len(parcels) == 1:
+                parcels[0].error = error
+                return
+            for parcel in parcels:  # one of them spoils it for all: each on its own
+                self._commit([parcel])
+        except BaseException as error:
+            for parcel in parcels:
+                parcel.error = error
+            raise

