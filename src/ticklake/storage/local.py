@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from ticklake import faults
 from ticklake.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe
 
@@ -30,7 +31,9 @@ class LocalFolder:
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
             _write(temporary, data)
+            faults.reach("storage.publish")
             _publish(temporary, path)
+            faults.reach("storage.published")
         finally:
             temporary.unlink(missing_ok=True)
         _sync(path.parent)
@@ -71,13 +74,11 @@ class LocalFolder:
         return path
 
     def _make_folder(self, folder: Path) -> None:
-        """Makes a folder and what is missing above it. An existing one may be another process's, not yet on disk."""
-        if folder in self._durable and folder.is_dir():
+        """Makes a folder and all above it, on disk too: an existing one may be another writer's, made a moment ago."""
+        if (folder in self._durable and folder.is_dir()) or (folder in self._root.parents and folder.is_dir()):
             return
-        if folder != self._root or not folder.is_dir():
-            if folder != self._root or not folder.parent.is_dir():
-                self._make_folder(folder.parent)
-            folder.mkdir(exist_ok=True)
+        self._make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
         _sync(folder.parent)
         self._durable.add(folder)
 
@@ -95,6 +96,7 @@ def _write(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
         file.write(data)
         file.flush()
+        faults.reach("storage.unsynced")
         os.fsync(file.fileno())
 
 
