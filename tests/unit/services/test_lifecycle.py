@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from ticklake.errors import WrongServiceState
-from ticklake.services.base import Service, State
+from ticklake.services.base import Service
 
 SOON = 10.0
 
@@ -24,7 +24,7 @@ class Worker(Service):
     def run(self) -> None:
         while self.proceed():
             self.work.acquire()
-            if not self.stopping and self.state is State.RUNNING:
+            if not self.interrupted():
                 self.worked.release()
         self.finished.set()
 
@@ -69,14 +69,16 @@ def test_a_service_runs_in_its_own_thread_until_it_is_stopped(worker: Worker) ->
     assert worker.finished.is_set()
 
 
-def test_a_paused_service_takes_up_no_work_until_it_is_resumed(worker: Worker) -> None:
+def test_a_paused_service_waits_and_takes_up_no_work_until_it_is_resumed(
+    worker: Worker, eventually: Callable[..., None]
+) -> None:
     worker.start()
     worker.pause()
     assert worker.state == "paused"
+    eventually(lambda: len(worker._changed._waiters) == 1, timeout=SOON)  # type: ignore[attr-defined]
     worker.work.release()
-    assert not worker.worked.acquire(timeout=0.05)
+    assert not worker.worked.acquire(timeout=0.02)
     worker.resume()
-    worker.work.release()
     assert worker.worked.acquire(timeout=SOON)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -161,9 +161,12 @@ def test_a_stop_ends_even_while_the_producer_goes_on(run: Run, storage: Storage)
     assert persistence.state == "stopped"
 
 
-def test_a_paused_service_leaves_the_ticks_where_they_are(run: Run, storage: Storage, queue: TickQueue) -> None:
+def test_a_paused_service_leaves_the_ticks_where_they_are(
+    run: Run, storage: Storage, queue: TickQueue, eventually: Callable[..., None]
+) -> None:
     with service(run, storage, queue, size=2) as persistence:
         persistence.pause()
+        eventually(lambda: len(persistence._changed._waiters) == 1, timeout=SOON)  # type: ignore[attr-defined]
         fill(queue, 4)
         assert len(queue) == 4
         assert ranges(storage) == []
