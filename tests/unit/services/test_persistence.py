@@ -165,6 +165,7 @@ def test_a_paused_service_leaves_the_ticks_where_they_are(
     run: Run, storage: Storage, queue: TickQueue, eventually: Callable[..., None]
 ) -> None:
     with service(run, storage, queue, size=2) as persistence:
+        eventually(lambda: len(queue._changed._waiters) == 1, timeout=SOON)  # type: ignore[attr-defined]
         persistence.pause()
         eventually(lambda: len(persistence._changed._waiters) == 1, timeout=SOON)  # type: ignore[attr-defined]
         fill(queue, 4)
