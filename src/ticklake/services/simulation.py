@@ -38,7 +38,7 @@ class SimulationService(Service):
         self._world = Ecosystem(settings)
         self.metadata = self._world.metadata(run_id, self._now_ms())
         self.monitor.gauge("tick", lambda: self._world.tick)
-        self.monitor.gauge("population", lambda: self._world.organisms.alive)
+        self.monitor.gauge("organisms", lambda: len(self._world.organisms))
 
     def run(self) -> None:
         for columns in self._groups():

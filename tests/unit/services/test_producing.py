@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,7 +28,6 @@ SOON = 20.0
 NEVER = 3600.0
 QUICK = Retry(attempts=3, first_delay=0.001)
 SMALL = SimulationSettings(shape=(12, 16), organisms=5)
-ROOT = Path(__file__).parents[3]
 
 
 class FullStorage(Storage):
@@ -293,15 +290,3 @@ def test_a_producer_learns_that_nothing_can_be_written(
         while True:
             producer.emit(world.columns(0))
             world.step()
-
-
-def test_the_example_of_an_own_producer_runs(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "examples" / "own_producer.py"), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "3 batch files, last tick 249, complete" in done.stdout
-    storage = Storage(str(tmp_path / "storage"))
-    (run_id,) = storage.runs()
-    completion = storage.read_completion(run_id)
-    assert completion is not None
-    assert completion.last_tick == 249
