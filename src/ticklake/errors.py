@@ -199,6 +199,10 @@ class RowsDoNotFit(TickLakeError):
     reason: str
 
 
+class RowsMissing(TickLakeError):
+    """An indexer that names a table also writes `rows(ticks, world)`, a static method; this one does not."""
+
+
 class JavaMissing(TickLakeError):
     """Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then again."""
 
@@ -404,6 +408,20 @@ class TopicClosed(TickLakeError):
     topic: str
 
 
+class UnknownGroup(TickLakeError):
+    """Topic {topic!r} has no consumer group {group!r}. `ticklake groups` lists those that are there."""
+
+    topic: str
+    group: str
+
+
+class UnknownMessage(TickLakeError):
+    """Topic {topic!r} has no message {message_id!r}. `ticklake topics tail` shows what is there."""
+
+    topic: str
+    message_id: str
+
+
 class OtherRun(TickLakeError):
     """This belongs to run {bound!r} and cannot be used for run {run_id!r}. Open one with `database.run({run_id!r})`."""
 
@@ -431,7 +449,7 @@ class IncludeCycle(TickLakeError):
 
 
 class AppendNotSupported(TickLakeError):
-    """{where}: `{key} +=` is not supported; write `{key} = ${{?{key}}} [more]` or the whole list."""
+    """{where}: `{key} +=` is not supported; write `{key} = ${{?{path}}} [more]` or the whole list."""
 
 
 class DefinedTwice(TickLakeError):
@@ -500,3 +518,10 @@ class UnknownIndexer(TickLakeError):
     """Indexer class {name!r} cannot be used: {reason}. Write "module:Class", a BatchIndexer that Python can import here."""
 
     name: str
+
+
+class UnknownTable(TickLakeError):
+    """No indexer writes a table named {table!r}; there are: {known}."""
+
+    table: str
+    known: str

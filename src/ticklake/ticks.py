@@ -23,6 +23,10 @@ class TickRange(NamedTuple):
     def overlaps(self, other: TickRange) -> bool:
         return self.start <= other.end and other.start <= self.end
 
-    def count(self, step: int = 1) -> int:  # type: ignore[override]
+    def within(self, other: TickRange | None) -> TickRange:
+        """The part of it that is in `other`, which may be empty; all of it where there is no other."""
+        return self if other is None else TickRange(max(self.start, other.start), min(self.end, other.end))
+
+    def count(self, step: int = 1) -> int:
         """How many ticks it holds when every `step`-th is sampled, the first one included."""
         return (self.end - self.start) // step + 1 if self else 0

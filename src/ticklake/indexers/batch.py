@@ -1,4 +1,4 @@
-"""The batch indexer: all of the loop, the buffering, the acks and the errors; a subclass only says what its rows are."""
+"""The batch indexer: all of the loop, the buffering, the acks, the errors. A subclass only says what its rows are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from ticklake.errors import DatabaseNeeded, SparkNeeded
+from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
@@ -27,14 +27,11 @@ class BatchIndexer(Indexer):
     """Turns the ticks of batch files into rows of `table`, each key exactly once.
 
     A subclass names its `table`, the fields of a tick it `reads`, and writes `rows`, a pure function of ticks that runs
-    on Spark's workers. One that only counts has no table and writes `observe` instead.
+    on Spark's workers. One that only counts has no table, and writes `observe`.
     """
 
     table: ClassVar[Table | None] = None
     reads: ClassVar[tuple[str, ...]] = ("tick_number",)
-
-    rows: ClassVar[Callable[[pa.RecordBatch, World | None], pa.RecordBatch] | None] = None
-    observe: ClassVar[Callable[[pa.RecordBatch], Mapping[str, int]] | None] = None
 
     def __init__(
         self,
@@ -47,6 +44,16 @@ class BatchIndexer(Indexer):
         super().__init__(name, resources, options)
         self._batches_of = batches_of
         self._batches: Batches | None = None
+
+    @staticmethod
+    def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
+        """The table's rows for these ticks. `world` is None for an indexer that reads no metadata."""
+        raise RowsMissing()
+
+    @staticmethod
+    def observe(ticks: pa.RecordBatch) -> Mapping[str, int]:  # noqa: ARG004
+        """What to count of these ticks; the sums become counters of the indexer."""
+        return {}
 
     def components(self) -> Components:
         """What this indexer makes use of: by default everything, idempotency where it is switched on."""
@@ -72,9 +79,7 @@ class BatchIndexer(Indexer):
         flusher = self._flusher(run_id, world)
         self._batches = self._open_batches(run_id, components)
         try:
-            FlushLoop(
-                self._batches, buffer, flusher, self.monitor, self.proceed, self.options.until_caught_up
-            ).run()
+            FlushLoop(self._batches, buffer, flusher, self.monitor, self.proceed, self.options.until_caught_up).run()
         finally:
             self._batches.close()
 

@@ -20,14 +20,16 @@ from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
 log = logging.getLogger(__name__)
 
 _STORAGE_DELAY = 5.0
+_MAX_DELAY = 60.0
 _PAGE = 50_000
 
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """One batch file handed to an indexer, with the message that told of it, if any."""
+    """One batch file handed to an indexer: which of its ticks, and the message that told of it, if any."""
 
     file: BatchFile
+    ticks: TickRange
     message: Message | None = None
 
     def slice(self, ticks: TickRange) -> Slice:
@@ -133,7 +135,8 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
                 self._monitor.counter("batches_skipped").add()
                 self._reader.ack(message)
                 return None
-            return Delivery(self._storage.batch(info.storage_key), message)
+            file = self._storage.batch(info.storage_key)
+            return Delivery(file, file.ticks, message)
         except (TickLakeError, OSError) as error:
             if self._storage.reachable(self._run.id):
                 self._fail(message, str(error))
@@ -168,11 +171,12 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
     def _fail(self, message: Message, error: str) -> None:
         self._monitor.counter("batches_failed").add()
         self._monitor.errors.record("BATCH_FAILED", error, f"message {message.id}, delivery {message.attempts}")
-        log.warning("Batch of message %s failed: %s", message.id, error)
-        if self._reader.fail(message, error, delay=min(2.0 ** (message.attempts - 1), 60.0)):
+        delay = min(2.0 ** (message.attempts - 1), _MAX_DELAY)
+        if self._reader.fail(message, error, delay=delay):
             self._retrying.discard(message.id)
         else:
             self._retrying.add(message.id)
+            log.warning("Batch of message %s failed, trying again in %g seconds: %s", message.id, delay, error)
 
 
 class StoredBatches(AbstractContextManager["StoredBatches"]):
@@ -185,7 +189,7 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
         self._token: str | None = None
         self._listed: deque[BatchFile] = deque()
         self._all_listed = False
-        self.failed: list[tuple[BatchFile, str]] = []
+        self.failed: dict[str, str] = {}
 
     def poll(self, limit: int, timeout: float) -> list[Delivery]:  # noqa: ARG002  files that are there need no waiting
         if not self._listed and not self._all_listed:
@@ -193,7 +197,8 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
             self._listed.extend(page.files)
             self._token = page.token
             self._all_listed = page.token is None
-        return [Delivery(self._listed.popleft()) for _ in range(min(limit, len(self._listed)))]
+        files = [self._listed.popleft() for _ in range(min(limit, len(self._listed)))]
+        return [Delivery(file, file.ticks.within(self._ticks)) for file in files]
 
     @property
     def exhausted(self) -> bool:
@@ -206,7 +211,7 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
         self._monitor.counter("batches_failed").add()
         self._monitor.errors.record("BATCH_FAILED", error, delivery.file.key)
         log.warning("Batch %s failed: %s", delivery.file.key, error)
-        self.failed.append((delivery.file, error))
+        self.failed[delivery.file.key] = error
 
     def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:  # noqa: ARG002  nobody else can have them
         return []

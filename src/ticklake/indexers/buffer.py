@@ -35,7 +35,7 @@ class Taken:
 
 
 class TickBuffer:
-    """Holds slices, never ticks: its size does not depend on the data. A pure value machine: the caller has the clock."""
+    """Holds slices, never ticks: its size does not depend on the data. The caller has the clock."""
 
     def __init__(self, insert_batch_size: int, flush_timeout: float, step: int) -> None:
         self._insert_batch_size = insert_batch_size
@@ -60,9 +60,8 @@ class TickBuffer:
         return self.ticks >= self._insert_batch_size
 
     def add(self, delivery: Delivery, now: float) -> None:
-        ticks = delivery.file.ticks
-        self._waiting.append(_Entry(delivery, ticks, now))
-        self.ticks += ticks.count(self._step)
+        self._waiting.append(_Entry(delivery, delivery.ticks, now))
+        self.ticks += delivery.ticks.count(self._step)
 
     def due_at(self) -> float:
         """When the next flush is due: at once if full, else the timeout after the last flush or the oldest arrival."""

@@ -1,4 +1,4 @@
-"""The flush loop: polls and buffers while a flush runs, acknowledges what is done, keeps its leases while it progresses."""
+"""The flush loop: polls and buffers while a flush runs, acknowledges what is done, keeps its leases."""
 
 from __future__ import annotations
 
@@ -129,15 +129,21 @@ class FlushLoop:
         self._count(flushed, len(done), time.monotonic() - flight.started)
 
     def _count(self, flushed: Flushed, batches: int, seconds: float) -> None:
-        counts = {"batches_processed": batches, "ticks_processed": flushed.ticks, "rows_written": flushed.rows}
-        for name, count in (counts | flushed.observed | {"flushes": 1}).items():
+        counts = {
+            "flushes": 1,
+            "batches_processed": batches,
+            "ticks_processed": flushed.ticks,
+            "ticks_present": flushed.present,
+            "rows_written": flushed.rows,
+        }
+        for name, count in (counts | flushed.observed).items():
             self._monitor.counter(name).add(count)
         self._monitor.window("rows_per_sec").add(flushed.rows)
         self._monitor.percentiles("flush").record(seconds)
         log.debug("Flushed %d ticks as %d rows in %.3f s", flushed.ticks, flushed.rows, seconds)
 
     def _retry(self, taken: Taken, error: TickLakeError) -> None:
-        """Nothing was written and nothing is lost. A job that keeps dying is tried one batch at a time, to find which."""
+        """Nothing was written and nothing is lost. A job that dies is tried again one batch at a time, to find which."""
         self._failures += 1
         self._monitor.healthy = False
         self._monitor.errors.record("FLUSH_FAILED", error)

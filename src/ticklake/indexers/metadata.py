@@ -7,7 +7,7 @@ import logging
 from ticklake.contracts import MetadataInfo
 from ticklake.errors import DatabaseNeeded, MetadataNotAnnounced, NotAMetadataMessage, TickLakeError
 from ticklake.indexers.base import Indexer
-from ticklake.lake.metadata import TABLE, write_metadata
+from ticklake.lake.metadata import TABLE, read_metadata, write_metadata
 from ticklake.topics import Message, TopicReader
 from ticklake.world import World
 
@@ -56,7 +56,7 @@ class MetadataIndexer(Indexer):
             self.monitor.counter("metadata_written").add()
 
     def _is_indexed(self, run_id: str) -> bool:
-        return TABLE in self.resources.lake.tables(run_id)
+        return read_metadata(self.resources.lake.directory(run_id, TABLE)) is not None
 
 
 def _storage_key(message: Message, run_id: str) -> str:

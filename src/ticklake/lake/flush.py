@@ -36,6 +36,7 @@ class Flushed:
 
     failures: dict[int, Failed]
     ticks: int
+    present: int
     rows: int
     observed: dict[str, int]
     files: int
@@ -56,10 +57,10 @@ class Flusher:
     def flush(self, slices: Sequence[Slice]) -> Flushed:
         """Indexes what the table lacks of these slices, which must not overlap. Durable when it returns."""
         while True:
-            open_slices = self._look(slices)
-            results = self._run(open_slices)
+            pieces, present = self._look(slices)
+            results = self._run(pieces)
             try:
-                return self._commit(slices, results)
+                return self._commit(slices, results, present)
             except CommitConflict:
                 # Another indexer has written some of these very ticks: leave those out and do the rest again.
                 log.debug("Flush %s lost its ticks to another writer, looking again", self._flush_id)
@@ -72,15 +73,17 @@ class Flusher:
         files = Path(self._ledger.directory).glob(f"{self._flush_id}-*.parquet")
         return sum(file.stat().st_size for file in files)
 
-    def _look(self, slices: Sequence[Slice]) -> list[Piece]:
+    def _look(self, slices: Sequence[Slice]) -> tuple[list[Piece], int]:
+        """What is left to do, and how many ticks the table has already."""
+        pieces = [Piece(number, piece) for number, piece in enumerate(slices)]
         if self._ledger is None:
-            return [Piece(number, piece) for number, piece in enumerate(slices)]
+            return pieces, 0
         self._ledger.refresh()
         present = self._ledger.present([piece.ticks for piece in slices]).tolist()
         if not present:
-            return [Piece(number, piece) for number, piece in enumerate(slices)]
-        left = [Piece(number, piece.without(present)) for number, piece in enumerate(slices)]
-        return [piece for piece in left if not piece.slice.done(self._step)]
+            return pieces, 0
+        left = [Piece(number, piece.without(present)) for number, piece in pieces]
+        return [piece for piece in left if not piece.slice.done(self._step)], len(present)
 
     def _run(self, pieces: Sequence[Piece]) -> list[Result]:
         if not pieces:
@@ -99,7 +102,7 @@ class Flusher:
                 raise result.error
         return results
 
-    def _commit(self, slices: Sequence[Slice], results: Sequence[Result]) -> Flushed:
+    def _commit(self, slices: Sequence[Slice], results: Sequence[Result], present: int) -> Flushed:
         indexed = [result for result in results if isinstance(result, Indexed)]
         failed = {result.number: result for result in results if isinstance(result, Failed)}
         files = [result for result in results if isinstance(result, ParquetFile)]
@@ -112,6 +115,7 @@ class Flusher:
         return Flushed(
             failures=failed,
             ticks=sum(len(one.ticks) for one in indexed),
+            present=present,
             rows=sum(one.rows for one in indexed),
             observed=observed,
             files=len(files),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from ticklake import faults
 from ticklake.errors import LakeUnwritable, OtherTableSchema, UnknownTableFormat
@@ -49,9 +49,11 @@ class DeltaLog:
         return pa.table(self._delta.get_add_actions(flatten=True))
 
     def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
-        """Adds the files in one commit right after the version last seen, or raises CommitConflict. Durable on return."""
+        """Adds the files in one commit right after the version last seen, or CommitConflict. Durable on return."""
         now = int(time.time() * 1000)
-        adds = [AddAction(file.path, file.size, {}, now, True, file.stats) for file in files]
+        adds: list[AddAction | RemoveAction] = [
+            AddAction(file.path, file.size, {}, now, True, file.stats) for file in files
+        ]
         properties = CommitProperties(custom_metadata=dict(provenance), max_commit_retries=0)
         faults.reach("lake.commit.before")
         try:
@@ -114,7 +116,7 @@ class DeltaLog:
 
 
 def _set_torn_commit_aside(log: Path) -> None:
-    """A power cut can leave the newest commit empty or cut off. It was never acknowledged: redelivery writes it again."""
+    """A power cut can leave the newest commit empty or cut off. It was never acknowledged and is written again."""
     commits = sorted(path for path in log.glob("*.json") if path.stem.isdigit())
     if commits and not _is_whole(commits[-1]):
         commits[-1].rename(commits[-1].with_suffix(".json.torn"))

@@ -49,7 +49,7 @@ def _flat_key(rows: pa.RecordBatch, key: tuple[str, ...]) -> Integers | None:
 
 
 def _dense(values: Integers) -> tuple[Integers, int]:
-    """The values as small numbers in the same order, and how many there can be: 0, 10, 20 (as ticks come) are 0, 1, 2."""
+    """The values as small numbers in the same order, and how many there can be: 0, 10, 20 are 0, 1, 2."""
     steps = np.diff(values)
     if (steps >= 0).all():
         ranks = np.concatenate([[0], np.cumsum(steps > 0)])

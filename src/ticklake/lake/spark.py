@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from ticklake.errors import JavaMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_CHATTER = b"Using incubator modules"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _SETTINGS = {
@@ -49,7 +52,8 @@ def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = 
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         own |= _LOCAL_SETTINGS
     builder = SparkSession.builder.master(master).appName("ticklake")
-    return _configured(builder, own | dict(settings or {})).getOrCreate()
+    with _without_jvm_chatter():
+        return _configured(builder, own | dict(settings or {})).getOrCreate()
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -58,6 +62,27 @@ def parallelism(spark: SparkSession) -> int:
     if context is not None:
         return int(context.defaultParallelism)
     return int(spark.conf.get("spark.default.parallelism", "2") or 2)
+
+
+@contextmanager
+def _without_jvm_chatter() -> Iterator[None]:
+    """The JVM that is started inside keeps a stderr that passes on everything but one line nobody can act on."""
+    real = os.dup(2)
+    source, sink = os.pipe()
+    os.dup2(sink, 2)
+    os.close(sink)
+    threading.Thread(target=_pass_on, args=(source, real), name="spark-stderr", daemon=True).start()
+    try:
+        yield
+    finally:
+        os.dup2(real, 2)
+
+
+def _pass_on(source: int, target: int) -> None:
+    with os.fdopen(source, "rb") as lines, os.fdopen(target, "wb", buffering=0) as real:
+        for line in lines:
+            if _CHATTER not in line:
+                real.write(line)
 
 
 def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:

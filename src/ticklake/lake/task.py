@@ -32,6 +32,10 @@ _WHOLE_BYTES = 64 << 20
 _FULL_ROWS = 16 << 20
 
 
+def _nothing(ticks: pa.RecordBatch) -> Mapping[str, int]:  # noqa: ARG001
+    return {}
+
+
 @dataclass(frozen=True)
 class Work:
     """What every task of a flush is told."""
@@ -43,7 +47,7 @@ class Work:
     table: Table | None = None
     directory: str = ""
     rows: Rows | None = None
-    observe: Observe | None = None
+    observe: Observe = _nothing
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,7 @@ class _Account:
         try:
             for batch in _read(self._work, self._piece.slice):
                 self._ticks.append(batch.column("tick_number").to_numpy())
-                if self._work.observe is not None:
-                    self._observed.update(self._work.observe(batch))
+                self._observed.update(self._work.observe(batch))
                 if self._work.rows is not None:
                     self._hold(_rows(self._work, batch))
         except BaseException:

@@ -12,7 +12,8 @@ from ticklake.ticks import TickRange
 
 
 def batch(start: int, end: int) -> Delivery:
-    return Delivery(BatchFile("run", f"run/batch_{start}_{end}.pb", TickRange(start, end), 1000))
+    ticks = TickRange(start, end)
+    return Delivery(BatchFile("run", f"run/batch_{start}_{end}.pb", ticks, 1000), ticks)
 
 
 def ranges(taken_slices: list) -> list[tuple[int, int]]:
@@ -132,7 +133,7 @@ def test_every_tick_is_flushed_once_and_a_batch_is_done_only_after_its_last(
                 flushed[delivery].extend(range(piece.ticks.start, piece.ticks.end + 1, step))
         done.extend(buffer.settle(taken, failed))
     for file in files:
-        everything = list(range(file.file.ticks.start, file.file.ticks.end + 1, step))
+        everything = list(range(file.ticks.start, file.ticks.end + 1, step))
         assert (file in done) == (file not in dropped)
         assert flushed[file] == (everything if file in done else everything[: len(flushed[file])])
     assert len(done) == len(set(done))

@@ -1,0 +1,135 @@
+"""`ticklake demo`: the whole pipeline at work, from a simulation to tables one can query."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._output import json_option, print_json, print_table, size_text
+from ticklake.cli._progress import Bars
+
+if TYPE_CHECKING:
+    from ticklake.config import NodeSettings
+    from ticklake.insights import RunReport
+    from ticklake.node import Node
+
+COLUMNS = ("table", "rows", "files", "size", "ticks")
+POPULATION = """
+    SELECT tick_number, count(*) FILTER (WHERE NOT is_dead) AS population
+    FROM organism_data GROUP BY tick_number ORDER BY tick_number
+"""
+
+
+LINEAGES = (
+    "SELECT program_id, count(DISTINCT organism_id) AS organisms, max(age) AS oldest"
+    " FROM organism_data GROUP BY ALL ORDER BY organisms DESC LIMIT 5"
+)
+
+
+@click.command()
+@click.option("--directory", default="ticklake-demo", show_default=True, help="Where everything goes.")
+@click.option("--ticks", type=click.IntRange(min=1), default=600, show_default=True, help="How long the world lives.")
+@click.option("--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Which world it is.")
+@json_option
+def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
+    """Run a small artificial-life simulation and index its ticks into Delta tables while it runs."""
+    from ticklake.node import Node
+
+    settings = _settings(Path(directory), ticks, seed)
+    node = Node(settings)
+    started = time.monotonic()
+    with graceful_stop() as stop, Bars(quiet=as_json) as bars, node:
+        while not _finished(node) and not stop.wait(0.2):
+            _show(bars, node, ticks)
+        _show(bars, node, ticks)
+    for service in node.failed:
+        raise service.error or RuntimeError(service.name)
+    _report(Path(directory), node, time.monotonic() - started, as_json)
+
+
+def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
+    """The starter configuration, with the demo's own size of the world."""
+    from ticklake.config import load
+    from ticklake.config.templates import write_starter
+
+    file = directory / "ticklake.conf"
+    settings = load(file if file.exists() else write_starter(directory))
+    # Small flushes, so that one sees tables grow while the world lives.
+    indexer = {"insert_batch_size": 200, "flush_timeout_ms": 2000}
+    changes = {
+        "simulation": {"max_ticks": ticks, "seed": seed},
+        "environment-indexer": indexer,
+        "organism-indexer": indexer,
+    }
+    services = dict(settings.services)
+    for name, change in changes.items():
+        options = services[name].options.model_copy(update=change)
+        services[name] = dataclasses.replace(services[name], options=options)
+    return dataclasses.replace(settings, services=services)
+
+
+def _finished(node: Node) -> bool:
+    """Everything produced is persisted, and everything persisted is in the tables."""
+    produced, persisted, *indexed = _counts(node)
+    ended = node.services["completion-service"].state == "stopped"
+    return bool(node.failed) or (ended and all(count == produced for count in (persisted, *indexed)))
+
+
+def _counts(node: Node) -> list[int]:
+    def count(service: str, name: str) -> int:
+        return node.services[service].monitor.counter(name).value
+
+    return [
+        count("simulation", "ticks_produced"),
+        count("persistence-service", "ticks_written"),
+        count("environment-indexer", "ticks_processed"),
+        count("organism-indexer", "ticks_processed"),
+    ]
+
+
+def _show(bars: Bars, node: Node, ticks: int) -> None:
+    produced, persisted, *indexed = _counts(node)
+    population = node.services["simulation"].monitor.gauges["organisms"]()
+    bars.update("ticks produced", produced, ticks, f"{population:,.0f} organisms")
+    bars.update("ticks persisted", persisted, ticks, f"{produced - persisted:,} behind")
+    for name, done in zip(("environment_data", "organism_data"), indexed, strict=True):
+        rows = node.services[f"{name.partition('_')[0]}-indexer"].monitor.counter("rows_written").value
+        bars.update(f"ticks in {name}", done, ticks, f"{persisted - done:,} behind, {rows:,} rows")
+
+
+def _report(directory: Path, node: Node, seconds: float, as_json: bool) -> None:
+    from ticklake.insights import Places
+    from ticklake.lake.catalog import Catalog
+    from ticklake.lake.query import query
+    from ticklake.storage.files import Storage
+
+    lake = directory / "data" / "lake"
+    catalog = Catalog(lake)
+    report = Places(Storage(directory / "data" / "storage"), catalog).report(node.run_id)
+    with query(catalog, POPULATION, node.run_id) as result:
+        population = [int(alive) for _, alive in result.rows]
+    if as_json:
+        print_json({"run": report, "seconds": round(seconds, 3), "lake": str(lake), "population": population})
+    else:
+        _print_summary(report, seconds, lake, population)
+
+
+def _print_summary(report: RunReport, seconds: float, lake: Path, population: list[int]) -> None:
+    from ticklake.cli._plot import plot
+
+    rows = sum(table.rows or 0 for table in report.tables)
+    files = report.storage
+    click.echo(f"\nRun {report.run_id}: {seconds:.1f} seconds, {rows / seconds:,.0f} rows/s from the first tick on.")
+    if files is not None:
+        click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}.")
+    print_table(
+        COLUMNS, [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks) for t in report.tables], numbers=COLUMNS[1:]
+    )
+    click.echo(plot(population, title="organisms alive, over time"))
+    click.echo(f"\nThe tables are in {lake / report.run_id}. Now try:\n")
+    click.echo(f'  .venv/bin/ticklake sql --lake {lake} "{LINEAGES}"\n')

@@ -1,0 +1,94 @@
+"""`ticklake index`: a finished run straight from its files into tables."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._output import json_option, print_json, print_table
+from ticklake.cli._progress import Bars
+
+if TYPE_CHECKING:
+    from ticklake.indexers.finished import Progress
+    from ticklake.ticks import TickRange
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("table", "ticks", "there before", "rows", "rows/s")
+
+
+class TickRangeOption(click.ParamType["TickRange"]):
+    """`A:B`, both included."""
+
+    name = "A:B"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> TickRange:
+        from ticklake.ticks import TickRange
+
+        start, _, end = value.partition(":")
+        if not (start.isdecimal() and end.isdecimal() and int(start) <= int(end)):
+            self.fail(f"{value!r} is no tick range; write for example 0:999", param, ctx)
+        return TickRange(int(start), int(end))
+
+
+@click.command()
+@click.argument("run")
+@click.option("--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Where the batch files are.")
+@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Where the tables go.")
+@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
+@click.option("--insert-batch-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Ticks a flush.")
+@json_option
+def index(
+    run: str,
+    storage: str,
+    lake: str,
+    tables: tuple[str, ...],
+    ticks: TickRange | None,
+    master: str,
+    insert_batch_size: int,
+    as_json: bool,
+) -> None:
+    """Index RUN from its batch files. What a table has already is left alone, so it can be repeated at any time."""
+    from ticklake.indexers.base import IndexerResources
+    from ticklake.indexers.finished import FinishedRun
+    from ticklake.lake.lake import Lake
+    from ticklake.lake.spark import open_session
+    from ticklake.node import indexers_of
+    from ticklake.storage.files import Storage
+
+    kinds = indexers_of(tables)
+    resources = IndexerResources(Storage(storage), Lake(lake), spark=lambda: open_session(master))
+    work = FinishedRun(resources, run, kinds, ticks, insert_batch_size)
+    started = time.monotonic()
+    with graceful_stop() as stop, Bars(quiet=as_json) as bars:
+        work.start()
+        while not work.wait(0.2) and not stop.is_set():
+            _show(bars, work.progress())
+        work.stop()
+        _show(bars, work.progress())
+    _report(work.progress(), time.monotonic() - started, lake, run, as_json)
+
+
+def _show(bars: Bars, tables: list[Progress]) -> None:
+    for table in tables:
+        bars.update(table.table, table.ticks + table.present, table.total, f"{table.rows:,} rows")
+
+
+def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json: bool) -> None:
+    failed = {file: error for table in tables for file, error in table.failed.items()}
+    if as_json:
+        print_json({"run": run, "lake": lake, "seconds": round(seconds, 3), "tables": tables})
+    else:
+        rows = [(one.table, one.ticks, one.present, one.rows, round(one.rows / seconds)) for one in tables]
+        print_table(COLUMNS, rows, numbers=COLUMNS[1:])
+        for file, error in failed.items():
+            click.echo(f"{file}: {error}", err=True)
+        click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
+    if failed:
+        raise click.exceptions.Exit(1)

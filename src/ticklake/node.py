@@ -1,0 +1,247 @@
+"""The composition root: from settings to resources and services, started in order and stopped in reverse."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, cast
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from ticklake.config import NodeSettings, ServiceSettings
+from ticklake.config import options as given
+from ticklake.errors import ProducerMissing, UnknownIndexer, UnknownTable
+from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
+from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.dummy import DummyIndexer
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.minimal import MinimalBatchIndexer
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.simple import SimpleBatchIndexer
+from ticklake.lake.lake import Lake
+from ticklake.lake.spark import open_session
+from ticklake.services.base import Service, State
+from ticklake.services.completion import CompletionService
+from ticklake.services.metadata import MetadataPersistenceService
+from ticklake.services.persistence import PersistenceOptions, PersistenceService
+from ticklake.services.queue import TickQueue
+from ticklake.services.retry import Retry
+from ticklake.services.simulation import SimulationService
+from ticklake.simulation import SimulationSettings
+from ticklake.storage.files import Storage
+from ticklake.storage.names import new_run_id
+from ticklake.topics import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+INDEXERS: dict[str, type[Indexer]] = {
+    kind.__name__: kind
+    for kind in (
+        MetadataIndexer,
+        EnvironmentIndexer,
+        OrganismIndexer,
+        DummyIndexer,
+        SimpleBatchIndexer,
+        MinimalBatchIndexer,
+    )
+}
+
+
+class Node:
+    """One configuration at work in this process."""
+
+    def __init__(self, settings: NodeSettings, clock: Callable[[], float] = time.time) -> None:
+        settings.check_complete()
+        self._settings = settings
+        self._clock = clock
+        self._databases: dict[str, Database] = {}
+        self._queues: dict[str, TickQueue] = {}
+        self._spark_lock = threading.Lock()
+        self._sessions: dict[str, SparkSession] = {}
+        self._simulation: SimulationService | None = None
+        self.services: dict[str, Service] = {}
+        for service in settings.services.values():
+            self.services[service.name] = self._build(service)
+
+    def start(self) -> None:
+        for service in self.services.values():
+            service.start()
+
+    def stop(self, timeout: float = 60.0) -> bool:
+        """Stops the services, last started first, and gives the resources back. False where one took too long."""
+        deadline = time.monotonic() + timeout
+        stopped = [
+            service.stop(max(0.0, deadline - time.monotonic())) for service in reversed(list(self.services.values()))
+        ]
+        for database in self._databases.values():
+            database.close()
+        for session in self._sessions.values():
+            session.stop()
+        return all(stopped)
+
+    @property
+    def ended(self) -> bool:
+        """Whether no service is at work any more."""
+        return all(service.state in (State.STOPPED, State.ERROR) for service in self.services.values())
+
+    @property
+    def failed(self) -> list[Service]:
+        return [service for service in self.services.values() if service.state is State.ERROR]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @cached_property
+    def run_id(self) -> str:
+        """The run that this node's simulation produces."""
+        options = [service.options for service in self._settings.services.values()]
+        named = [one.run_id for one in options if isinstance(one, given.SimulationOptions) and one.run_id]
+        return named[0] if named else new_run_id(datetime.fromtimestamp(self._clock(), UTC))
+
+    def _build(self, service: ServiceSettings) -> Service:
+        builders: dict[str, Callable[[ServiceSettings], Service]] = {
+            "Simulation": self._build_simulation,
+            "PersistenceService": self._build_persistence,
+            "MetadataPersistenceService": self._build_metadata_persistence,
+            "CompletionService": self._build_completion,
+        }
+        return builders.get(service.class_name, self._build_indexer)(service)
+
+    def _build_simulation(self, service: ServiceSettings) -> Service:
+        options = cast(given.SimulationOptions, service.options)
+        settings = SimulationSettings(
+            shape=(options.shape[0], options.shape[1]),
+            seed=options.seed,
+            organisms=options.organisms,
+            season_ticks=options.season_ticks,
+            sampling_interval=options.sampling_interval,
+        )
+        self._simulation = SimulationService(
+            self.run_id, settings, self._queue(service), options.max_ticks, name=service.name, clock=self._clock
+        )
+        return self._simulation
+
+    def _build_persistence(self, service: ServiceSettings) -> Service:
+        options = cast(given.PersistenceOptions, service.options)
+        limits = PersistenceOptions(
+            options.max_batch_size, options.batch_timeout_seconds, options.max_batch_bytes, _retry(options.retry)
+        )
+        run = self._topic_database(service).run(self.run_id)
+        return PersistenceService(run, self._storage(service), self._queue(service), limits, name=service.name)
+
+    def _build_metadata_persistence(self, service: ServiceSettings) -> Service:
+        if self._simulation is None:
+            raise ProducerMissing(file=self._settings.file, service=service.name)
+        options = cast(given.MetadataPersistenceOptions, service.options)
+        run = self._topic_database(service).run(self.run_id)
+        return MetadataPersistenceService(
+            run, self._storage(service), self._simulation.metadata, _retry(options.retry), name=service.name
+        )
+
+    def _build_completion(self, service: ServiceSettings) -> Service:
+        options = cast(given.CompletionOptions, service.options)
+        run = self._topic_database(service).run(self.run_id)
+        return CompletionService(
+            run, self._storage(service), self._queue(service), _retry(options.retry), name=service.name
+        )
+
+    def _build_indexer(self, service: ServiceSettings) -> Service:
+        kind = INDEXERS.get(service.class_name) or _own_indexer(service)
+        reads = service.bound("topic-read")
+        known = set(IndexerOptions.__dataclass_fields__)
+        values = {name: value for name, value in dict(service.options).items() if name in known and value is not None}
+        if reads is not None:
+            topic = cast(given.TopicOptions, self._settings.resources[reads.resource].options)
+            values |= {"claim_timeout": topic.claim_timeout, "max_delivery_attempts": topic.max_delivery_attempts}
+        return kind(service.name, self._indexer_resources(service), IndexerOptions(**values))
+
+    def _indexer_resources(self, service: ServiceSettings) -> IndexerResources:
+        lake = self._settings.of_kind(service.name, "Lake")
+        options = cast(given.LakeOptions, lake.options)
+        reads = service.bound("topic-read")
+        return IndexerResources(
+            storage=self._storage(service),
+            lake=Lake(options.path),
+            database=self._topic_database(service) if reads else None,
+            topic=reads.resource if reads else "",
+            group=reads.consumer_group or "" if reads else "",
+            spark=partial(self._spark, lake.name, options.spark),
+        )
+
+    def _spark(self, lake: str, options: given.SparkOptions) -> SparkSession:
+        with self._spark_lock:
+            if lake not in self._sessions:
+                self._sessions[lake] = open_session(options.master, options.settings)
+            return self._sessions[lake]
+
+    def _storage(self, service: ServiceSettings) -> Storage:
+        options = cast(given.StorageOptions, self._settings.of_kind(service.name, "Storage").options)
+        return Storage(options.path, options.compress)
+
+    def _queue(self, service: ServiceSettings) -> TickQueue:
+        queue = self._settings.of_kind(service.name, "Queue")
+        if queue.name not in self._queues:
+            options = cast(given.QueueOptions, queue.options)
+            self._queues[queue.name] = TickQueue(options.max_ticks, options.max_bytes)
+        return self._queues[queue.name]
+
+    def _topic_database(self, service: ServiceSettings) -> Database:
+        topic = self._settings.of_kind(service.name, "Topic")
+        options = self._settings.database_of(topic.name)
+        url = _with_password(options)
+        if url not in self._databases:
+            self._databases[url] = Database(url, max_pool_size=options.max_pool_size, min_idle=options.min_idle)
+        return self._databases[url]
+
+
+def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
+    """The indexers of these tables; of the usual ones where none is named."""
+    kinds = {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
+    wanted = list(tables) or ["environment_data", "organism_data"]
+    for table in wanted:
+        if table not in kinds:
+            raise UnknownTable(table=table, known=", ".join(kinds))
+    return [kinds[table] for table in wanted]
+
+
+def _retry(options: given.RetryOptions) -> Retry:
+    return Retry(options.max_attempts, options.first_delay_ms / 1000, options.max_delay_ms / 1000)
+
+
+def _with_password(options: given.DatabaseOptions) -> str:
+    """The URL as the driver wants it. The password is nowhere else in the clear."""
+    parts = urlsplit(options.url)
+    password = options.password.get_secret_value()
+    user = parts.username or options.username
+    if not parts.scheme.startswith("postgres") or not user:
+        return options.url
+    secret = f":{quote(password, safe='')}" if password else ""
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{quote(user, safe='')}{secret}@{host}"))
+
+
+def _own_indexer(service: ServiceSettings) -> type[Indexer]:
+    """`class = "module:Class"`, an indexer of the user's own."""
+    module, _, name = service.class_name.partition(":")
+    try:
+        kind: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UnknownIndexer(name=service.class_name, reason=error) from error
+    if not (isinstance(kind, type) and issubclass(kind, BatchIndexer)):
+        raise UnknownIndexer(name=service.class_name, reason="it is no subclass of BatchIndexer")
+    return kind
