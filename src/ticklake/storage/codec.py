@@ -61,6 +61,8 @@ def read_ticks(
                 row, reason = nonsense
                 raise BadBatchFile(key=file.key, offset=chunk.offsets[row], tick=chunk.numbers[row], reason=reason)
             yield batch
+            # Without this, two chunks and two batches are alive while the next one is made.
+            del chunk, batch
 
 
 class Decoder:

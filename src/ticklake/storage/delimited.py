@@ -28,7 +28,7 @@ def split(stream: BinaryIO, key: str) -> Iterator[tuple[list[int], list[bytes]]]
     """
     total = _size(stream)
     base, rest = 0, b""
-    while block := rest + stream.read(BLOCK_BYTES):
+    while block := rest + (more := stream.read(BLOCK_BYTES)):
         offsets, messages, at = _scan(block, base)
         if messages:
             yield offsets, messages
@@ -40,7 +40,7 @@ def split(stream: BinaryIO, key: str) -> Iterator[tuple[list[int], list[bytes]]]
                 raise BadFile(key=key, offset=base, reason=data)
             yield [base], [data]
             base, rest = base + start + length, b""
-        elif len(rest) == len(block) or len(rest) >= _LENGTH_BYTES:
+        elif not more or len(rest) >= _LENGTH_BYTES:
             raise BadFile(key=key, offset=base, reason="there is no message length here")
 
 

@@ -25,7 +25,9 @@ def project(fields: frozenset[str], opaque: frozenset[str] = frozenset()) -> Des
     _keep(messages["TickData"], wanted)
     for field in messages["TickData"].field:
         if wanted[field.name]:
-            _keep(messages[field.type_name.rpartition(".")[2]], wanted[field.name])
+            _keep(
+                messages.get(field.type_name.rpartition(".")[2], DescriptorProto(name=field.name)), wanted[field.name]
+            )
         if field.name in opaque:
             field.type = FieldDescriptorProto.TYPE_BYTES
             field.ClearField("type_name")

@@ -77,7 +77,7 @@ class ZstdStream(io.RawIOBase):
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
                 pieces.append(self._frame.decompress(rest))
         except zstandard.ZstdError as error:
-            raise self._bad(f"not a zstd stream from here on ({error})") from error
+            raise self._bad(f"the zstd stream is damaged at or after this byte ({error})") from error
         return b"".join(pieces)
 
     def _bad(self, reason: str) -> BadFile:
