@@ -88,7 +88,8 @@ class _Scanner:
             if token.kind == "mark":
                 self._mark(frame, token)
             elif token.kind == "append" and not frame.is_list and frame.current is None:
-                raise AppendNotSupported(where=self._where(token), key=_spelling(frame.key))
+                path = ".".join((*frame.path, *_components(frame.key)))
+                raise AppendNotSupported(where=self._where(token), key=_spelling(frame.key), path=path)
             elif frame.is_list or frame.current is not None:
                 self._value(frame, token)
             else:

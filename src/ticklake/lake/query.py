@@ -14,13 +14,8 @@ from ticklake.lake.catalog import Catalog
 
 _PAGE = 10_000
 
-# A query may come from anywhere: it sees the tables, and neither files, network, settings nor Python variables.
-_SANDBOX: dict[str, str | bool | int | float | list[str]] = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",
-}
+# A query may come from anywhere: it sees the tables, and neither files, network, extensions nor Python variables.
+_SANDBOX: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": False}
 
 
 @dataclass(frozen=True)

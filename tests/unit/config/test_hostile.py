@@ -6,7 +6,6 @@ import contextlib
 import random
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -75,10 +74,3 @@ def test_any_bytes_give_settings_or_one_clear_error(data: bytes, tmp_path: Path)
     file = tmp_path / "bytes.conf"
     file.write_bytes(data)
     answer(file)
-
-
-@pytest.mark.slow
-@settings(fuzz, max_examples=3000)
-@given(seed=st.integers(0, 2**32))
-def test_many_changed_lines(seed: int, tmp_path: Path):
-    test_changed_lines_give_settings_or_one_clear_error.hypothesis.inner_test(seed, tmp_path)

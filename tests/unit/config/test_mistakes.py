@@ -185,7 +185,11 @@ def test_a_wrong_section_class_or_resource(load_text, text, kind, expected):
             errors.ConfigSyntax,
             "references go in a circle: ${vars.b}, ${vars.a}",
         ),
-        ("vars { a = [1]\n a += 2 }", errors.AppendNotSupported, "node.conf:2: `a +=` is not supported"),
+        (
+            "vars { a = [1]\n a += 2 }",
+            errors.AppendNotSupported,
+            "node.conf:2: `a +=` is not supported; write `a = ${?vars.a} [more]`",
+        ),
         ('\n include "gone.conf"', errors.IncludeNotFound, "gone.conf does not exist"),
         ('include "node.conf"', errors.IncludeCycle, "node.conf is being included already"),
         ('include url("http://example.com/x.conf")', errors.ConfigSyntax, "only files can be included"),

@@ -1,0 +1,74 @@
+"""`ticklake runs` and `ticklake status`."""
+
+from __future__ import annotations
+
+import pytest
+
+from ticklake.errors import LakeNotFound, RunNotFound
+
+OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
+
+
+def test_runs_of_a_lake_with_their_tables(report, ticklake, lake):
+    first, second = report("runs", "--lake", lake)
+    assert (first["run_id"], second["run_id"]) == (OLD, NEW)
+    assert first["started_at"] == "2025-10-14 14:30:25+00:00"
+    assert [table["name"] for table in first["tables"]] == ["metadata", "organism_data"]
+    assert first["storage"] is None
+    shown = ticklake("runs", "--lake", lake).stdout
+    assert OLD in shown
+    assert "metadata, organism_data" in shown
+
+
+def test_tables_with_rows_files_and_ticks_from_the_log_alone(report, lake):
+    for parquet in lake.rglob("*.parquet"):
+        parquet.unlink()
+    metadata, organisms = report("status", OLD, "--lake", lake)["tables"]
+    assert (organisms["rows"], organisms["files"], organisms["ticks"]) == (20, 2, [0, 19])
+    assert (metadata["rows"], metadata["ticks"], metadata["lag"]) == (1, None, None)
+
+
+def test_storage_and_lake_together_tell_the_lag(report, ticklake, maker):
+    maker.metadata()
+    maker.batches(3)
+    (run,) = report("runs", "--storage", maker.storage.url)
+    assert (run["storage"]["files"], run["storage"]["ticks"], run["storage"]["completed"]) == (3, [0, 299], False)
+    lake = maker.lake.root
+    from .conftest import add_ticks
+
+    add_ticks(lake / maker.run_id / "organism_data", range(250))
+    (table,) = report("status", "--storage", maker.storage.url, "--lake", lake)["tables"]
+    assert table["lag"] == 50
+    shown = ticklake("status", "--storage", maker.storage.url, "--lake", lake).stdout
+    assert "3 batch files" in shown
+    assert "ticks [0, 299], open" in shown
+
+
+def test_status_is_of_the_newest_run_unless_one_is_named(report, lake):
+    assert report("status", "--lake", lake)["run_id"] == NEW
+    assert report("status", OLD, "--lake", lake)["run_id"] == OLD
+
+
+def test_a_run_that_is_not_there_names_the_newest(ticklake, lake):
+    with pytest.raises(RunNotFound, match=f"No run 'x' in {lake}; the newest there are: {OLD}, {NEW}"):
+        ticklake("status", "x", "--lake", lake)
+
+
+def test_an_unreadable_table_does_not_hide_the_others(report, ticklake, lake):
+    (lake / OLD / "broken" / "_delta_log").mkdir(parents=True)
+    (lake / OLD / "broken" / "_delta_log" / "00000000000000000000.json").write_text("{not json")
+    broken, _, organisms = report("status", OLD, "--lake", lake)["tables"]
+    assert broken["name"] == "broken"
+    assert "cannot be read" in broken["error"]
+    assert organisms["rows"] == 20
+    assert "cannot be read" in ticklake("status", OLD, "--lake", lake).stderr
+
+
+def test_an_empty_place_has_no_runs(report, ticklake, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert report("runs", "--lake", tmp_path / "empty") == []
+    assert ticklake("runs", "--lake", tmp_path / "empty").stdout == "No runs yet.\n"
+    with pytest.raises(RunNotFound):
+        ticklake("status", "--lake", tmp_path / "empty")
+    with pytest.raises(LakeNotFound):
+        ticklake("runs", "--lake", tmp_path / "none")

@@ -1,0 +1,116 @@
+"""`ticklake sql`: all runs or one, three formats, nothing but the tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from ticklake.errors import BadQuery, RunNotInLake
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.query import query
+
+OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
+
+
+def test_all_runs_are_told_apart_by_run_id(report, lake):
+    rows = report(
+        "sql",
+        "SELECT run_id, count(*) n, max(tick_number) t FROM organism_data GROUP BY ALL ORDER BY 1",
+        "--lake",
+        lake,
+    )
+    assert rows == [{"run_id": OLD, "n": 20, "t": 19}, {"run_id": NEW, "n": 5, "t": 4}]
+
+
+def test_one_run_alone(report, lake):
+    query = "SELECT DISTINCT run_id FROM organism_data"
+    assert report("sql", query, "--lake", lake, "--run", NEW) == [{"run_id": NEW}]
+
+
+def test_csv_has_every_row(ticklake, lake):
+    query = "SELECT tick_number, NULL AS nothing, 'a,b' AS text FROM organism_data ORDER BY ALL"
+    rows = list(csv.reader(ticklake("sql", query, "--lake", lake, "--format", "csv").stdout.splitlines()))
+    assert rows[0] == ["tick_number", "nothing", "text"]
+    assert len(rows) == 26
+    assert rows[1] == ["0", "", "a,b"]
+
+
+def test_json_is_json_whatever_the_values(report, lake):
+    query = "SELECT 'nan'::DOUBLE a, 'inf'::DOUBLE b, DATE '2020-02-29' c, 1.50::DECIMAL(5,2) d, [1, 2] e"
+    (row,) = report("sql", query, "--lake", lake)
+    assert (row["a"], row["b"], row["c"], row["d"], row["e"]) == (None, None, "2020-02-29", "1.50", [1, 2])
+
+
+def test_json_of_no_rows_is_an_empty_list(report, lake):
+    assert report("sql", "SELECT 1 WHERE false", "--lake", lake) == []
+
+
+def test_a_table_stops_at_the_limit_and_says_so(ticklake, lake):
+    shown = ticklake("sql", "SELECT tick_number FROM organism_data ORDER BY 1", "--lake", lake, "--limit", "3")
+    assert shown.stdout.split() == ["tick_number", "─" * 11, "0", "0", "1"]
+    assert "The first 3 rows; --limit 0 shows all" in shown.stderr
+    everything = ticklake("sql", "SELECT tick_number FROM organism_data", "--lake", lake, "--limit", "0")
+    assert len(everything.stdout.split()) == 27
+    assert everything.stderr == ""
+
+
+def test_values_cannot_play_tricks_on_the_terminal(ticklake, lake):
+    shown = ticklake("sql", "SELECT chr(27) || '[2J' AS evil, '[bold]x[/bold]' AS markup", "--lake", lake)
+    assert "\x1b" not in shown.stdout
+    assert "\\x1b[2J" in shown.stdout
+    assert "[bold]x[/bold]" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT nope FROM organism_data", '"nope" not found'),
+        ("SELECT * FROM nope", "nope does not exist"),
+        ("SELEC 1", "syntax error"),
+        ("", "one statement is expected, not 0"),
+        ("SELECT 1; SELECT 2", "one statement is expected, not 2"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
+        ("SELECT * FROM '/etc/passwd'", "does not exist"),
+        ("SELECT * FROM glob('/*')", "disabled by configuration"),
+        ("COPY organism_data TO 'out.csv'", "disabled by configuration"),
+        ("ATTACH 'x.db'", "disabled by configuration"),
+        ("INSTALL httpfs", "disabled by configuration"),
+        ("SET enable_external_access = true", "the configuration has been locked"),
+        ("SELECT 'x'::INTEGER FROM organism_data", "Could not convert"),
+    ],
+)
+def test_a_query_that_fails_or_reaches_out_is_one_line(ticklake, lake, query, expected):
+    with pytest.raises(BadQuery) as caught:
+        ticklake("sql", query, "--lake", lake)
+    assert expected in str(caught.value)
+    assert "LINE 1" not in str(caught.value)
+    assert str(caught.value).endswith("(Tables here: metadata, organism_data.)")
+
+
+def test_a_run_that_is_not_there_names_those_that_are(ticklake, lake):
+    with pytest.raises(RunNotInLake, match=f"'x' has no table .* {OLD}, {NEW}"):
+        ticklake("sql", "SELECT 1", "--lake", lake, "--run", "x")
+
+
+@pytest.mark.parametrize("run", ["../lake", "..", "", "/etc"])
+def test_a_run_cannot_lead_out_of_the_lake(ticklake, lake, run):
+    with pytest.raises(RunNotInLake):
+        ticklake("sql", "SELECT 1", "--lake", lake, "--run", run)
+
+
+def test_what_else_lies_in_a_lake_is_ignored(report, lake):
+    (lake / "lost+found").mkdir()
+    (lake / ".hidden" / "t" / "_delta_log").mkdir(parents=True)
+    (lake / "notes.txt").write_text("")
+    assert report("sql", "SELECT count(*) n FROM organism_data", "--lake", lake) == [{"n": 25}]
+
+
+def test_a_filter_on_ticks_reaches_the_files(lake):
+    plan = "EXPLAIN SELECT energy FROM organism_data WHERE tick_number > 15"
+    with query(Catalog(lake), plan) as result:
+        text = json.dumps(list(result.rows))
+    assert "tick_number" in text
+    assert "ARROW_SCAN" in text.upper()
+    assert "FILTER ─" not in text.upper(), "the filter stands above the scan instead of in it"

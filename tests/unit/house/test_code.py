@@ -1,0 +1,110 @@
+"""The rules of the house, kept by tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from ticklake import errors
+
+ROOT = Path(__file__).parents[3]
+SOURCE = ROOT / "src" / "ticklake"
+
+
+def sources() -> list[Path]:
+    return sorted(path for path in SOURCE.rglob("*.py") if not path.name.endswith("_pb2.py"))
+
+
+def tracked() -> Iterator[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return (ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file())
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def error_classes() -> list[type[errors.TickLakeError]]:
+    found = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TickLakeError)
+    ]
+    return [kind for kind in found if kind is not errors.TickLakeError]
+
+
+def test_imports_point_down_and_each_library_has_one_place():
+    script = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True, no_logo=True))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
+def test_an_error_is_one_line_and_one_sentence_at_least(kind: type[errors.TickLakeError]):
+    parts = [(field, form) for _, field, form, _ in string.Formatter().parse(kind.__doc__ or "") if field]
+    moment = datetime(2025, 1, 1, tzinfo=UTC)
+    message = str(kind(**{field: moment if "%" in (form or "") else 7 for field, form in parts}))
+    assert "\n" not in message
+    assert message.endswith((".", "?", ")")), message
+
+
+def test_every_error_is_raised_somewhere():
+    code = "\n".join(text_of(path) for path in sources() if path.name != "errors.py")
+    parents = {parent for kind in error_classes() for parent in kind.__mro__[1:]}
+    unused = [kind.__name__ for kind in error_classes() if not re.search(rf"\b{kind.__name__}\(", code)]
+    assert [name for name in unused if getattr(errors, name) not in parents] == []
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("sql/*/*.sql")), ids=lambda file: "/".join(file.parts[-4:]))
+def test_every_statement_is_used_by_its_package(file: Path):
+    package = file.parents[2]
+    code = "\n".join(text_of(path) for path in package.rglob("*.py"))
+    assert re.search(rf"\.{file.stem}\b|[\"']{file.stem}[\"']", code), f"nothing in {package.name} uses {file.name}"
+
+
+def test_there_is_no_sql_in_the_code():
+    statement = re.compile(r"\b(SELECT .+ FROM|INSERT INTO|DELETE FROM|UPDATE \w+ SET)\b", re.DOTALL)
+    allowed = {"lake/query.py", "cli/sql.py", "cli/demo.py"}  # views over the lake, and examples for people
+    found = []
+    for path in sources():
+        for node in ast.walk(ast.parse(text_of(path))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and statement.search(node.value):
+                found.append(str(path.relative_to(SOURCE)))
+    assert set(found) <= allowed
+
+
+def test_functions_and_modules_stay_small():
+    large = []
+    for path in sources():
+        text = text_of(path)
+        if text.count("\n") > 450:
+            large.append(f"{path.relative_to(ROOT)}: {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 60:
+                large.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert [entry for entry in large if not entry.startswith("src/ticklake/errors.py")] == []
+
+
+def test_nothing_is_left_for_later():
+    word = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + "X|NotImplemented" + "Error)\\b")
+    assert [
+        str(path.relative_to(ROOT)) for path in tracked() if path.suffix == ".py" and word.search(text_of(path))
+    ] == []
+
+
+def test_no_file_names_a_path_of_one_machine():
+    path_of_machine = re.compile(r"(?<![\w.])/(work|root|farm)/[\w.]")
+    assert [str(path.relative_to(ROOT)) for path in tracked() if path_of_machine.search(text_of(path))] == []
+
+
+def test_the_package_has_no_module_without_a_noun():
+    vague = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}
+    assert [str(path) for path in sources() if path.stem in vague] == []
