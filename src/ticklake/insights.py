@@ -1,4 +1,4 @@
-"""The one read model behind the commands: which runs there are and how far each of their tables is."""
+"""The one read model behind the commands: which runs there are, how far each table is, what each group has to do."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ticklake.ticks import TickRange
 if TYPE_CHECKING:
     from ticklake.lake.catalog import Catalog
     from ticklake.storage.files import Storage
+    from ticklake.topics import Database
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,18 @@ class TableReport:
 
 
 @dataclass(frozen=True)
+class GroupReport:
+    """A consumer group of a topic: what it has not acknowledged, and for how long the oldest of it has been waiting."""
+
+    topic: str
+    group: str
+    lag: int
+    claimed: int
+    dead_letters: int
+    oldest_seconds: float | None
+
+
+@dataclass(frozen=True)
 class RunReport:
     """All that is known of one run."""
 
@@ -47,6 +60,7 @@ class RunReport:
     started_at: datetime | None
     storage: FilesReport | None = None
     tables: list[TableReport] = field(default_factory=list)
+    groups: list[GroupReport] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -55,12 +69,12 @@ class Places:
 
     storage: Storage | None = None
     catalog: Catalog | None = None
+    database: Database | None = None
 
     def runs(self) -> list[str]:
         """Every run that any of the places knows, oldest first."""
-        stored = self.storage.runs() if self.storage else []
-        indexed = self.catalog.runs() if self.catalog else []
-        return sorted({*stored, *indexed})
+        places = [place for place in (self.storage, self.catalog, self.database) if place is not None]
+        return sorted({run for place in places for run in place.runs()})
 
     def reports(self) -> Iterator[RunReport]:
         return map(self._report, self.runs())
@@ -74,14 +88,16 @@ class Places:
         return self._report(wanted)
 
     def __str__(self) -> str:
-        names = [self.storage.url] if self.storage else []
-        return " and ".join([*names, str(self.catalog.root)] if self.catalog else names)
+        storage = self.storage.url if self.storage else None
+        lake = str(self.catalog.root) if self.catalog else None
+        return " and ".join(name for name in (storage, lake, "the database" if self.database else None) if name)
 
     def _report(self, run_id: str) -> RunReport:
         files = files_of(self.storage, run_id) if self.storage else None
         newest = files.ticks.end if files and files.ticks else None
         tables = tables_of(self.catalog, run_id, newest) if self.catalog else []
-        return RunReport(run_id, run_started_at(run_id), files, tables)
+        groups = groups_of(self.database, run_id) if self.database else []
+        return RunReport(run_id, run_started_at(run_id), files, tables, groups)
 
 
 def files_of(storage: Storage, run_id: str) -> FilesReport:
@@ -101,6 +117,20 @@ def files_of(storage: Storage, run_id: str) -> FilesReport:
 
 def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableReport]:
     return [_table_report(catalog, run_id, name, newest) for name in catalog.tables(run_id)]
+
+
+def groups_of(database: Database, run_id: str) -> list[GroupReport]:
+    """From the database itself, so that it is there when no consumer is alive."""
+    if run_id not in database.runs():
+        return []
+    return [
+        GroupReport(found.topic, found.group, found.lag, found.claimed, found.dead_letters, _seconds(found.oldest_ms))
+        for found in database.run(run_id, create=False).groups.list()
+    ]
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _table_report(catalog: Catalog, run_id: str, name: str, newest: int | None) -> TableReport:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,17 +20,24 @@ lake_option = click.option(
     "--lake", metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Where the tables are."
 )
 
+database_option = click.option(
+    "--database", metavar="URL", envvar="TICKLAKE_DATABASE", show_envvar=True, help="The database of the topics."
+)
+
 
 def places_options(command: Command) -> Command:
-    return storage_option(lake_option(command))
+    return storage_option(lake_option(database_option(command)))
 
 
-def open_places(storage: str | None, lake: str | None) -> Places:
+@contextmanager
+def open_places(storage: str | None, lake: str | None, database: str | None) -> Iterator[Places]:
     """What the options name; at least one is needed."""
-    if not storage and not lake:
-        raise click.UsageError("Give --storage DIR, --lake DIR or both.")
+    if not (storage or lake or database):
+        raise click.UsageError("Give --storage DIR, --lake DIR, --database URL or several of them.")
     from ticklake.insights import Places
     from ticklake.lake.catalog import Catalog
     from ticklake.storage.files import Storage
+    from ticklake.topics import Database
 
-    return Places(Storage(storage) if storage else None, Catalog(lake) if lake else None)
+    with Database(database) if database else nullcontext() as opened:
+        yield Places(Storage(storage) if storage else None, Catalog(lake) if lake else None, opened)

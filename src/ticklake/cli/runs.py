@@ -18,9 +18,10 @@ COLUMNS = ("run", "started", "files", "size", "ticks", "state", "tables")
 @click.command()
 @places_options
 @json_option
-def runs(storage: str | None, lake: str | None, as_json: bool) -> None:
-    """List the runs in a storage, a lake or both."""
-    reports = list(open_places(storage, lake).reports())
+def runs(storage: str | None, lake: str | None, database: str | None, as_json: bool) -> None:
+    """List the runs in a storage, a lake, a database or all of them."""
+    with open_places(storage, lake, database) as places:
+        reports = list(places.reports())
     if as_json:
         print_json(reports)
     elif reports:

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ticklake.cli._output import json_option, print_json, print_table, size_text
 from ticklake.cli._places import open_places, places_options
 
+if TYPE_CHECKING:
+    from ticklake.insights import RunReport
+
 COLUMNS = ("table", "rows", "files", "size", "ticks", "lag")
+GROUP_COLUMNS = ("topic", "group", "lag", "claimed", "dead letters", "oldest (s)")
 
 
 @click.command()
 @click.argument("run", required=False)
 @places_options
 @json_option
-def status(run: str | None, storage: str | None, lake: str | None, as_json: bool) -> None:
+def status(run: str | None, storage: str | None, lake: str | None, database: str | None, as_json: bool) -> None:
     """Show how far a run is: the given one, or the newest."""
-    report = open_places(storage, lake).report(run)
+    with open_places(storage, lake, database) as places:
+        report = places.report(run)
     if as_json:
         print_json(report)
-        return
+    else:
+        show(report)
+
+
+def show(report: RunReport) -> None:
     click.echo(f"Run {report.run_id}")
     if files := report.storage:
         state = "completed" if files.completed else "open"
@@ -27,6 +38,9 @@ def status(run: str | None, storage: str | None, lake: str | None, as_json: bool
     if report.tables:
         rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag) for t in report.tables]
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])
+    if report.groups:
+        groups = [(g.topic, g.group, g.lag, g.claimed, g.dead_letters, g.oldest_seconds) for g in report.groups]
+        print_table(GROUP_COLUMNS, groups, numbers=GROUP_COLUMNS[2:])
     for table in report.tables:
         if table.error:
             click.echo(table.error, err=True)

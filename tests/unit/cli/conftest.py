@@ -24,7 +24,7 @@ def ticklake() -> Run:
     """Calls a command in this process; errors come through as they are raised."""
 
     def run(*arguments: str | Path) -> Result:
-        environment = {"TICKLAKE_STORAGE": None, "TICKLAKE_LAKE": None, "COLUMNS": "200"}
+        environment = {"TICKLAKE_STORAGE": None, "TICKLAKE_LAKE": None, "TICKLAKE_DATABASE": None, "COLUMNS": "200"}
         return CliRunner().invoke(cli, [str(part) for part in arguments], env=environment, catch_exceptions=False)
 
     return run

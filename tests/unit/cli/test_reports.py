@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ticklake import Database
 from ticklake.errors import LakeNotFound, RunNotFound
 
 OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
@@ -72,3 +73,29 @@ def test_an_empty_place_has_no_runs(report, ticklake, tmp_path):
         ticklake("status", "--lake", tmp_path / "empty")
     with pytest.raises(LakeNotFound):
         ticklake("runs", "--lake", tmp_path / "none")
+
+
+def test_groups_and_their_lag_come_from_the_database(report, ticklake, maker):
+    maker.publish(*(maker.batch(start, start + 9) for start in (0, 10, 20)))
+    with (
+        Database(maker.database_url) as database,
+        database.run(maker.run_id).reader("batch-topic", group="environment-indexer") as reader,
+    ):
+        reader.ack(reader.receive())
+        reader.receive()
+        (group,) = report("status", "--database", maker.database_url)["groups"]
+    assert (group["topic"], group["group"], group["lag"], group["claimed"]) == (
+        "batch-topic",
+        "environment-indexer",
+        2,
+        1,
+    )
+    assert group["oldest_seconds"] >= 0
+    assert [run["run_id"] for run in report("runs", "--database", maker.database_url)] == [maker.run_id]
+    assert "environment-indexer" in ticklake("status", "--database", maker.database_url).stdout
+
+
+def test_a_run_that_the_database_does_not_know_has_no_groups(report, lake, tmp_path):
+    url = f"sqlite:///{tmp_path}/database"
+    assert report("status", OLD, "--lake", lake, "--database", url)["groups"] == []
+    assert not (tmp_path / "database").exists(), "looking must not make anything"
