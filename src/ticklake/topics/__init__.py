@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from ticklake.topics.browse import StoredMessage, TopicStatus
+from ticklake.topics.claims import HeldClaim
+from ticklake.topics.deadletters import DeadLetter, DeadLetterFilter
+from ticklake.topics.groups import GroupStatus
 from ticklake.topics.reader import Message, TopicReader
 from ticklake.topics.runs import Database, ProcessedBatches, Run
 from ticklake.topics.writer import TopicWriter
 
-__all__ = ["Database", "Message", "ProcessedBatches", "Run", "TopicReader", "TopicWriter"]
+__all__ = [
+    "Database",
+    "DeadLetter",
+    "DeadLetterFilter",
+    "GroupStatus",
+    "HeldClaim",
+    "Message",
+    "ProcessedBatches",
+    "Run",
+    "StoredMessage",
+    "TopicReader",
+    "TopicStatus",
+    "TopicWriter",
+]

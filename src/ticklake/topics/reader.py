@@ -154,6 +154,8 @@ class TopicReader:
             found = self._claim(limit)
             if messages := self._open_all(found):
                 return messages
+            if found.claims or found.dead:
+                continue  # dead letters all: what comes after them is as good as there
             if hinted:
                 self.monitor.counter("claim_conflicts").add()
             if self._woken or (deadline is not None and time.monotonic() >= deadline):

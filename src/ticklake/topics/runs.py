@@ -8,13 +8,18 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from ticklake.database import Backend, Schema, Transaction, open_backend
+from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
 from ticklake.database.names import check_name
 from ticklake.errors import InvalidOption, MissingConsumerGroup
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last
+from ticklake.topics.claims import Claims
+from ticklake.topics.deadletters import DeadLetters
+from ticklake.topics.groups import Groups
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
+from ticklake.topics.retention import Retention, remove_outdated
 from ticklake.topics.store import Consumer, TopicStore
 from ticklake.topics.writer import TopicWriter
 
@@ -128,6 +133,50 @@ class Run:
         """The database's clock."""
         self._topics()
         return self._schema.now_ms()
+
+    @property
+    def groups(self) -> Groups:
+        return Groups(self._topics()[0])
+
+    @property
+    def claims(self) -> Claims:
+        return Claims(self._topics()[0])
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        return DeadLetters(self._topics()[0])
+
+    def topics(self) -> list[TopicStatus]:
+        return list_topics(self._topics()[0])
+
+    def browse(self, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None) -> list[StoredMessage]:
+        """The messages after an id, claiming nothing; with `group`, what that group has done with each."""
+        return browse(self._topics()[0], topic, after=after, limit=limit, group=group)
+
+    def browse_last(self, topic: str, count: int, *, group: str | None = None) -> list[StoredMessage]:
+        store, _ = self._topics()
+        after = position_before_last(store, topic, count)
+        return browse(store, topic, after=after, limit=count, group=group)
+
+    def listen(self, topic: str) -> Listener:
+        """Wait for the next message without claiming it."""
+        return self._topics()[0].listen(topic)
+
+    def remove_outdated(
+        self,
+        topic: str,
+        *,
+        max_age: float | None = None,
+        max_count: int | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> int:
+        """Remove messages older than `max_age` seconds or beyond the newest `max_count`; how many.
+
+        Never one with an open claim or a dead letter; nor, unless forced, one that a known group still needs.
+        """
+        keep = Retention(max_age, max_count)
+        return remove_outdated(self._topics()[0], topic, keep, force=force, dry_run=dry_run)
 
     def processed(self, indexer_class: str) -> ProcessedBatches:
         store, _ = self._topics()

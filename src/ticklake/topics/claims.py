@@ -1,0 +1,54 @@
+"""Claims as an operator sees them: who holds what, since when, and which are stuck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ticklake.topics.store import PACKAGE, TopicStore
+
+STUCK_SECONDS = 300
+
+
+class HeldClaim(NamedTuple):
+    """A message in somebody's hands. `expires_in_ms` is below 0 where nobody has taken it over yet; None is never."""
+
+    topic: str
+    group: str
+    message_id: str
+    consumer: str
+    version: int
+    attempts: int
+    age_ms: int
+    expires_in_ms: int | None
+
+
+class Claims:
+    """The claims of a run."""
+
+    def __init__(self, store: TopicStore) -> None:
+        self._store = store
+
+    def list(
+        self, *, topic: str | None = None, group: str | None = None, stuck: bool = False, limit: int = 1000
+    ) -> list[HeldClaim]:
+        """The oldest first. Stuck: expired, or (where claims never expire) held for more than five minutes."""
+        values = {"topic": topic, "group": group, "stuck": int(stuck), "older_ms": STUCK_SECONDS * 1000}
+        with self._store.schema.reading() as transaction:
+            rows = transaction.sql(PACKAGE).claims(**values, limit=limit)
+        return [HeldClaim(*row) for row in rows]
+
+    def release(self, claims: Sequence[HeldClaim]) -> int:
+        """Take these claims from their holders, whose acks will be refused. How many were still held."""
+        with self._store.schema.transaction() as transaction:
+            sql = transaction.sql(PACKAGE)
+            freed = [
+                row
+                for claim in claims
+                for row in sql.free(
+                    topic=claim.topic, group=claim.group, message_id=claim.message_id, version=claim.version
+                )
+            ]
+            for topic in sorted({claim.topic for claim in claims}):
+                transaction.notify(topic)
+        return len(freed)

@@ -1,0 +1,76 @@
+"""Dead letters: messages that could not be decoded or failed too often, kept until somebody decides."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from ticklake.errors import UndecodableMessage
+from ticklake.topics.envelope import Opened, unwrap
+from ticklake.topics.store import PACKAGE, TopicStore
+
+
+class DeadLetter(NamedTuple):
+    """A message that one group has given up on."""
+
+    topic: str
+    group: str
+    message_id: str
+    attempts: int
+    error: str
+    traceback: str
+    dead_at_ms: int
+    envelope: bytes
+
+    def opened(self) -> Opened | None:
+        """The message itself, where it can be decoded."""
+        try:
+            return unwrap(self.envelope)
+        except UndecodableMessage:
+            return None
+
+
+@dataclass(frozen=True)
+class DeadLetterFilter:
+    """Which dead letters: all that match everything that is given. `error` is a part of the error's text."""
+
+    topic: str | None = None
+    group: str | None = None
+    message_id: str | None = None
+    error: str | None = None
+
+
+ALL = DeadLetterFilter()
+
+
+class DeadLetters:
+    """The dead letters of a run."""
+
+    def __init__(self, store: TopicStore) -> None:
+        self._store = store
+
+    def list(self, which: DeadLetterFilter = ALL, limit: int = 100) -> list[DeadLetter]:
+        """The oldest first."""
+        with self._store.schema.reading() as transaction:
+            rows = transaction.sql(PACKAGE).dead_letters(**asdict(which), limit=limit)
+        return [DeadLetter(*row) for row in rows]
+
+    def count(self, which: DeadLetterFilter = ALL) -> int:
+        with self._store.schema.reading() as transaction:
+            ((found,),) = transaction.sql(PACKAGE).count_dead_letters(**asdict(which))
+        return int(found)
+
+    def replay(self, which: DeadLetterFilter = ALL) -> int:
+        """Have them delivered again, with all their attempts before them; the group's position stays. How many."""
+        with self._store.schema.transaction() as transaction:
+            sql = transaction.sql(PACKAGE)
+            taken = sql.take_dead_letters(**asdict(which))
+            sql.reopen.many({"topic": t, "group": g, "message_id": message_id} for t, g, message_id in taken)
+            for topic in sorted({row[0] for row in taken}):
+                transaction.notify(topic)
+        return len(taken)
+
+    def discard(self, which: DeadLetterFilter = ALL) -> int:
+        """Forget them: the messages stay in their topic and are never delivered to those groups again. How many."""
+        with self._store.schema.transaction() as transaction:
+            return len(transaction.sql(PACKAGE).take_dead_letters(**asdict(which)))

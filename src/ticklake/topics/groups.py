@@ -1,0 +1,71 @@
+"""A consumer group: how far it is, how far behind, and setting it to another position."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from ticklake.database.schema import Statements
+from ticklake.errors import UnknownGroup, UnknownMessage
+from ticklake.topics.store import PACKAGE, TopicStore
+
+COUNT_LIMIT = 1_000_000
+
+
+class GroupStatus(NamedTuple):
+    """`lag` counts what is not acknowledged, up to a million; `oldest_ms` is the age of the oldest of it."""
+
+    topic: str
+    group: str
+    lag: int
+    claimed: int
+    dead_letters: int
+    oldest_ms: int | None
+
+
+class Groups:
+    """The consumer groups of a run."""
+
+    def __init__(self, store: TopicStore) -> None:
+        self._store = store
+
+    def list(self, topic: str | None = None) -> list[GroupStatus]:
+        """From the store, so it is there when no consumer is alive."""
+        with self._store.schema.reading() as transaction:
+            rows = transaction.sql(PACKAGE).groups(topic=topic, limit=COUNT_LIMIT)
+        return [
+            GroupStatus(name, group, fresh + open_, claimed, dead, oldest)
+            for name, group, _, fresh, open_, claimed, dead, oldest in rows
+        ]
+
+    def reset(self, topic: str, group: str, to: str | datetime, *, dry_run: bool = False) -> int:
+        """Deliver from `to` on: "earliest", "end", a message's id, or a time. How many messages are then ahead.
+
+        Claims that are held now are lost: their acks will be refused. Dead letters stay.
+        """
+        with self._store.schema.transaction() as transaction:
+            sql = transaction.sql(PACKAGE)
+            position = _position(sql, topic, to)
+            ((ahead,),) = sql.count_after(topic=topic, frontier=position)
+            if not any(row[1] == group for row in sql.groups(topic=topic, limit=1)):
+                raise UnknownGroup(topic=topic, group=group)
+            if not dry_run:
+                sql.set_position(topic=topic, group=group, frontier=position)
+                sql.pass_over(topic=topic, group=group)
+                transaction.notify(topic)
+        return int(ahead)
+
+
+def _position(sql: Statements, topic: str, to: str | datetime) -> int:
+    """The id after which delivery goes on."""
+    if to == "earliest":
+        return 0
+    if to == "end":
+        rows = sql.position_of_end(topic=topic)
+    elif isinstance(to, datetime):
+        rows = sql.position_of_time(topic=topic, to_ms=round(to.timestamp() * 1000))
+    else:
+        rows = sql.position_of_message(topic=topic, message_id=to)
+    if not rows:
+        raise UnknownMessage(topic=topic, message_id=to)
+    return int(rows[0][0])

@@ -1,0 +1,62 @@
+"""Retention: removing old messages, on request only. Delivery never removes any."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import NamedTuple
+
+from ticklake.errors import InvalidOption
+from ticklake.topics.store import PACKAGE, TopicStore
+
+_log = logging.getLogger(__name__)
+CHUNK = 5_000
+_FOR_EVER_MS = 1000 * 365 * 86_400_000
+_ANY_NUMBER = 1 << 60
+
+
+class Retention(NamedTuple):
+    """What to keep of a topic: what is younger than `max_age` seconds, and at most `max_count` messages."""
+
+    max_age: float | None = None
+    max_count: int | None = None
+
+
+def remove_outdated(
+    store: TopicStore, topic: str, keep: Retention, *, force: bool = False, dry_run: bool = False
+) -> int:
+    """Remove what is outdated, in small transactions; how many messages.
+
+    Never a message with an open claim or a dead letter; nor, unless forced, one that a known group still needs.
+    """
+    values = _values(topic, keep, force)
+    removed = after = 0
+    while True:
+        with store.schema.transaction() as transaction:
+            sql = transaction.sql(PACKAGE)
+            rows = sql.outdated(**values, after=after, limit=CHUNK)
+            if rows and not dry_run:
+                message_ids = json.dumps([message_id for _, message_id in rows])
+                sql.remove_claims(topic=topic, message_ids=message_ids)
+                sql.remove_messages(topic=topic, message_ids=message_ids)
+        if not rows:
+            break
+        removed += len(rows)
+        after = rows[-1][0]
+    if removed and not dry_run:
+        _log.info("Removed %d messages from %s", removed, topic)
+    return removed
+
+
+def _values(topic: str, keep: Retention, force: bool) -> dict[str, object]:
+    if keep.max_age is None and keep.max_count is None:
+        raise InvalidOption(option="retention", value=None, allowed="give a max_age, a max_count or both")
+    for option, value in keep._asdict().items():
+        if value is not None and not value >= 0:
+            raise InvalidOption(option=option, value=value, allowed="0 or more")
+    return {
+        "topic": topic,
+        "max_age_ms": _FOR_EVER_MS if keep.max_age is None else min(round(keep.max_age * 1000), _FOR_EVER_MS),
+        "max_count": _ANY_NUMBER if keep.max_count is None else keep.max_count,
+        "force": int(force),
+    }

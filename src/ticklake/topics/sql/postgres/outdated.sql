@@ -1,0 +1,19 @@
+-- Old enough or too many; claimed by nobody, no dead letter, and (unless forced) needed by no group that is known:
+-- not yet delivered, not yet acknowledged, or committed late.
+SELECT m.id, m.message_id FROM topic_messages AS m
+WHERE m.topic_name = %(topic)s AND m.id > %(after)s::bigint
+  AND (m.created_at < now_at() - %(max_age_ms)s::bigint * interval '1 millisecond'
+       OR m.id <= (SELECT id FROM topic_messages WHERE topic_name = %(topic)s ORDER BY id DESC
+                   LIMIT 1 OFFSET %(max_count)s::bigint))
+  AND NOT EXISTS (SELECT 1 FROM topic_dead_letters AS d
+                  WHERE d.topic_name = m.topic_name AND d.message_id = m.message_id)
+  AND NOT EXISTS (SELECT 1 FROM topic_group_positions AS p LEFT JOIN topic_consumer_group AS c
+                  ON c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group AND c.message_id = m.message_id
+                  WHERE p.topic_name = m.topic_name
+                    AND CASE WHEN c.message_id IS NULL OR m.id > p.frontier
+                             THEN %(force)s::integer = 0
+                                  AND (m.id > p.frontier OR m.xid = ANY (ARRAY(SELECT pg_snapshot_xip(p.seen))))
+                             WHEN c.acknowledged_at IS NOT NULL OR c.set_aside_at IS NOT NULL THEN false
+                             ELSE %(force)s::integer = 0 OR c.claimed_by IS NOT NULL END)
+ORDER BY m.id
+LIMIT %(limit)s::bigint

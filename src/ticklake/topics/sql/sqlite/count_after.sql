@@ -1,0 +1,1 @@
+SELECT count(*) FROM topic_messages WHERE topic_name = :topic AND id > :frontier

@@ -1,0 +1,3 @@
+UPDATE topic_group_positions SET frontier = :frontier
+WHERE topic_name = :topic AND consumer_group = :group
+RETURNING frontier
