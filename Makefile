@@ -13,6 +13,7 @@ demo: setup ## run a small simulation through the whole pipeline and look at its
 	@$(BIN)/ticklake demo
 
 setup: $(READY) ## make .venv with the pinned dependencies; checks Python and Java first
+	@:
 
 $(READY): constraints.txt pyproject.toml tools/setup
 	@tools/setup
