@@ -23,7 +23,6 @@ def _rebuild(kind: type[TickLakeError], fields: dict[str, Any]) -> TickLakeError
     return kind(**fields)
 
 
-
 # Services
 
 
@@ -137,8 +136,6 @@ class BatchOutOfOrder(TickLakeError):
     reason: str
 
 
-
-
 # The lake
 
 
@@ -156,7 +153,8 @@ class DuplicateKey(TickLakeError):
 
 
 class LakeUnwritable(TickLakeError):
-    """Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried again."""
+    """Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried
+    again."""
 
     directory: str
     reason: str
@@ -178,7 +176,8 @@ class UnknownTableFormat(TickLakeError):
 
 
 class OtherTableSchema(TickLakeError):
-    """Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table name."""
+    """Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table
+    name."""
 
     directory: str
     found: str
@@ -204,7 +203,8 @@ class RowsMissing(TickLakeError):
 
 
 class JavaMissing(TickLakeError):
-    """Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then again."""
+    """Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then
+    again."""
 
 
 # Looking at runs and tables
@@ -325,14 +325,16 @@ class MetadataTimeout(TickLakeError):
 
 
 class RunDiscoveryTimeout(TickLakeError):
-    """No run began in {storage} after {since:%Y-%m-%d %H:%M:%S} UTC, for {seconds:g} s. Name one with run_id, or start it."""
+    """No run began in {storage} after {since:%Y-%m-%d %H:%M:%S} UTC, for {seconds:g} s. Name one with run_id, or
+    start it."""
 
     storage: str
     seconds: float
 
 
 class NotABatchMessage(TickLakeError):
-    """Message {message_id} on {topic} is no BatchInfo of run {run_id}. Its producer writes to the wrong topic or run."""
+    """Message {message_id} on {topic} is no BatchInfo of run {run_id}. Its producer writes to the wrong topic or
+    run."""
 
     message_id: str
     topic: str
@@ -340,21 +342,24 @@ class NotABatchMessage(TickLakeError):
 
 
 class NothingToIndex(TickLakeError):
-    """Run {run_id} has no batch files to index in {storage}. `ticklake runs --storage {storage}` lists what is there."""
+    """Run {run_id} has no batch files to index in {storage}. `ticklake runs --storage {storage}` lists what is
+    there."""
 
     run_id: str
     storage: str
 
 
 class DatabaseNeeded(TickLakeError):
-    """Indexer {name} reads {topic} and has no database to read it from. Bind a topic, or index straight from storage."""
+    """Indexer {name} reads {topic} and has no database to read it from. Bind a topic, or index straight from
+    storage."""
 
     name: str
     topic: str
 
 
 class SparkNeeded(TickLakeError):
-    """Indexer {name} needs a Spark session and was given none. Pass spark=SparkSession… or configure a spark resource."""
+    """Indexer {name} needs a Spark session and was given none. Pass spark=SparkSession… or configure a spark
+    resource."""
 
     name: str
 
@@ -368,7 +373,8 @@ class MetadataNotAnnounced(TickLakeError):
 
 
 class NotAMetadataMessage(TickLakeError):
-    """Message {message_id} on {topic} is no MetadataInfo of run {run_id}. Its producer writes to the wrong topic or run."""
+    """Message {message_id} on {topic} is no MetadataInfo of run {run_id}. Its producer writes to the wrong topic or
+    run."""
 
     message_id: str
     topic: str
@@ -498,7 +504,8 @@ class WrongKind(TickLakeError):
 
 
 class BindingMissing(TickLakeError):
-    """{file}: service {service!r} needs a {kind} and is bound to none; bind one in its `resources`. There are: {found}."""
+    """{file}: service {service!r} needs a {kind} and is bound to none; bind one in its `resources`. There are:
+    {found}."""
 
 
 class ConfigExists(TickLakeError):
@@ -515,7 +522,8 @@ class ProducerMissing(TickLakeError):
 
 
 class UnknownIndexer(TickLakeError):
-    """Indexer class {name!r} cannot be used: {reason}. Write "module:Class", a BatchIndexer that Python can import here."""
+    """Indexer class {name!r} cannot be used: {reason}. Write "module:Class", a BatchIndexer that Python can import
+    here."""
 
     name: str
 

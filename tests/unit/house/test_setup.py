@@ -86,29 +86,27 @@ def test_without_a_new_enough_python_setup_says_so_at_once(machine):
 @pytest.mark.parametrize("java", [JAVA_8, "exit 127"])
 def test_without_java_and_without_the_right_to_install_it_setup_says_what_to_install(machine, java):
     line = one_sentence(machine(python3=GOOD_PYTHON, java=java, id=NOT_ROOT))
-    assert "missing: java" in line
-    assert "openjdk-17-jre-headless" in line
+    assert "sudo apt-get install openjdk-17-jre-headless)" in line
 
 
 def test_a_python_without_venv_is_noticed_before_anything_slow(machine):
     no_venv = 'case "$*" in *ensurepip*) exit 1 ;; *print*) echo python3.11-venv ;; esac'
-    assert "missing: python3.11-venv" in one_sentence(machine(python3=no_venv, java=JAVA_17, id=NOT_ROOT))
+    assert "sudo apt-get install python3.11-venv)" in one_sentence(machine(python3=no_venv, java=JAVA_17, id=NOT_ROOT))
 
 
 def test_with_python_and_java_setup_goes_on_to_make_the_venv(machine):
     done = machine(python3=GOOD_PYTHON, java=JAVA_17)
     assert "made-venv" in done.stderr
-    assert "missing" not in done.stderr
+    assert "apt-get" not in done.stderr
 
 
 def test_root_on_debian_gets_java_installed(machine):
     if not Path("/etc/debian_version").exists():
         pytest.skip("not Debian")
-    done = machine(
-        python3=GOOD_PYTHON, java="exit 127", id="echo 0", apt_get="", **{"apt-get": 'echo "apt $*" >&2; exit 1'}
-    )
+    done = machine(python3=GOOD_PYTHON, java="exit 127", id="echo 0", **{"apt-get": 'echo "apt $*" >&2; exit 1'})
     assert "installing openjdk-17-jre-headless with apt-get" in done.stderr
-    assert "Java could not be installed" in done.stderr
+    assert "installing default-jre-headless with apt-get" in done.stderr
+    assert "could not be installed" in done.stderr
 
 
 def test_ci_runs_what_make_runs():
