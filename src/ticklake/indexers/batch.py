@@ -51,7 +51,7 @@ class BatchIndexer(Indexer):
         raise RowsMissing()
 
     @staticmethod
-    def observe(ticks: pa.RecordBatch) -> Mapping[str, int]:  # noqa: ARG004
+    def observe(ticks: pa.RecordBatch) -> Mapping[str, int]:
         """What to count of these ticks; the sums become counters of the indexer."""
         return {}
 
@@ -79,7 +79,7 @@ class BatchIndexer(Indexer):
         flusher = self._flusher(run_id, world)
         self._batches = self._open_batches(run_id, components)
         try:
-            FlushLoop(self._batches, buffer, flusher, self.monitor, self.proceed, self.options.until_caught_up).run()
+            FlushLoop(self._batches, buffer, flusher, self.monitor, self, self.options.until_caught_up).run()
         finally:
             self._batches.close()
 

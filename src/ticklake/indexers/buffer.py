@@ -118,6 +118,13 @@ class TickBuffer:
                 entry.rest = piece.ticks
                 self._waiting.appendleft(entry)
 
+    def clear(self) -> list[Delivery]:
+        """Gives up everything that is buffered."""
+        given_up = [entry.delivery for entry in self._waiting]
+        self._waiting.clear()
+        self.ticks = 0
+        return given_up
+
     def drop(self, lost: Collection[Delivery]) -> None:
         """Somebody else has these batches by now: what of them is not under way is theirs to do."""
         for entry in [*self._waiting, *self._under_way]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ticklake import faults
 from ticklake.errors import FlushFailed, TickLakeError
@@ -22,6 +21,19 @@ _IDLE_SECONDS = 5.0
 _MAX_BACKOFF = 60.0
 
 
+class Life(Protocol):
+    """The service that this loop is the work of."""
+
+    def proceed(self) -> bool:
+        """Waits while paused. False once the work should end."""
+
+    def interrupted(self) -> bool:
+        """Whether it is to pause or to end."""
+
+    def wait(self, seconds: float) -> bool:
+        """Sleeps, but no longer than until the end."""
+
+
 class _Flight(NamedTuple):
     """A flush that is under way."""
 
@@ -31,7 +43,7 @@ class _Flight(NamedTuple):
 
 
 class FlushLoop:
-    """One indexer at work on one run. `proceed` says whether to go on; it may block while the indexer is paused."""
+    """One indexer at work on one run."""
 
     def __init__(
         self,
@@ -39,11 +51,11 @@ class FlushLoop:
         buffer: TickBuffer,
         flusher: Flusher,
         monitor: Monitor,
-        proceed: Callable[[], bool],
+        life: Life,
         until_caught_up: bool,
     ) -> None:
         self._batches, self._buffer, self._flusher, self._monitor = batches, buffer, flusher, monitor
-        self._proceed = proceed
+        self._life = life
         self._until_caught_up = until_caught_up
         self._flight: _Flight | None = None
         self._failures = 0
@@ -55,7 +67,7 @@ class FlushLoop:
     def run(self) -> None:
         with ThreadPoolExecutor(1, "flush") as executor:
             try:
-                while self._proceed() and not self._caught_up():
+                while self._proceed(executor) and not self._caught_up():
                     self._collect()
                     self._land()
                     self._take_off(executor, only_if_due=True)
@@ -63,6 +75,13 @@ class FlushLoop:
                 self._drain(executor)
             finally:
                 self._batches.give_back(self._buffer.held)
+
+    def _proceed(self, executor: ThreadPoolExecutor) -> bool:
+        if self._life.interrupted():
+            # A pause may be long: whoever else is there should have what this one would only hold.
+            self._drain(executor)
+            self._batches.give_back(self._buffer.clear())
+        return self._life.proceed()
 
     def _caught_up(self) -> bool:
         idle = self._flight is None and not self._buffer and self._batches.exhausted
@@ -77,7 +96,7 @@ class FlushLoop:
             for delivery in self._batches.poll(_POLL_LIMIT, seconds):
                 self._buffer.add(delivery, time.monotonic())
         elif not self._flight:
-            time.sleep(max(0.0, min(self._not_before - time.monotonic(), seconds)))
+            self._life.wait(max(0.0, min(self._not_before - time.monotonic(), seconds)))
 
     def _patience(self) -> float:
         now = time.monotonic()
@@ -143,12 +162,13 @@ class FlushLoop:
         log.debug("Flushed %d ticks as %d rows in %.3f s", flushed.ticks, flushed.rows, seconds)
 
     def _retry(self, taken: Taken, error: TickLakeError) -> None:
-        """Nothing was written and nothing is lost. A job that dies is tried again one batch at a time, to find which."""
+        """Nothing was written and nothing is lost. A job that dies is tried one batch at a time, to find which."""
         self._failures += 1
         self._monitor.healthy = False
         self._monitor.errors.record("FLUSH_FAILED", error)
         log.warning("Flush failed, trying again: %s", error)
         if isinstance(error, FlushFailed) and len(taken.slices) == 1:
+            self._alone = max(0, self._alone - 1)
             self._buffer.settle(taken, failed={0})
             self._batches.fail(taken.deliveries[0], str(error))
             return

@@ -43,7 +43,7 @@ class OrganismIndexer(BatchIndexer):
     )
 
     @staticmethod
-    def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:  # noqa: ARG004  positions come as vectors
+    def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
         organisms = ticks.column("organisms").flatten()
         tick_number, birth_tick = tick_per_item(ticks, "organisms"), organisms.field("birth_tick")
         age = tick_number.to_numpy() - birth_tick.to_numpy()

@@ -22,6 +22,6 @@ class SimpleBatchIndexer(BatchIndexer):
         return Components(metadata=MetadataReading(self.options.poll_interval_ms, self.options.max_poll_duration_ms))
 
     @staticmethod
-    def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:  # noqa: ARG004  a count needs no shape
+    def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
         occupied = ticks.column("cells").value_lengths().cast(pa.int32())
         return pa.RecordBatch.from_arrays([ticks.column("tick_number"), occupied], schema=SCHEMA)

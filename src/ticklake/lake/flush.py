@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from ticklake import faults
-from ticklake.errors import FlushFailed
+from ticklake.errors import FlushFailed, SparkUnavailable
 from ticklake.lake import task
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice, spread
+from ticklake.lake.spark import first_line, job_died, share_cores_fairly
 from ticklake.lake.task import Failed, Indexed, Result, Unavailable, Work
 from ticklake.ticks import TickRange
 
@@ -153,11 +154,14 @@ def _run_job(spark: SparkSession, work: Work, shares: Sequence[Sequence[Piece]])
                 yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in results]})
 
     count = len(shares)
+    table = work.table.name if work.table else "no table"
     try:
+        share_cores_fairly(spark, table)
         rows = spark.range(0, count, 1, count).mapInArrow(run, "result binary").collect()
     except Exception as error:
-        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-        raise FlushFailed(table=work.table.name if work.table else "no table", reason=reason) from error
+        if job_died(error):
+            raise FlushFailed(table=table, reason=first_line(error)) from error
+        raise SparkUnavailable(reason=first_line(error)) from error
     # What comes back was made by our own tasks a moment ago.
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
 

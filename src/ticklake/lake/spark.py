@@ -64,6 +64,23 @@ def parallelism(spark: SparkSession) -> int:
     return int(spark.conf.get("spark.default.parallelism", "2") or 2)
 
 
+def share_cores_fairly(spark: SparkSession, pool: str) -> None:
+    """Jobs of this thread take turns with those of other pools. (Through Spark Connect the server decides.)"""
+    context = getattr(spark, "_sc", None)
+    if context is not None:
+        context.setLocalProperty("spark.scheduler.pool", pool)
+
+
+def job_died(error: Exception) -> bool:
+    """Whether a job ran and failed, as opposed to a Spark that is not there to run it."""
+    return "Job aborted" in str(error) or type(error).__name__ == "PythonException"
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says first; the rest is its stack."""
+    return next((line.strip()[:300] for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 @contextmanager
 def _without_jvm_chatter() -> Iterator[None]:
     """The JVM that is started inside keeps a stderr that passes on everything but one line nobody can act on."""

@@ -27,7 +27,9 @@ Observe = Callable[[pa.RecordBatch], Mapping[str, int]]
 Ticks = npt.NDArray[np.int64]
 
 # A slice up to this size is decoded whole before any of it is written, so a bad one leaves no trace in a shared file.
-_WHOLE_BYTES = 64 << 20
+_WHOLE_BYTES = 32 << 20
+# Bytes of ticks that are decoded at a time.
+_CHUNK_BYTES = 8 << 20
 # Files beyond this size are closed and the next one begun, at the end of a slice.
 _FULL_ROWS = 16 << 20
 
@@ -116,7 +118,8 @@ class _Account:
     def take(self) -> Indexed:
         try:
             for batch in _read(self._work, self._piece.slice):
-                self._ticks.append(batch.column("tick_number").to_numpy())
+                # A copy: a view would keep the whole decoded batch alive.
+                self._ticks.append(batch.column("tick_number").to_numpy().copy())
                 self._observed.update(self._work.observe(batch))
                 if self._work.rows is not None:
                     self._hold(_rows(self._work, batch))
@@ -198,7 +201,13 @@ class _Files:
 def _read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
     try:
         yield from read_ticks(
-            work.storage, piece.file, ticks=piece.ticks, skip=piece.skip, fields=work.reads, world=work.world
+            work.storage,
+            piece.file,
+            ticks=piece.ticks,
+            skip=piece.skip,
+            fields=work.reads,
+            world=work.world,
+            chunk_bytes=_CHUNK_BYTES,
         )
     except (OSError, StoredFileMissing) as error:
         if not work.storage.reachable(piece.file.run_id):
