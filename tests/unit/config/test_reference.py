@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ticklake.config import load, showing
@@ -81,3 +84,11 @@ def test_init_writes_the_starter_and_never_over_anything(tmp_path):
     with pytest.raises(ConfigExists, match="left as it is"):
         write_starter(file.parent)
     assert file.read_text() == "mine"
+
+
+def test_every_example_of_the_documentation_loads(load_text):
+    page = Path(__file__).parents[3] / "docs" / "configuration.md"
+    examples = re.findall(r"^```hocon\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert examples
+    for example in examples:
+        load_text(example, before="").check_complete()
