@@ -80,7 +80,7 @@ class SliceReader:
             for offsets, messages in split(stream, self._file.key):
                 block = Chunk(self._numbers(offsets, messages), offsets, messages)
                 yield self._wanted(block)
-                end = offsets[-1] + len(messages[-1])
+                end = offsets[-1]
                 if block.numbers[-1] > self._ticks.end:
                     self._drain(stream)
                     return
@@ -89,12 +89,12 @@ class SliceReader:
         except BadFile as error:
             raise self._bad(error.offset, self._last, error.reason) from error
         if self._last != self._file.ticks.end:
-            raise self._bad(end, self._last, f"the file ends, its name promises tick {self._file.ticks.end}")
+            raise self._bad(end, self._last, f"the file ends after this tick, its name promises tick {self._file.ticks.end}")
 
     def _wanted(self, block: Chunk) -> Chunk:
         first, last = self._ticks
         skip = self._skip
-        if skip == () and first <= block.numbers[0] and block.numbers[-1] <= last:
+        if not skip and first <= block.numbers[0] and block.numbers[-1] <= last:
             return block
         return block.only([row for row, tick in enumerate(block.numbers) if first <= tick <= last and tick not in skip])
 

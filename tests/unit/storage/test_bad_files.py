@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
 from ticklake.contracts import TickData
 from ticklake.errors import BadBatchFile
 from ticklake.storage.codec import read_ticks
-from ticklake.storage.delimited import frame
+from ticklake.storage.delimited import BLOCK_BYTES, frame
+from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.world import World
 
@@ -129,19 +131,49 @@ def test_an_empty_file_is_refused(bench: Any) -> None:
         bench.read(bench.put(b"", TickRange(5, 5)))
 
 
+def test_a_tick_after_the_last_one_of_the_name_is_refused(bench: Any) -> None:
+    ticks = [bench.tick(5), bench.tick(6), bench.tick(8)]
+    with pytest.raises(BadBatchFile, match="outside") as caught:
+        bench.read(bench.put_ticks(ticks, TickRange(5, 7)))
+    assert caught.value.tick == 8
+
+
 def test_a_wrong_checksum_is_noticed_by_a_slice_that_ends_long_before_it(bench: Any) -> None:
-    file = bench.storage.write_batch(bench.run, bench.encoded(*range(1000)))
+    ticks = [bench.tick(number, cells=[(place, 0, number, 0) for place in range(2000)]) for number in range(200)]
+    file = bench.put_ticks(ticks, compressed=True)
     path = Path(bench.storage.url) / file.key
     stored = path.read_bytes()
+    assert bench.numbers(file, ticks=TickRange(0, 0)) == [0]
     path.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
-    with pytest.raises(BadBatchFile, match="zstd"):
+    with pytest.raises(BadBatchFile, match="checksum"):
         bench.read(file, ticks=TickRange(0, 0))
+
+
+class CountingStorage(Storage):
+    """Counts the bytes that are read from its files."""
+
+    count = 0
+
+    def open(self, key: str) -> BinaryIO:
+        storage = self
+
+        class Counting(io.BytesIO):
+            def read(self, size: int | None = -1, /) -> bytes:
+                data = super().read(size)
+                storage.count += len(data)
+                return data
+
+        with super().open(key) as stream:
+            return Counting(stream.read())
 
 
 def test_a_slice_of_a_plain_file_does_not_read_what_comes_after_it(bench: Any) -> None:
     content = frame(tick.data for tick in bench.encoded(*range(100_000)))
     file = bench.put(content + b"\xff" * 20, TickRange(0, 100_000))
-    assert bench.numbers(file, ticks=TickRange(3, 5)) == [3, 4, 5]
+    storage = CountingStorage(bench.storage.url)
+    batches = list(read_ticks(storage, file, ticks=TickRange(3, 5), fields=[]))
+    assert [batch.column("tick_number").to_pylist() for batch in batches] == [[3, 4, 5]]
+    assert storage.count == BLOCK_BYTES
     with pytest.raises(BadBatchFile):
         bench.numbers(file)
 

@@ -172,6 +172,7 @@ def test_a_field_that_does_not_exist_is_named(bench: Any, path: str) -> None:
 def test_a_slice_gives_its_ticks_and_no_others(bench: Any) -> None:
     file = bench.storage.write_batch(RUN, bench.encoded(*range(0, 100, 10)))
     assert bench.numbers(file, ticks=TickRange(20, 45)) == [20, 30, 40]
+    assert bench.numbers(file, ticks=TickRange(0, 45)) == [0, 10, 20, 30, 40]
     assert bench.numbers(file, ticks=TickRange(20, 45), skip={30}) == [20, 40]
     assert bench.numbers(file, ticks=TickRange(91, 200)) == []
     assert bench.numbers(file, ticks=TickRange(5, 4)) == []

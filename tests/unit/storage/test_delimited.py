@@ -51,15 +51,28 @@ def test_a_length_without_an_end_is_an_error(block_bytes: None) -> None:
         read(frame([b"abc"]) + b"\xff" * 20)
 
 
-def test_a_length_beyond_the_file_is_an_error_before_anything_is_read_for_it() -> None:
-    class Short(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
-            assert size is not None
-            assert size <= delimited.BLOCK_BYTES
-            return super().read(size)
+class Counted(io.BytesIO):
+    """Counts how often it is read from."""
 
-    with pytest.raises(BadFile, match="200000000 bytes: 3 are there"):
-        list(split(Short(delimited._varint(200_000_000) + b"abc"), "key"))
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads += 1
+        return super().read(size)
+
+
+def test_a_length_beyond_the_file_is_an_error_before_anything_is_read_for_it() -> None:
+    stream = Counted(delimited._varint(200_000_000) + bytes(5 << 20))
+    with pytest.raises(BadFile, match=f"200000000 bytes: {5 << 20} are there"):
+        list(split(stream, "key"))
+    assert stream.reads == 1
+
+
+def test_a_length_without_an_end_is_not_looked_for_in_the_rest_of_the_file() -> None:
+    stream = Counted(b"\xff" * (5 << 20))
+    with pytest.raises(BadFile, match="no message length"):
+        list(split(stream, "key"))
+    assert stream.reads == 1
 
 
 @pytest.mark.parametrize("compressed", [False, True])
