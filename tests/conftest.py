@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -128,3 +129,13 @@ class Maker:
 @pytest.fixture
 def maker(tmp_path: Path) -> Maker:
     return Maker(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One Spark session a worker, warm for all of its tests."""
+    from ticklake.lake.spark import open_session
+
+    session = open_session("local[2]")
+    yield session
+    session.stop()

@@ -1,4 +1,4 @@
-"""One Spark session a worker, warm for all of its tests."""
+"""Indexers on the worker's Spark session, over a small run of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import StoredBatches
 from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.lake.spark import open_session
 from ticklake.topics import Database
 
 Index = Callable[..., BatchIndexer]
@@ -22,13 +21,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/spark" in item.path.as_posix():
             item.add_marker(pytest.mark.spark)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    session = open_session("local[2]")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

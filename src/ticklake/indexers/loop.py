@@ -63,6 +63,8 @@ class FlushLoop:
         self._alone = 0
         self._renewed = self._progressed = time.monotonic()
         self._progress = 0
+        monitor.gauge("batches_buffered", lambda: len(buffer))
+        monitor.gauge("ticks_buffered", lambda: buffer.ticks)
 
     def run(self) -> None:
         with ThreadPoolExecutor(1, "flush") as executor:

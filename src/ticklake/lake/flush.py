@@ -21,7 +21,7 @@ from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice, spread
-from ticklake.lake.spark import first_line, job_died, share_cores_fairly
+from ticklake.lake.spark import job_died, reason_of, share_cores_fairly
 from ticklake.lake.task import Failed, Indexed, Result, Unavailable, Work
 from ticklake.ticks import TickRange
 
@@ -160,8 +160,8 @@ def _run_job(spark: SparkSession, work: Work, shares: Sequence[Sequence[Piece]])
         rows = spark.range(0, count, 1, count).mapInArrow(run, "result binary").collect()
     except Exception as error:
         if job_died(error):
-            raise FlushFailed(table=table, reason=first_line(error)) from error
-        raise SparkUnavailable(reason=first_line(error)) from error
+            raise FlushFailed(table=table, reason=reason_of(error)) from error
+        raise SparkUnavailable(reason=reason_of(error)) from error
     # What comes back was made by our own tasks a moment ago.
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
 

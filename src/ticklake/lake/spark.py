@@ -76,9 +76,11 @@ def job_died(error: Exception) -> bool:
     return "Job aborted" in str(error) or type(error).__name__ == "PythonException"
 
 
-def first_line(error: Exception) -> str:
-    """What Spark says first; the rest is its stack."""
-    return next((line.strip()[:300] for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def reason_of(error: Exception) -> str:
+    """The cause at the bottom of what Spark says, in one line; the rest is its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "most recent failure" in line] or lines
+    return causes[0].rpartition("Exception: ")[2][:300] if causes else type(error).__name__
 
 
 @contextmanager

@@ -219,13 +219,18 @@ def _rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The indexer's rows for these ticks, checked: the table's schema, ticks of this batch only, each key once."""
     assert work.rows is not None and work.table is not None  # noqa: S101
     rows = work.rows(batch, work.world)
-    if not rows.schema.equals(work.table.schema):
-        raise RowsDoNotFit(table=work.table.name, reason=f"its columns are {rows.schema}, not {work.table.schema}")
-    rows = ordered(rows, work.table.key)
+    found, wanted = _columns(rows.schema), _columns(work.table.schema)
+    if found != wanted:
+        raise RowsDoNotFit(table=work.table.name, reason=f"its columns are {found}, not {wanted}")
+    rows = ordered(pa.RecordBatch.from_arrays(rows.columns, schema=work.table.schema), work.table.key)
     strangers = np.setdiff1d(_distinct(rows.column("tick_number").to_numpy()), batch.column("tick_number").to_numpy())
     if len(strangers):
         raise RowsDoNotFit(table=work.table.name, reason=f"it has rows for tick {strangers[0]}, which it was not given")
     return rows
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in schema)
 
 
 def _distinct(ascending: Ticks) -> Ticks:
