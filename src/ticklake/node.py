@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote, urlsplit, urlunsplit
 
 from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
@@ -141,23 +140,40 @@ class Node:
         limits = PersistenceOptions(
             options.max_batch_size, options.batch_timeout_seconds, options.max_batch_bytes, _retry(options.retry)
         )
-        run = self._topic_database(service).run(self.run_id)
-        return PersistenceService(run, self._storage(service), self._queue(service), limits, name=service.name)
+        database, topic = self._topic(service)
+        return PersistenceService(
+            database.run(self.run_id),
+            self._storage(service),
+            self._queue(service),
+            limits,
+            topic=topic,
+            name=service.name,
+        )
 
     def _build_metadata_persistence(self, service: ServiceSettings) -> Service:
         if self._simulation is None:
             raise ProducerMissing(file=self._settings.file, service=service.name)
         options = cast(given.MetadataPersistenceOptions, service.options)
-        run = self._topic_database(service).run(self.run_id)
+        database, topic = self._topic(service)
         return MetadataPersistenceService(
-            run, self._storage(service), self._simulation.metadata, _retry(options.retry), name=service.name
+            database.run(self.run_id),
+            self._storage(service),
+            self._simulation.metadata,
+            _retry(options.retry),
+            topic=topic,
+            name=service.name,
         )
 
     def _build_completion(self, service: ServiceSettings) -> Service:
         options = cast(given.CompletionOptions, service.options)
-        run = self._topic_database(service).run(self.run_id)
+        database, topic = self._topic(service)
         return CompletionService(
-            run, self._storage(service), self._queue(service), _retry(options.retry), name=service.name
+            database.run(self.run_id),
+            self._storage(service),
+            self._queue(service),
+            _retry(options.retry),
+            topic=topic,
+            name=service.name,
         )
 
     def _build_indexer(self, service: ServiceSettings) -> Service:
@@ -177,7 +193,7 @@ class Node:
         return IndexerResources(
             storage=self._storage(service),
             lake=Lake(options.path),
-            database=self._topic_database(service) if reads else None,
+            database=self._topic(service)[0] if reads else None,
             topic=reads.resource if reads else "",
             group=reads.consumer_group or "" if reads else "",
             spark=partial(self._spark, lake.name, options.spark),
@@ -200,13 +216,14 @@ class Node:
             self._queues[queue.name] = TickQueue(options.max_ticks, options.max_bytes)
         return self._queues[queue.name]
 
-    def _topic_database(self, service: ServiceSettings) -> Database:
+    def _topic(self, service: ServiceSettings) -> tuple[Database, str]:
+        """The topic a service is bound to, by name, and the database that it is in."""
         topic = self._settings.of_kind(service.name, "Topic")
         options = self._settings.database_of(topic.name)
-        url = _with_password(options)
+        url = options.dsn()
         if url not in self._databases:
             self._databases[url] = Database(url, max_pool_size=options.max_pool_size, min_idle=options.min_idle)
-        return self._databases[url]
+        return self._databases[url], topic.name
 
 
 def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
@@ -221,18 +238,6 @@ def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
 
 def _retry(options: given.RetryOptions) -> Retry:
     return Retry(options.max_attempts, options.first_delay_ms / 1000, options.max_delay_ms / 1000)
-
-
-def _with_password(options: given.DatabaseOptions) -> str:
-    """The URL as the driver wants it. The password is nowhere else in the clear."""
-    parts = urlsplit(options.url)
-    password = options.password.get_secret_value()
-    user = parts.username or options.username
-    if not parts.scheme.startswith("postgres") or not user:
-        return options.url
-    secret = f":{quote(password, safe='')}" if password else ""
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{quote(user, safe='')}{secret}@{host}"))
 
 
 def _own_indexer(service: ServiceSettings) -> type[Indexer]:

@@ -33,6 +33,7 @@ class CompletionService(Service):
         queue: TickQueue,
         retry: Retry | None = None,
         *,
+        topic: str = RUN_TOPIC,
         name: str = "completion-service",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -40,6 +41,7 @@ class CompletionService(Service):
         self._run = run
         self._storage = storage
         self._queue = queue
+        self._topic = topic
         self._retry = retry or Retry()
         self._clock = clock
         self._end: RunCompleted | None = None
@@ -73,6 +75,6 @@ class CompletionService(Service):
         )
 
     def _publish(self, end: RunCompleted) -> None:
-        with self._run.writer(RUN_TOPIC) as topic:
+        with self._run.writer(self._topic) as topic:
             topic.send(end)
         self.monitor.counter("notifications_sent").add()

@@ -28,6 +28,7 @@ class MetadataPersistenceService(Service):
         metadata: SimulationMetadata,
         retry: Retry | None = None,
         *,
+        topic: str = METADATA_TOPIC,
         name: str = "metadata-persistence-service",
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -35,6 +36,7 @@ class MetadataPersistenceService(Service):
         self._run = run
         self._storage = storage
         self._metadata = metadata
+        self._topic = topic
         self._retry = retry or Retry()
         self._clock = clock
         self._key: str | None = None
@@ -54,7 +56,7 @@ class MetadataPersistenceService(Service):
     def _publish(self) -> None:
         now = int(self._clock() * 1000)
         info = MetadataInfo(simulation_run_id=self._run.id, storage_key=self._key, written_at_ms=now)
-        with self._run.writer(METADATA_TOPIC) as topic:
+        with self._run.writer(self._topic) as topic:
             topic.send(info)
         self.monitor.counter("notifications_sent").add()
         self._published = True

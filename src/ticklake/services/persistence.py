@@ -58,6 +58,7 @@ class PersistenceService(Service):
         queue: TickQueue,
         options: PersistenceOptions | None = None,
         *,
+        topic: str = BATCH_TOPIC,
         name: str = "persistence-service",
         metrics_window_seconds: float = METRICS_WINDOW_SECONDS,
         clock: Callable[[], float] = time.time,
@@ -66,6 +67,7 @@ class PersistenceService(Service):
         self._run = run
         self._storage = storage
         self._queue = queue
+        self._topic = topic
         self._options = options or PersistenceOptions()
         self._clock = clock
         self._unpublished: deque[tuple[BatchFile, int]] = deque()
@@ -76,7 +78,7 @@ class PersistenceService(Service):
         self.monitor.gauge("queued_bytes", lambda: queue.size_bytes)
 
     def run(self) -> None:
-        with self._run.writer(BATCH_TOPIC) as topic:
+        with self._run.writer(self._topic) as topic:
             self._publish(topic)
             while self.proceed() and not self._queue.finished:
                 self._persist(self._take(), topic)
