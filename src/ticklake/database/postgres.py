@@ -164,7 +164,7 @@ class PostgresSchema:
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[PostgresTransaction]:
         with self._entered(durable) as connection:
-            transaction = PostgresTransaction(connection)
+            transaction = PostgresTransaction(self.run_id, connection)
             with connection.transaction():
                 yield transaction
         transaction.committed()
@@ -172,7 +172,7 @@ class PostgresSchema:
     @contextmanager
     def autocommit(self, *, durable: bool = True) -> Iterator[Transaction]:
         with self._entered(durable) as connection:
-            transaction = PostgresTransaction(connection)
+            transaction = PostgresTransaction(self.run_id, connection)
             yield transaction
         transaction.committed()
 
@@ -180,7 +180,7 @@ class PostgresSchema:
     def reading(self) -> Iterator[Transaction]:
         with self._entered(durable=False) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PostgresTransaction(connection)
+            yield PostgresTransaction(self.run_id, connection)
 
     def now_ms(self) -> int:
         with self._entered(durable=False) as connection:
@@ -234,8 +234,8 @@ class PostgresSchema:
 class PostgresTransaction(Transaction):
     """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, connection: _Connection) -> None:
-        super().__init__("postgres")
+    def __init__(self, run_id: str, connection: _Connection) -> None:
+        super().__init__(run_id, "postgres")
         self._connection = connection
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
@@ -246,7 +246,8 @@ class PostgresTransaction(Transaction):
         return [row for one in values for row in self.execute(text, one)]
 
     def execute_script(self, text: str) -> None:
-        self._connection.execute(text.encode())
+        with self._backend.translated():
+            self._connection.execute(text.encode())
 
     def execute_composed(self, statement: compose.Composed) -> None:
         self._connection.execute(statement)

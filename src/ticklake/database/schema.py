@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from ticklake.database.statements import migrations, statements
@@ -17,7 +17,8 @@ _OWN = "ticklake.database"
 class Transaction(ABC):
     """A transaction in one run's schema. Other packages run their own named statements in it with `sql(package)`."""
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, run_id: str, dialect: str) -> None:
+        self.run_id = run_id
         self.dialect = dialect
         self._after_commit: list[Callable[[], None]] = []
 
@@ -32,6 +33,17 @@ class Transaction(ABC):
     def committed(self) -> None:
         for act in self._after_commit:
             act()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo only what is done in here, where it fails; the transaction itself can go on."""
+        self.execute_script("SAVEPOINT part")
+        try:
+            yield
+            self.execute_script("RELEASE SAVEPOINT part")
+        except BaseException:
+            self.execute_script("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
+            raise
 
     @abstractmethod
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:

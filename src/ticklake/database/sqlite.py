@@ -16,6 +16,7 @@ import apsw
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
 from ticklake.database.schema import Row, Transaction
+from ticklake.database.statements import statements
 from ticklake.errors import (
     DatabaseClosed,
     DatabaseFull,
@@ -95,7 +96,7 @@ class SqliteSchema:
             # only means a redelivery.
             connection.pragma("synchronous", "FULL" if durable else "NORMAL")
             connection.execute("BEGIN IMMEDIATE")
-            transaction = SqliteTransaction(connection, self._hints)
+            transaction = SqliteTransaction(self.run_id, connection, self._hints)
             try:
                 yield transaction
                 connection.execute("COMMIT")
@@ -111,7 +112,7 @@ class SqliteSchema:
         with self._reader.taken() as connection:
             connection.execute("BEGIN")
             try:
-                yield SqliteTransaction(connection, self._hints)
+                yield SqliteTransaction(self.run_id, connection, self._hints)
             finally:
                 connection.execute("ROLLBACK")
 
@@ -154,8 +155,8 @@ class SqliteSchema:
 class SqliteTransaction(Transaction):
     """A transaction on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, connection: apsw.Connection, hints: Hints) -> None:
-        super().__init__("sqlite")
+    def __init__(self, run_id: str, connection: apsw.Connection, hints: Hints) -> None:
+        super().__init__(run_id, "sqlite")
         self._connection = connection
         self._hints = hints
         self._channels: set[str] = set()
@@ -282,7 +283,7 @@ def _run_ids(path: Path) -> list[str]:
     with suppress(apsw.Error):
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            return [row[0] for row in connection.execute("SELECT run_id FROM schema_run")]
+            return [row[0] for row in connection.execute(statements(_OWN, "sqlite")["read_run"])]
         finally:
             connection.close()
     return []

@@ -32,10 +32,10 @@ class Opened(NamedTuple):
     payload: Message
 
 
-def wrap(payload: Message, now_ms: int) -> Envelope:
+def wrap(payload: Message, now_ms: int, message_id: str | None = None) -> Envelope:
     if not isinstance(payload, Message):
         raise NotAMessage(kind=type(payload).__name__)
-    envelope = TopicEnvelope(message_id=new_message_id(now_ms), timestamp=now_ms)
+    envelope = TopicEnvelope(message_id=message_id or new_message_id(now_ms), timestamp=now_ms)
     envelope.payload.type_url = _TYPE_PREFIX + payload.DESCRIPTOR.full_name
     envelope.payload.value = payload.SerializeToString()
     return Envelope(envelope.message_id, now_ms, envelope.SerializeToString())

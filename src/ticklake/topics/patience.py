@@ -21,7 +21,6 @@ def patiently(
     *,
     seconds: float = PATIENCE_SECONDS,
     pause: Callable[[float], object] = time.sleep,
-    given_up: Callable[[], bool] = lambda: False,
 ) -> _Result:
     """Repeat `act`, which must be harmless to repeat, until the database answers; raise after `seconds`."""
     deadline = time.monotonic() + seconds
@@ -30,7 +29,7 @@ def patiently(
         try:
             return act()
         except DatabaseUnavailable as error:
-            if time.monotonic() + length > deadline or given_up():
+            if time.monotonic() + length > deadline:
                 raise
             _log.warning("Waiting for the database: %s", error)
             pause(length)

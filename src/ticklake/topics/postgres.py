@@ -14,7 +14,7 @@ class PostgresTopicStore(TopicStore):
 
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
-        connection.sql(PACKAGE).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
+        self.joined(connection).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
 
     def claim(self, consumer: Consumer, limit: int) -> Claimed:
         with self._alone() as sql:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,7 +71,7 @@ class Publisher:
 
     def _commit(self, parcels: Sequence[_Parcel]) -> None:
         try:
-            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), pause=time.sleep)
+            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]))
         except TickLakeError as error:
             if len(parcels) == 1:
                 parcels[0].error = error

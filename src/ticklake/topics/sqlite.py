@@ -15,7 +15,7 @@ class SqliteTopicStore(TopicStore):
     """The topics of one run's file."""
 
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
-        connection.sql(PACKAGE).publish.many(
+        self.joined(connection).publish.many(
             {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data}
             for e in envelopes
         )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statements
+from ticklake.errors import OtherRun
 from ticklake.topics.envelope import Envelope
 
 PACKAGE = "ticklake.topics"
@@ -121,11 +122,17 @@ class TopicStore(ABC):
         with self._alone(connection) as sql:
             sql.mark_processed(indexer_class=indexer_class, batch_ids=json.dumps(batch_ids))
 
+    def joined(self, connection: Transaction) -> Statements:
+        """Our statements in the caller's transaction, which must be one of this run."""
+        if connection.run_id != self.schema.run_id:
+            raise OtherRun(bound=self.schema.run_id, run_id=connection.run_id)
+        return connection.sql(PACKAGE)
+
     @contextmanager
     def _alone(self, connection: Transaction | None = None) -> Iterator[Statements]:
         """Statements that need not be durable and, where no transaction is joined, commit each on its own."""
         if connection is not None:
-            yield connection.sql(PACKAGE)
+            yield self.joined(connection)
             return
         with self.schema.autocommit(durable=False) as transaction:
             yield transaction.sql(PACKAGE)

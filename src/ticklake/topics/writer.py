@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 
 from google.protobuf.message import Message as Payload
@@ -36,13 +36,17 @@ class TopicWriter:
 
     def send_many(self, messages: Iterable[Payload], *, connection: Transaction | None = None) -> list[str]:
         """Publish all of them, in this order, or none."""
-        if self._closed:
-            raise TopicClosed(end="writer", topic=self.topic)
         now = client_clock_ms()
         envelopes = [wrap(message, now) for message in messages]
+        self.forward(envelopes, connection=connection)
+        return [envelope.message_id for envelope in envelopes]
+
+    def forward(self, envelopes: Sequence[Envelope], *, connection: Transaction | None = None) -> None:
+        """Publish messages that have their ids already; one whose id is in the topic is left as it is."""
+        if self._closed:
+            raise TopicClosed(end="writer", topic=self.topic)
         if envelopes:
             self._publish(envelopes, connection)
-        return [envelope.message_id for envelope in envelopes]
 
     def close(self) -> None:
         self._closed = True
@@ -53,7 +57,7 @@ class TopicWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _publish(self, envelopes: list[Envelope], connection: Transaction | None) -> None:
+    def _publish(self, envelopes: Sequence[Envelope], connection: Transaction | None) -> None:
         if connection is not None:
             self._store.publish(self.topic, envelopes, connection)
             connection.after_commit(lambda: self._count(len(envelopes)))

@@ -1,0 +1,74 @@
+"""`ticklake groups`: how far each consumer group is, and setting one to another position."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from ticklake.cli._database import dry_run_option, open_run, open_runs, run_options, topic_option
+from ticklake.cli._output import json_option, print_json, print_table
+
+COLUMNS = ("run", "topic", "group", "lag", "oldest", "claimed", "dead letters")
+
+
+@click.group(invoke_without_command=True)
+@run_options
+@topic_option
+@json_option
+@click.pass_context
+def groups(context: click.Context, database: str | None, run_id: str | None, topic: str | None, as_json: bool) -> None:
+    """List the consumer groups with their lag, from the store; set one to another position."""
+    if context.invoked_subcommand is None:
+        _list(database, run_id, topic, as_json)
+
+
+@groups.command()
+@run_options
+@click.argument("topic")
+@click.argument("group")
+@click.option(
+    "--to", "target", required=True, metavar="WHERE", help="earliest, end, a message id, or a time in ISO format."
+)
+@dry_run_option
+@json_option
+def reset(
+    database: str | None, run_id: str | None, topic: str, group: str, target: str, dry_run: bool, as_json: bool
+) -> None:
+    """Deliver to a group from another position on. What it holds now is lost to it."""
+    with open_run(database, run_id) as run:
+        ahead = run.groups.reset(topic, group, _position(target), dry_run=dry_run)
+    if as_json:
+        print_json({"topic": topic, "group": group, "messages_ahead": ahead, "dry_run": dry_run})
+    else:
+        click.echo(f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead.")
+
+
+def _list(database: str | None, run_id: str | None, topic: str | None, as_json: bool) -> None:
+    with open_runs(database, run_id) as runs:
+        found = [(run.id, status) for run in runs for status in run.groups.list(topic)]
+    if as_json:
+        print_json([{"run": run, **status._asdict()} for run, status in found])
+    elif found:
+        rows = [(run, s.topic, s.group, s.lag, age_text(s.oldest_ms), s.claimed, s.dead_letters) for run, s in found]
+        print_table(COLUMNS, rows, numbers=("lag", "oldest", "claimed", "dead letters"))
+    else:
+        click.echo("No consumer groups yet.")
+
+
+def age_text(ms: int | None) -> str | None:
+    """An age for people: 0.3 s, 12 s, 5 min, 3.1 h, 2.0 d."""
+    if ms is None:
+        return None
+    seconds = ms / 1000
+    for length, unit in ((86_400, "d"), (3_600, "h")):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.{1 if seconds < 10 else 0}f} s"
+
+
+def _position(target: str) -> str | datetime:
+    try:
+        return datetime.fromisoformat(target).astimezone()
+    except ValueError:
+        return target

@@ -1,0 +1,138 @@
+"""`ticklake topics`: what is in them, looking into them, sending, and removing old messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+from google.protobuf import json_format
+
+from ticklake.cli._database import dry_run_option, open_run, open_runs, run_options
+from ticklake.cli._output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from ticklake.topics import Run, StoredMessage
+
+_FOLLOWED_AT_ONCE = 1000
+
+
+@click.group(invoke_without_command=True)
+@run_options
+@json_option
+@click.pass_context
+def topics(context: click.Context, database: str | None, run_id: str | None, as_json: bool) -> None:
+    """List the topics of a run, or of every run; look into them, send, remove old messages."""
+    if context.invoked_subcommand is None:
+        _list(database, run_id, as_json)
+
+
+@topics.command()
+@run_options
+@click.argument("topic")
+@click.option("-n", "--count", default=10, show_default=True, help="How many of the last messages.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is published from now on.")
+@click.option("--group", metavar="GROUP", help="Say what this consumer group has done with each.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def tail(
+    database: str | None, run_id: str | None, topic: str, count: int, follow: bool, group: str | None, as_json: bool
+) -> None:
+    """Show the last messages of a topic, claiming nothing."""
+    with open_run(database, run_id) as run:
+        for message in _messages(run, topic, count, follow, group):
+            click.echo(_json_line(message, group) if as_json else _line(message, group))
+
+
+@topics.command()
+@run_options
+@click.argument("topic")
+@click.option("--type", "type_name", default="BatchInfo", show_default=True, help="The message's type.")
+@click.option("--json", "text", metavar="JSON", required=True, help='Its fields, like {"tickStart": 0}.')
+def send(database: str | None, run_id: str | None, topic: str, type_name: str, text: str) -> None:
+    """Publish one message."""
+    from ticklake import contracts
+
+    kinds = [name for name in contracts.__all__ if hasattr(getattr(contracts, name), "DESCRIPTOR")]
+    if type_name not in kinds:
+        raise click.BadParameter(f"There is no {type_name}; there are {', '.join(kinds)}.", param_hint="--type")
+    try:
+        message = json_format.Parse(text, getattr(contracts, type_name)())
+    except json_format.ParseError as error:
+        raise click.BadParameter(" ".join(str(error).split()), param_hint="--json") from error
+    with open_run(database, run_id) as run, run.writer(topic) as writer:
+        click.echo(writer.send(message))
+
+
+@topics.command()
+@run_options
+@click.argument("topic")
+@click.option("--max-age", type=float, metavar="SECONDS", help="Remove what is older.")
+@click.option("--max-count", type=int, metavar="COUNT", help="Remove all but the newest.")
+@click.option("--force", is_flag=True, help="Also what a consumer group still needs.")
+@dry_run_option
+@json_option
+def prune(
+    database: str | None, run_id: str | None, topic: str, max_age: float | None, max_count: int | None,
+    force: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Remove old messages; never one that is claimed or a dead letter."""
+    with open_run(database, run_id) as run:
+        removed = run.remove_outdated(topic, max_age=max_age, max_count=max_count, force=force, dry_run=dry_run)
+    if as_json:
+        print_json({"removed": removed, "dry_run": dry_run})
+    else:
+        click.echo(f"{'Would remove' if dry_run else 'Removed'} {removed:,} messages.")
+
+
+def _list(database: str | None, run_id: str | None, as_json: bool) -> None:
+    with open_runs(database, run_id) as runs:
+        found = [(run.id, status) for run in runs for status in run.topics()]
+    if as_json:
+        print_json([{"run": run, **status._asdict()} for run, status in found])
+    elif found:
+        rows = [(run, s.topic, s.messages, s.groups, clock_text(s.first_ms), clock_text(s.last_ms)) for run, s in found]
+        print_table(("run", "topic", "messages", "groups", "first", "last"), rows, numbers=("messages", "groups"))
+    else:
+        click.echo("No topics yet.")
+
+
+def clock_text(ms: int | None) -> str | None:
+    return None if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _messages(run: Run, topic: str, count: int, follow: bool, group: str | None) -> Iterator[StoredMessage]:
+    listener = run.listen(topic) if follow else None
+    try:
+        found = run.browse_last(topic, count, group=group)
+        yield from found
+        after = found[-1].id if found else 0
+        while listener is not None:
+            found = run.browse(topic, after=after, limit=_FOLLOWED_AT_ONCE, group=group)
+            yield from found
+            after = found[-1].id if found else after
+            if not found:
+                listener.wait(None)
+    finally:
+        if listener is not None:
+            listener.close()
+
+
+def _line(message: StoredMessage, group: str | None) -> str:
+    opened = message.opened()
+    text = " ".join(str(opened.payload).split()) if opened else "cannot be decoded"
+    kind = opened.payload.DESCRIPTOR.name if opened else "?"
+    state = f"  {message.state:<12}" if group else ""
+    return f"{clock_text(message.published_at_ms)}  {message.message_id}{state}  {kind} {text}"
+
+
+def _json_line(message: StoredMessage, group: str | None) -> str:
+    opened = message.opened()
+    fields = {
+        "id": message.message_id,
+        "published_at_ms": message.published_at_ms,
+        "type": opened.payload.DESCRIPTOR.full_name if opened else None,
+        "payload": json_format.MessageToDict(opened.payload) if opened else None,
+    }
+    return json.dumps(fields | ({"state": message.state} if group else {}))

@@ -1,0 +1,125 @@
+"""The commands around topics, on every database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ticklake import BatchInfo
+from ticklake.cli import cli
+from ticklake.topics import Run
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def command(database_url: str, run: Run) -> Command:
+    """Runs a command on this test's run."""
+
+    def call(*words: str, code: int = 0) -> Result:
+        done = CliRunner().invoke(cli, [*words, "--database", database_url, "--run", run.id])
+        assert done.exit_code == code, done.output
+        return done
+
+    return call
+
+
+@pytest.fixture
+def data(command: Command) -> Callable[..., Any]:
+    return lambda *words: json.loads(command(*words, "--json").output)
+
+
+@pytest.fixture(autouse=True)
+def five(run: Run) -> list[str]:
+    """Five messages; of the group `g`, one is a dead letter, one acknowledged, one claimed for ever."""
+    with run.writer("t") as writer:
+        ids = writer.send_many(BatchInfo(tick_start=n) for n in range(5))
+    reader = run.reader("t", group="g", claim_timeout=0, max_delivery_attempts=1, consumer="me")
+    dead, done, _ = reader.poll_many(3, 0)
+    reader.fail(dead, ValueError("boom"))
+    reader.ack(done)
+    return ids
+
+
+pytestmark = pytest.mark.warns("DEAD_LETTER")
+
+
+def test_topics_are_listed(command: Command, data: Callable[..., Any], run: Run) -> None:
+    (topic,) = data("topics")
+    assert (topic["run"], topic["topic"], topic["messages"], topic["groups"]) == (run.id, "t", 5, 1)
+    assert "messages" in command("topics").output
+
+
+def test_a_topic_is_looked_into(command: Command, five: list[str]) -> None:
+    lines = command("topics", "tail", "t", "-n", "2", "--group", "g").output.splitlines()
+    assert [five[3] in lines[0], five[4] in lines[1]] == [True, True]
+    objects = [
+        json.loads(line) for line in command("topics", "tail", "t", "--json", "--group", "g").output.splitlines()
+    ]
+    assert [found["state"] for found in objects] == ["set aside", "acknowledged", "claimed", "new", "new"]
+    assert objects[4]["payload"] == {"tickStart": "4"}
+
+
+def test_a_message_is_sent(command: Command, run: Run) -> None:
+    sent = command("topics", "send", "other", "--json", '{"tickStart": 7, "storageKey": "k"}').output.strip()
+    (message,) = run.browse("other")
+    opened = message.opened()
+    assert message.message_id == sent
+    assert opened is not None and opened.payload == BatchInfo(tick_start=7, storage_key="k")
+
+
+@pytest.mark.parametrize("wrong", [("--json", "{"), ("--json", '{"no": 1}'), ("--json", "{}", "--type", "Nonsense")])
+def test_a_wrong_message_is_wrong_usage(command: Command, wrong: tuple[str, ...]) -> None:
+    assert "Error" in command("topics", "send", "t", *wrong, code=2).output
+
+
+def test_groups_are_listed_and_reset(command: Command, data: Callable[..., Any], five: list[str]) -> None:
+    (group,) = data("groups")
+    assert (group["lag"], group["claimed"], group["dead_letters"]) == (3, 1, 1)
+    assert group["oldest_ms"] >= 0
+    assert "would have 5 messages" in command("groups", "reset", "t", "g", "--to", "earliest", "--dry-run").output
+    assert data("groups", "reset", "t", "g", "--to", five[3])["messages_ahead"] == 2
+    assert data("groups", "reset", "t", "g", "--to", "2001-01-01T00:00")["messages_ahead"] == 5
+    assert data("groups", "reset", "t", "g", "--to", "end")["messages_ahead"] == 0
+    assert data("groups", "--topic", "t")[0]["lag"] == 0
+
+
+def test_claims_are_listed_and_released(command: Command, data: Callable[..., Any], five: list[str]) -> None:
+    (claim,) = data("claims")
+    assert (claim["message_id"], claim["consumer"], claim["expires_in_ms"]) == (five[2], "me", None)
+    assert data("claims", "--stuck") == []
+    assert "never" in command("claims").output
+    command("claims", "release", code=2)
+    assert data("claims", "release", "--message", five[2], "--dry-run") == {"released": 1, "dry_run": True}
+    assert command("claims", "release", "--group", "g").output == "Released 1 claims.\n"
+    assert data("claims") == []
+
+
+def test_dead_letters_are_shown_replayed_and_discarded(
+    command: Command, data: Callable[..., Any], five: list[str]
+) -> None:
+    (letter,) = data("dead-letters", "list", "--error", "boom")
+    assert (letter["message_id"], letter["error"], letter["attempts"]) == (five[0], "ValueError: boom", 1)
+    assert "ValueError: boom" in command("dead-letters", "show", five[0]).output
+    assert data("dead-letters", "show", five[0])[0]["payload"] == {}
+    command("dead-letters", "replay", code=2)
+    command("dead-letters", "discard", five[0], "--all", code=2)
+    assert data("dead-letters", "replay", "--all", "--dry-run") == {"replayed": 1, "dry_run": True}
+    assert data("dead-letters", "discard", "--all", "--group", "nobody") == {"discarded": 0, "dry_run": False}
+    assert command("dead-letters", "replay", five[0]).output == "1 dead letters replayed.\n"
+    assert command("dead-letters", "list").output == "No dead letters.\n"
+    assert data("groups")[0]["lag"] == 4
+
+
+def test_old_messages_are_pruned(command: Command, data: Callable[..., Any]) -> None:
+    assert data("topics", "prune", "t", "--max-count", "0", "--dry-run")["removed"] == 1
+    assert command("topics", "prune", "t", "--max-count", "0", "--force").output == "Removed 3 messages.\n"
+    assert data("topics")[0]["messages"] == 2
+
+
+def test_a_database_must_be_named() -> None:
+    assert CliRunner(env={"TICKLAKE_DATABASE": ""}).invoke(cli, ["topics"]).exit_code == 2

@@ -1,0 +1,101 @@
+"""Senders that come together share a commit; one that spoils it spoils only its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ticklake.errors import DatabaseFull, DatabaseUnavailable
+from ticklake.topics.envelope import Envelope
+from ticklake.topics.patience import patiently
+from ticklake.topics.publisher import Publisher
+
+Parcels = Sequence[tuple[str, Sequence[Envelope]]]
+
+
+class SlowStore:
+    """Keeps what it is given; its first commit lasts until it is let go."""
+
+    def __init__(self) -> None:
+        self.commits: list[list[str]] = []
+        self.entered, self.let_go = threading.Event(), threading.Event()
+
+    def publish_all(self, parcels: Parcels) -> None:
+        if any(topic == "too large" for topic, _ in parcels):
+            raise DatabaseFull(database="db")
+        self.entered.set()
+        assert self.let_go.wait(10)
+        self.commits.append([envelope.message_id for _, envelopes in parcels for envelope in envelopes])
+
+
+def envelope(name: str) -> list[Envelope]:
+    return [Envelope(name, 0, b"")]
+
+
+def test_who_comes_during_a_commit_shares_the_next(eventually: Callable[..., None]):
+    store = SlowStore()
+    publisher = Publisher(store)  # type: ignore[arg-type]
+    threads = [threading.Thread(target=publisher.publish, args=("t", envelope("first")))]
+    threads[0].start()
+    assert store.entered.wait(10)
+    threads += [threading.Thread(target=publisher.publish, args=("t", envelope(str(n)))) for n in range(5)]
+    for thread in threads[1:]:
+        thread.start()
+    eventually(lambda: len(publisher._queue) == 5)
+    store.let_go.set()
+    for thread in threads:
+        thread.join(10)
+    assert store.commits[0] == ["first"]
+    assert sorted(store.commits[1]) == ["0", "1", "2", "3", "4"]
+    assert len(store.commits) == 2
+
+
+def test_one_that_spoils_a_commit_spoils_only_its_own(eventually: Callable[..., None]):
+    store = SlowStore()
+    publisher = Publisher(store)  # type: ignore[arg-type]
+    failed: list[str] = []
+
+    def send(topic: str, name: str) -> None:
+        try:
+            publisher.publish(topic, envelope(name))
+        except DatabaseFull:
+            failed.append(name)
+
+    threads = [threading.Thread(target=send, args=("t", "first"))]
+    threads[0].start()
+    assert store.entered.wait(10)
+    threads += [threading.Thread(target=send, args=a) for a in (("t", "good"), ("too large", "bad"))]
+    for thread in threads[1:]:
+        thread.start()
+    eventually(lambda: len(publisher._queue) == 2)
+    store.let_go.set()
+    for thread in threads:
+        thread.join(10)
+    assert failed == ["bad"]
+    assert store.commits == [["first"], ["good"]]
+
+
+@pytest.mark.warns("Waiting for the database")
+def test_patience_repeats_until_the_database_answers():
+    answers = iter([DatabaseUnavailable(database="d", reason="r"), DatabaseUnavailable(database="d", reason="r"), 7])
+    pauses: list[float] = []
+
+    def act() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert patiently(act, pause=pauses.append) == 7
+    assert pauses == [0.05, 0.1]
+
+
+@pytest.mark.warns("Waiting for the database")
+def test_patience_has_an_end():
+    def act() -> None:
+        raise DatabaseUnavailable(database="d", reason="r")
+
+    with pytest.raises(DatabaseUnavailable):
+        patiently(act, seconds=0)
