@@ -164,7 +164,7 @@ class PostgresSchema:
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[PostgresTransaction]:
         with self._entered(durable) as connection:
-            transaction = PostgresTransaction(self.run_id, connection)
+            transaction = PostgresTransaction(self.run_id, connection, self._backend)
             with connection.transaction():
                 yield transaction
         transaction.committed()
@@ -172,7 +172,7 @@ class PostgresSchema:
     @contextmanager
     def autocommit(self, *, durable: bool = True) -> Iterator[Transaction]:
         with self._entered(durable) as connection:
-            transaction = PostgresTransaction(self.run_id, connection)
+            transaction = PostgresTransaction(self.run_id, connection, self._backend)
             yield transaction
         transaction.committed()
 
@@ -180,7 +180,7 @@ class PostgresSchema:
     def reading(self) -> Iterator[Transaction]:
         with self._entered(durable=False) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PostgresTransaction(self.run_id, connection)
+            yield PostgresTransaction(self.run_id, connection, self._backend)
 
     def now_ms(self) -> int:
         with self._entered(durable=False) as connection:
@@ -234,13 +234,15 @@ class PostgresSchema:
 class PostgresTransaction(Transaction):
     """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, run_id: str, connection: _Connection) -> None:
+    def __init__(self, run_id: str, connection: _Connection, backend: PostgresBackend) -> None:
         super().__init__(run_id, "postgres")
         self._connection = connection
+        self._backend = backend
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
-        cursor = self._connection.execute(text.encode(), values)
-        return cursor.fetchall() if cursor.description else []
+        with self._backend.translated():
+            cursor = self._connection.execute(text.encode(), values)
+            return cursor.fetchall() if cursor.description else []
 
     def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return [row for one in values for row in self.execute(text, one)]
