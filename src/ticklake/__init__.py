@@ -7,21 +7,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ticklake.contracts import BatchInfo, MetadataInfo, RunCompleted, SimulationMetadata, TickData
+    from ticklake.indexers.batch import BatchIndexer
+    from ticklake.lake.table import Table
+    from ticklake.storage.files import Storage
     from ticklake.ticks import TickRange
     from ticklake.topics import Database
+    from ticklake.world import World
 
 # Imported when first asked for: topics need no Spark, contracts no database.
 _HOMES = {
+    "BatchIndexer": "ticklake.indexers.batch",
     "BatchInfo": "ticklake.contracts",
     "Database": "ticklake.topics",
     "MetadataInfo": "ticklake.contracts",
     "RunCompleted": "ticklake.contracts",
     "SimulationMetadata": "ticklake.contracts",
+    "Storage": "ticklake.storage.files",
+    "Table": "ticklake.lake.table",
     "TickData": "ticklake.contracts",
     "TickRange": "ticklake.ticks",
+    "World": "ticklake.world",
 }
 
-__all__ = ["BatchInfo", "Database", "MetadataInfo", "RunCompleted", "SimulationMetadata", "TickData", "TickRange"]
+__all__ = [
+    "BatchIndexer",
+    "BatchInfo",
+    "Database",
+    "MetadataInfo",
+    "RunCompleted",
+    "SimulationMetadata",
+    "Storage",
+    "Table",
+    "TickData",
+    "TickRange",
+    "World",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
 from ticklake.lake.lake import Lake
-from ticklake.lake.spark import open_session
+from ticklake.lake.spark import open_session, ship_with_jobs
 from ticklake.services.base import Service, State
 from ticklake.services.completion import CompletionService
 from ticklake.services.metadata import MetadataPersistenceService
@@ -177,7 +178,7 @@ class Node:
         )
 
     def _build_indexer(self, service: ServiceSettings) -> Service:
-        kind = INDEXERS.get(service.class_name) or _own_indexer(service)
+        kind = INDEXERS.get(service.class_name) or _own_indexer(service.class_name)
         reads = service.bound("topic-read")
         known = set(IndexerOptions.__dataclass_fields__)
         values = {name: value for name, value in dict(service.options).items() if name in known and value is not None}
@@ -227,26 +228,30 @@ class Node:
 
 
 def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
-    """The indexers of these tables; of the usual ones where none is named."""
+    """The indexers of these tables (or `module:Class`, the user's own); of the usual ones where none is named."""
     kinds = {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
     wanted = list(tables) or ["environment_data", "organism_data"]
     for table in wanted:
-        if table not in kinds:
+        if table not in kinds and ":" not in table:
             raise UnknownTable(table=table, known=", ".join(kinds))
-    return [kinds[table] for table in wanted]
+    return [kinds.get(table) or _own_indexer(table) for table in wanted]
 
 
 def _retry(options: given.RetryOptions) -> Retry:
     return Retry(options.max_attempts, options.first_delay_ms / 1000, options.max_delay_ms / 1000)
 
 
-def _own_indexer(service: ServiceSettings) -> type[Indexer]:
-    """`class = "module:Class"`, an indexer of the user's own."""
-    module, _, name = service.class_name.partition(":")
+def _own_indexer(class_name: str) -> type[BatchIndexer]:
+    """`module:Class`, an indexer of the user's own, from the current directory or anywhere Python finds it."""
+    module_name, _, name = class_name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
     try:
-        kind: Any = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UnknownIndexer(name=service.class_name, reason=error) from error
-    if not (isinstance(kind, type) and issubclass(kind, BatchIndexer)):
-        raise UnknownIndexer(name=service.class_name, reason="it is no subclass of BatchIndexer")
+        module = importlib.import_module(module_name)
+        kind: Any = getattr(module, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UnknownIndexer(name=class_name, reason=error) from error
+    if not (isinstance(kind, type) and issubclass(kind, BatchIndexer) and kind.table):
+        raise UnknownIndexer(name=class_name, reason="it is no subclass of BatchIndexer with a table")
+    ship_with_jobs(module)
     return kind

@@ -39,7 +39,12 @@ class TickRangeOption(click.ParamType["TickRange"]):
 @click.argument("run")
 @click.option("--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Where the batch files are.")
 @click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Where the tables go.")
-@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    help="Only this table, or MODULE:CLASS for an indexer of your own; may be repeated.",
+)
 @click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--insert-batch-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Ticks a flush.")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ticklake.errors import JavaMissing
@@ -62,6 +63,13 @@ def parallelism(spark: SparkSession) -> int:
     if context is not None:
         return int(context.defaultParallelism)
     return int(spark.conf.get("spark.default.parallelism", "2") or 2)
+
+
+def ship_with_jobs(module: ModuleType) -> None:
+    """Has this module's code travel with every job, so that the workers need not have it installed."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def share_cores_fairly(spark: SparkSession, pool: str) -> None:
