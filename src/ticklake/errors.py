@@ -533,3 +533,29 @@ class UnknownTable(TickLakeError):
 
     table: str
     known: str
+
+
+# Coordination over storage
+
+
+class BatchAlreadyClaimedError(TickLakeError):
+    """Batch {name} is claimed or done already for {indexer_class}. That is normal where indexers share the work: take the
+    next one."""
+
+    name: str
+    indexer_class: str
+
+
+# Consumers
+
+
+class InvalidEventId(TickLakeError):
+    """An event id must be a UUID, and this is {event_id!r}. Look at the `event_id` function, or at who sent the message."""
+
+    event_id: object
+
+
+class NowhereToPublish(TickLakeError):
+    """The handler returned a {kind} and the consumer publishes nowhere. Name the topic with publishes=…, or return None."""
+
+    kind: str

@@ -57,6 +57,8 @@ class Folder(Protocol):
     def size(self, key: str) -> int | None: ...
     def folders(self) -> list[str]: ...
     def walk(self, folder: str) -> Iterator[tuple[str, int | None]]: ...
+    def changed_at(self, folder: str) -> int | None: ...
+    def entries(self, folder: str) -> tuple[list[str], list[str]]: ...
 
 
 class Storage:
@@ -134,6 +136,15 @@ class Storage:
             return run_id in self._folder.folders()
         except OSError:
             return False
+
+    def changed_at(self, folder: str) -> int | None:
+        """Nanoseconds since 1970 at which something in a run's folder last came or went, where the storage can tell."""
+        return self._folder.changed_at(folder)
+
+    def entries(self, folder: str) -> tuple[list[str], list[str]]:
+        """The folders and the files directly in a run's folder, or in one below it; OSError where it is not there."""
+        folders, files = self._folder.entries(folder)
+        return list(filter(is_safe, folders)), files
 
     def exists(self, key: str) -> bool:
         check_key(key)

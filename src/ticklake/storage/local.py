@@ -67,6 +67,21 @@ class LocalFolder:
                 elif entry.is_file(follow_symlinks=False):
                     yield f"{below}/{entry.name}", None
 
+    def changed_at(self, folder: str) -> int:
+        """Grows whenever a file or folder directly below it appears or goes, but only a few times a second."""
+        return (self._root / folder).stat().st_mtime_ns
+
+    def entries(self, folder: str) -> tuple[list[str], list[str]]:
+        """The names of the folders and of the files directly below a folder, in no order."""
+        folders, files = [], []
+        with os.scandir(self._root / folder) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    files.append(entry.name)
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+        return folders, files
+
     def _path(self, key: str) -> Path:
         path = self._root / key
         if path.is_symlink() or path.parent.resolve() != self._root.resolve() / Path(key).parent:

@@ -45,5 +45,16 @@ class ObjectFolder:
         for path, entry in self._fs.find(self._path(folder), detail=True).items():
             yield path[start:], entry["size"]
 
+    def changed_at(self, folder: str) -> None:
+        """No store tells."""
+
+    def entries(self, folder: str) -> tuple[list[str], list[str]]:
+        """The names of the folders and of the objects directly below a folder, in no order."""
+        self._fs.invalidate_cache()
+        found: dict[str, list[str]] = {"directory": [], "file": []}
+        for entry in self._fs.ls(self._path(folder), detail=True):
+            found[entry["type"]].append(entry["name"].rstrip("/").rpartition("/")[2])
+        return found["directory"], found["file"]
+
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"

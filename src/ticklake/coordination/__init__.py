@@ -1,0 +1,1 @@
+"""Coordination over storage: who indexes which batch file, which ticks are missing, and since when."""

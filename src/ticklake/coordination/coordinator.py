@@ -1,0 +1,306 @@
+"""The coordinator: which indexer has which batch file, how far the files reach, and where they leave gaps."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ticklake import faults
+from ticklake.coordination.gaps import PENDING, Gap, discover, subtract
+from ticklake.database.names import check_name
+from ticklake.database.schema import Row, Statements
+from ticklake.errors import BatchAlreadyClaimedError, InvalidOption
+from ticklake.monitoring import Monitor
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+from ticklake.topics.reader import new_consumer_id
+
+PACKAGE = "ticklake.coordination"
+EVERYTHING = TickRange(0, 2**63 - 1)
+
+log = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """A batch file that a listing has shown; its name is the part of its key below the run's folder."""
+
+    name: str
+    ticks: TickRange
+
+
+class Claim(NamedTuple):
+    """A batch file in the hands of one indexer; `version` is the fence that tells it from later claims."""
+
+    name: str
+    ticks: TickRange
+    version: int
+
+
+class Batch(NamedTuple):
+    """What is known of a batch: `claimed`, `completed`, or `failed` with its error."""
+
+    name: str
+    ticks: TickRange
+    status: str
+    error: str
+
+
+class Look(NamedTuple):
+    """The state of things at one glance; `reopened` grows when there is something to search for again."""
+
+    reopened: int
+    claimed_by_others: int
+    expired: int
+    gaps_pending: int
+    oldest_gap_ms: int | None
+
+
+class Coordinator:
+    """One indexer class in one run. Any number of instances, in any number of processes, share its work.
+
+    What is found is claimed, and the frontier moved and gaps split, in one transaction under one lock: at every moment
+    the batches found and the gaps recorded make up all ticks up to the frontier, and none of these twice.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        indexer_class: str,
+        *,
+        step: int,
+        lease: float = 300.0,
+        instance: str | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
+        if step < 1:
+            raise InvalidOption(option="sampling_interval", value=step, allowed="1 or more")
+        if not (lease > 0 and math.isfinite(lease)):
+            raise InvalidOption(option="claim_timeout", value=lease, allowed="more than 0 seconds")
+        self.indexer_class = check_name("indexer class", indexer_class)
+        self.step, self.lease = step, lease
+        self._run = run
+        self._instance = instance or new_consumer_id()
+        self._monitor = monitor or Monitor(indexer_class)
+        self._monitor.gauge("claim_success_rate", self._success_rate)
+        run.prepare(PACKAGE)
+
+    def try_claim(self, found: Found) -> Claim:
+        """Claims one batch, or raises `BatchAlreadyClaimedError`: normal, try the next."""
+        claims = self.claim([found], 1)
+        if not claims:
+            raise BatchAlreadyClaimedError(name=found.name, indexer_class=self.indexer_class)
+        return claims[0]
+
+    def claim(self, found: Sequence[Found], limit: int) -> list[Claim]:
+        """Claims the first `limit` of these that nobody has had yet, and records what gaps they leave or fill."""
+        started = time.monotonic()
+        with self._locked() as (sql, reached):
+            rows = sql.unknown(indexer_class=self.indexer_class, filenames=json.dumps([one.name for one in found]))
+            fresh = {name for (name,) in rows}
+            chosen = list(dict.fromkeys(one for one in found if one.name in fresh))[:limit]
+            frontier = reached
+            for one in chosen:
+                frontier = self._discover(sql, frontier, one.ticks)
+            if chosen:
+                self._insert(sql, chosen)
+                sql.set_frontier(indexer_class=self.indexer_class, frontier=frontier)
+            faults.reach("coordinator.claim.commit")
+        self._monitor.counter("claim_attempts").add(len(chosen) or 1)
+        self._count_claims(len(chosen), started)
+        return [Claim(one.name, one.ticks, 1) for one in chosen]
+
+    def take_over(self, limit: int) -> list[Claim]:
+        """Claims that were given back, or whose holder let the lease run out: a dead or stuck indexer's."""
+        started = time.monotonic()
+        who = {"indexer_class": self.indexer_class, "lease_ms": self._lease_ms}
+        with self._locked() as (sql, _):
+            rows = sql.expired(**who, limit=limit)
+            if rows:
+                names = json.dumps([row[0] for row in rows])
+                sql.take_over(**who, instance=self._instance, filenames=names)
+        for name, _, _, _, holder in rows:
+            if holder is not None:
+                self._monitor.counter("stuck_batches_reassigned").add()
+                log.warning("STUCK_BATCH_REASSIGNED: %s was claimed by %s, whose lease ran out", name, holder)
+        self._count_claims(len(rows), started)
+        return [Claim(name, TickRange(first, last), version + 1) for name, first, last, version, _ in rows]
+
+    def renew(self, claims: Sequence[Claim]) -> list[Claim]:
+        """Keeps these for another lease; gives those that somebody else has by now."""
+        values = {"instance": self._instance, "lease_ms": self._lease_ms, "claims": _fence(claims)}
+        with self._sql() as sql:
+            held = {name for (name,) in sql.renew(indexer_class=self.indexer_class, **values)}
+        return [claim for claim in claims if claim.name not in held]
+
+    def release(self, claims: Sequence[Claim]) -> None:
+        """Gives claims back: the next one to look may have them at once."""
+        with self._sql() as sql:
+            sql.release(indexer_class=self.indexer_class, instance=self._instance, claims=_fence(claims))
+
+    def complete(self, claims: Sequence[Claim]) -> int:
+        """Marks these done; how many were still this indexer's to mark. Doing it twice is harmless."""
+        started = time.monotonic()
+        with self._sql() as sql:
+            done = sql.complete(indexer_class=self.indexer_class, claims=_fence(claims))
+        self._monitor.counter("batches_completed").add(len(done))
+        self._monitor.percentiles("mark_completed_latency").record(time.monotonic() - started)
+        return len(done)
+
+    def fail(self, claim: Claim, error: str) -> bool:
+        """Sets a batch aside with its error, for the eye: it is not tried again by itself."""
+        values = {"filename": claim.name, "version": claim.version, "error": error.replace("\x00", "")}
+        with self._sql() as sql:
+            failed = bool(sql.fail(indexer_class=self.indexer_class, **values))
+        self._monitor.counter("batches_failed").add(int(failed))
+        return failed
+
+    def look(self) -> Look:
+        with self._run.reading() as transaction:
+            sql = transaction.sql(PACKAGE)
+            (row,) = sql.look(indexer_class=self.indexer_class, instance=self._instance, lease_ms=self._lease_ms)
+        return Look(*row)
+
+    def gaps(self) -> list[Gap]:
+        with self._run.reading() as transaction:
+            return list(map(_gap, transaction.sql(PACKAGE).gaps(indexer_class=self.indexer_class)))
+
+    def oldest_pending_gap(self) -> Gap | None:
+        """The one that is searched first: of those still looked for, the one with the lowest ticks."""
+        return next((gap for gap in self.gaps() if gap.status == PENDING), None)
+
+    def frontier(self) -> int | None:
+        """The last tick that any batch found reaches; None before the first."""
+        return frontiers(self._run).get(self.indexer_class)
+
+    def batches(self, ticks: TickRange = EVERYTHING) -> list[Batch]:
+        """The batches known that overlap these ticks."""
+        with self._run.reading() as transaction:
+            sql = transaction.sql(PACKAGE)
+            rows = sql.batches(indexer_class=self.indexer_class, first=ticks.start, last=ticks.end)
+        return list(map(_batch, rows))
+
+    def failed(self) -> list[Batch]:
+        with self._run.reading() as transaction:
+            return list(map(_batch, transaction.sql(PACKAGE).failed(indexer_class=self.indexer_class)))
+
+    def make_permanent(self, timeout_ms: int) -> list[Gap]:
+        """Gives up gaps that are older than this, by the database's clock: one warning and one count each."""
+        with self._locked() as (sql, _):
+            old = list(map(_gap, sql.age_gaps(indexer_class=self.indexer_class, timeout_ms=timeout_ms)))
+        for gap in sorted(old):
+            self._monitor.counter("permanent_gaps_detected").add()
+            log.warning("Permanent gap in %s (data lost): %s", self.indexer_class, gap.ticks)
+        return old
+
+    def search_again(self, missing: Sequence[TickRange]) -> list[str]:
+        """The table lacks these ticks: has the batches that cover them indexed again, and records the rest as gaps.
+
+        Failed batches are left alone, claimed ones are under way. Gives the names of those reopened.
+        """
+        reopened: list[str] = []
+        with self._locked() as (sql, frontier):
+            for ticks in missing:
+                reopened += self._search_again(sql, TickRange(ticks.start, min(ticks.end, frontier or 0)))
+            sql.count_reopened(indexer_class=self.indexer_class)
+        return list(dict.fromkeys(reopened))
+
+    def retry_failed(self) -> list[str]:
+        """Gives failed batches another try."""
+        names = [batch.name for batch in self.failed()]
+        with self._sql() as sql:
+            sql.reopen(indexer_class=self.indexer_class, filenames=json.dumps(names))
+        return names
+
+    def _search_again(self, sql: Statements, ticks: TickRange) -> list[str]:
+        if not ticks:
+            return []
+        who = {"indexer_class": self.indexer_class, "first": ticks.start, "last": ticks.end}
+        known = list(map(_batch, sql.batches(**who)))
+        done = [batch.name for batch in known if batch.status == "completed"]
+        sql.reopen(indexer_class=self.indexer_class, filenames=json.dumps(done))
+        open_gaps = [gap.ticks for gap in map(_gap, sql.touched_gaps(**who))]
+        for gap in subtract([ticks], [*open_gaps, *(batch.ticks for batch in known)], self.step):
+            self._add_gap(sql, Gap(gap, 0), new=True)
+        return done
+
+    def _discover(self, sql: Statements, frontier: int | None, ticks: TickRange) -> int:
+        who = {"indexer_class": self.indexer_class, "first": ticks.start, "last": ticks.end}
+        touched = [] if frontier is None or ticks.start > frontier else map(_gap, sql.touched_gaps(**who))
+        change = discover(frontier, touched, ticks, self.step)
+        for gap in change.closed:
+            sql.remove_gap(indexer_class=self.indexer_class, first=gap.ticks.start)
+            self._monitor.counter("gaps_released").add()
+        for gap in change.left:
+            self._add_gap(sql, gap)
+        if change.opened:
+            self._add_gap(sql, Gap(change.opened, 0), new=True)
+        return change.frontier
+
+    def _add_gap(self, sql: Statements, gap: Gap, *, new: bool = False) -> None:
+        sql.add_gap(
+            indexer_class=self.indexer_class,
+            first=gap.ticks.start,
+            last=gap.ticks.end,
+            first_detected=None if new else gap.first_detected_ms,
+            status=gap.status,
+        )
+        log.debug("Gap in %s: %s", self.indexer_class, gap.ticks)
+
+    def _insert(self, sql: Statements, chosen: Sequence[Found]) -> None:
+        batches = json.dumps([(one.name, one.ticks.start, one.ticks.end) for one in chosen])
+        sql.add_claims(
+            indexer_class=self.indexer_class, instance=self._instance, lease_ms=self._lease_ms, batches=batches
+        )
+
+    def _count_claims(self, won: int, started: float) -> None:
+        self._monitor.counter("claim_successes").add(won)
+        self._monitor.counter("batches_claimed").add(won)
+        self._monitor.percentiles("try_claim_latency").record(time.monotonic() - started)
+
+    def _success_rate(self) -> float:
+        attempts = self._monitor.counter("claim_attempts").value
+        return self._monitor.counter("claim_successes").value / attempts if attempts else 0.0
+
+    @property
+    def _lease_ms(self) -> int:
+        return math.ceil(self.lease * 1000)
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[Statements, int | None]]:
+        """The frontier, held so that nobody else moves it or splits a gap meanwhile."""
+        with self._sql() as sql:
+            sql.add_frontier(indexer_class=self.indexer_class)
+            ((frontier,),) = sql.lock_frontier(indexer_class=self.indexer_class)
+            yield sql, frontier
+
+    @contextmanager
+    def _sql(self) -> Iterator[Statements]:
+        # What a power cut takes back is found and done again, and the table knows what it has.
+        with self._run.transaction(durable=False) as transaction:
+            yield transaction.sql(PACKAGE)
+
+
+def frontiers(run: Run) -> dict[str, int | None]:
+    """The indexer classes that are coordinated in a run, and how far each is."""
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        return dict(transaction.sql(PACKAGE).classes())
+
+
+def _fence(claims: Sequence[Claim]) -> str:
+    return json.dumps([(claim.name, claim.version) for claim in claims])
+
+
+def _gap(row: Row) -> Gap:
+    first, last, detected, status = row
+    return Gap(TickRange(first, last), detected, status)
+
+
+def _batch(row: Row) -> Batch:
+    name, first, last, status, error = row
+    return Batch(name, TickRange(first, last), status, error)

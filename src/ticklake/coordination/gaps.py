@@ -1,0 +1,112 @@
+"""Gaps: interval arithmetic over sampled ticks. Bounds are inclusive everywhere; nothing here knows a database."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ticklake.ticks import TickRange
+
+PENDING = "pending"
+PERMANENT = "permanent"
+
+
+class Gap(NamedTuple):
+    """Ticks that no batch file has been found for, since when, and whether they are still looked for."""
+
+    ticks: TickRange
+    first_detected_ms: int
+    status: str = PENDING
+
+
+class Change(NamedTuple):
+    """What finding a batch changes: gaps that are gone, what is left of them, and the gap that it reveals."""
+
+    frontier: int
+    closed: list[Gap]
+    left: list[Gap]
+    opened: TickRange | None
+
+
+def gap_before(ticks: TickRange, frontier: int | None, step: int) -> TickRange | None:
+    """What is missing between the frontier, the last tick that any batch reaches, and a batch further on.
+
+    None where nothing is missing, which is so for every batch that starts at or below what is expected.
+    """
+    gap = TickRange(0 if frontier is None else frontier + step, ticks.start - step)
+    return gap or None
+
+
+def split(gap: TickRange, found: TickRange, step: int) -> list[TickRange]:
+    """What is left of a gap once `found` is there: nothing, one piece or two."""
+    if not gap.overlaps(found):
+        return [gap]
+    pieces = (TickRange(gap.start, found.start - step), TickRange(found.end + step, gap.end))
+    return [piece for piece in pieces if piece]
+
+
+def discover(frontier: int | None, touched: Iterable[Gap], ticks: TickRange, step: int) -> Change:
+    """A batch is found. `touched` are the gaps it overlaps; what is left of one keeps its age and its status."""
+    closed = [gap for gap in touched if gap.ticks.overlaps(ticks)]
+    left = [gap._replace(ticks=piece) for gap in closed for piece in split(gap.ticks, ticks, step)]
+    reached = ticks.end if frontier is None else max(frontier, ticks.end)
+    return Change(reached, closed, left, gap_before(ticks, frontier, step))
+
+
+def subtract(ranges: Iterable[TickRange], covered: Iterable[TickRange], step: int) -> list[TickRange]:
+    """The ticks of `ranges` that are in none of `covered`, in order."""
+    cuts = merged(covered, step)
+    ends = [cut.end for cut in cuts]
+    rest: list[TickRange] = []
+    for whole in merged(ranges, step):
+        piece = whole
+        for cut in cuts[bisect_right(ends, whole.start - 1) :]:
+            if not piece or cut.start > piece.end:
+                break
+            before, piece = TickRange(piece.start, cut.start - step), TickRange(cut.end + step, piece.end)
+            rest += [before] if before else []
+        rest += [piece] if piece else []
+    return rest
+
+
+def common(ranges: Sequence[TickRange], others: Sequence[TickRange], step: int) -> list[TickRange]:
+    """The ticks that are in both."""
+    return subtract(ranges, subtract(ranges, others, step), step)
+
+
+def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
+    """The same ticks in as few ranges as possible, in order; empty ranges vanish."""
+    result: list[TickRange] = []
+    for one in sorted(one for one in ranges if one):
+        if result and one.start <= result[-1].end + step:
+            result[-1] = TickRange(result[-1].start, max(result[-1].end, one.end))
+        else:
+            result.append(one)
+    return result
+
+
+def on_grid(ticks: TickRange, step: int) -> TickRange:
+    """The sampled ticks of a range: its bounds moved inwards to multiples of the sampling interval."""
+    return TickRange(-(-ticks.start // step) * step, ticks.end // step * step)
+
+
+def count(ranges: Iterable[TickRange], step: int) -> int:
+    return sum(one.count(step) for one in ranges)
+
+
+class Open:
+    """What a listing is searched for: everything behind the frontier, and the gaps before it."""
+
+    def __init__(self, frontier: int | None, gaps: Iterable[TickRange]) -> None:
+        self._frontier = -1 if frontier is None else frontier
+        self._gaps = sorted(gaps)
+        self._starts = [gap.start for gap in self._gaps]
+
+    def wants(self, ticks: TickRange) -> bool:
+        return ticks.end > self._frontier or self.gap_of(ticks) is not None
+
+    def gap_of(self, ticks: TickRange) -> TickRange | None:
+        """The last gap that these ticks overlap."""
+        place = bisect_right(self._starts, ticks.end) - 1
+        return self._gaps[place] if place >= 0 and self._gaps[place].end >= ticks.start else None

@@ -1,0 +1,1 @@
+SELECT indexer_class, frontier FROM coordinator_frontiers ORDER BY indexer_class
