@@ -1,0 +1,368 @@
+"""The coordinator's promises, on every database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ticklake.coordination.coordinator import Coordinator, Found, frontiers
+from ticklake.coordination.gaps import PENDING, PERMANENT, Gap
+from ticklake.errors import BatchAlreadyClaimedError, InvalidName, InvalidOption
+from ticklake.monitoring import Monitor
+from ticklake.storage.names import batch_name
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+
+Open = Callable[..., Coordinator]
+DAY = 86_400
+
+
+def batch(first: int, last: int) -> Found:
+    return Found(batch_name(TickRange(first, last), compressed=False), TickRange(first, last))
+
+
+def gaps_of(coordinator: Coordinator) -> list[tuple[int, int, str]]:
+    return [(*gap.ticks, gap.status) for gap in coordinator.gaps()]
+
+
+@pytest.fixture
+def coordinator(run: Run) -> Open:
+    def make(indexer_class: str = "DummyIndexer", step: int = 10, lease: float = 60, **options: object) -> Coordinator:
+        return Coordinator(run, indexer_class, step=step, lease=lease, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+def claim_all(coordinator: Coordinator, *batches: Found) -> None:
+    for one in batches:
+        coordinator.complete([coordinator.try_claim(one)])
+
+
+# Claims
+
+
+def test_a_batch_goes_to_one_indexer_of_a_class(coordinator: Open):
+    one, other = coordinator(), coordinator()
+    one.try_claim(batch(0, 990))
+    with pytest.raises(BatchAlreadyClaimedError, match=r"batch_0000000000_0000000990\.pb is claimed or done"):
+        other.try_claim(batch(0, 990))
+
+
+def test_indexer_classes_are_independent(coordinator: Open):
+    assert coordinator("EnvironmentIndexer").try_claim(batch(0, 990))
+    assert coordinator("OrganismIndexer").try_claim(batch(0, 990))
+
+
+def test_of_many_racing_threads_one_has_each_batch(coordinator: Open):
+    files = [batch(start, start + 90) for start in range(0, 4000, 100)]
+    won: list[str] = []
+    start = threading.Barrier(4)
+
+    def race() -> None:
+        mine = coordinator()
+        start.wait()
+        while claims := mine.claim(files, 3):
+            won.extend(claim.name for claim in claims)
+            mine.complete(claims)
+
+    threads = [threading.Thread(target=race) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == sorted(file.name for file in files)
+    assert coordinator().gaps() == []
+
+
+def test_many_are_claimed_at_once_in_the_order_given(coordinator: Open):
+    files = [batch(0, 90), batch(100, 190), batch(200, 290)]
+    coordinator().try_claim(files[0])
+    assert [claim.name for claim in coordinator().claim(files, 5)] == [files[1].name, files[2].name]
+    assert coordinator().claim(files, 5) == []
+
+
+def test_the_same_batch_twice_in_one_claim_is_claimed_once(coordinator: Open):
+    assert len(coordinator().claim([batch(0, 90), batch(0, 90)], 5)) == 1
+
+
+def test_completing_twice_is_harmless(coordinator: Open):
+    one = coordinator()
+    claim = one.try_claim(batch(0, 990))
+    assert one.complete([claim]) == 1
+    assert one.complete([claim]) == 0
+    assert [known.status for known in one.batches()] == ["completed"]
+
+
+def test_a_failed_batch_keeps_its_error_and_is_not_claimed_again(coordinator: Open, pass_time: Callable[[float], None]):
+    one = coordinator()
+    assert one.fail(one.try_claim(batch(0, 990)), "bad bytes \x00 at 17")
+    pass_time(DAY)
+    assert one.look().expired == 0
+    assert one.claim([batch(0, 990)], 1) == []
+    assert [(known.status, known.error) for known in one.failed()] == [("failed", "bad bytes  at 17")]
+
+
+def test_a_failed_batch_gets_another_try_when_asked_for(coordinator: Open):
+    one = coordinator()
+    one.fail(one.try_claim(batch(0, 990)), "bad")
+    assert one.retry_failed() == [batch(0, 990).name]
+    assert [claim.name for claim in coordinator().take_over(5)] == [batch(0, 990).name]
+
+
+def test_a_name_is_needed_before_anything_can_be_claimed(run: Run):
+    with pytest.raises(InvalidName, match="indexer class"):
+        Coordinator(run, " ", step=1)
+
+
+@pytest.mark.parametrize(("options", "name"), [({"step": 0}, "sampling_interval"), ({"lease": 0}, "claim_timeout")])
+def test_options_without_sense_are_refused(coordinator: Open, options: dict[str, int], name: str):
+    with pytest.raises(InvalidOption, match=name):
+        coordinator(**options)
+
+
+def test_the_tables_are_made_once_a_schema(run: Run, coordinator: Open):
+    coordinator(), coordinator("Other")
+    with run.reading() as transaction:
+        ((versions,),) = transaction.execute(
+            "SELECT count(*) FROM schema_versions WHERE package = 'ticklake.coordination'", {}
+        )
+    assert versions == 1
+
+
+# Leases
+
+
+@pytest.mark.warns("STUCK_BATCH_REASSIGNED")
+def test_the_batch_of_a_dead_indexer_is_taken_over(coordinator: Open, pass_time: Callable[[float], None]):
+    dead, living = coordinator(lease=60), coordinator(lease=60)
+    stale = dead.try_claim(batch(0, 990))
+    assert living.take_over(5) == []
+    pass_time(61)
+    assert living.look().expired == 1
+    (claim,) = living.take_over(5)
+    assert (claim.ticks, claim.version) == (TickRange(0, 990), 2)
+    assert dead.complete([stale]) == 0, "a claim that was taken over"
+    assert dead.renew([stale]) == [stale]
+    assert living.complete([claim]) == 1
+
+
+def test_a_renewed_lease_holds(coordinator: Open, pass_time: Callable[[float], None]):
+    one = coordinator(lease=60)
+    claim = one.try_claim(batch(0, 990))
+    for _ in range(3):
+        pass_time(50)
+        assert one.renew([claim]) == []
+    assert coordinator(lease=60).take_over(5) == []
+
+
+def test_work_whose_lease_ran_out_counts_if_nobody_took_it_over(coordinator: Open, pass_time: Callable[[float], None]):
+    one = coordinator(lease=60)
+    claim = one.try_claim(batch(0, 990))
+    pass_time(DAY)
+    assert one.complete([claim]) == 1
+
+
+def test_what_is_given_back_goes_to_the_next_at_once(coordinator: Open):
+    one = coordinator()
+    one.release([one.try_claim(batch(0, 990))])
+    assert [claim.name for claim in coordinator().take_over(5)] == [batch(0, 990).name]
+
+
+def test_nobody_can_give_back_or_renew_what_another_holds(coordinator: Open):
+    one, other = coordinator(), coordinator()
+    claim = one.try_claim(batch(0, 990))
+    other.release([claim])
+    assert other.renew([claim]) == [claim]
+    assert other.take_over(5) == []
+
+
+@pytest.mark.warns("STUCK_BATCH_REASSIGNED")
+def test_a_claim_from_the_future_is_taken_over(coordinator: Open, pass_time: Callable[[float], None]):
+    """The clock of the database's machine was a day ahead and has been set right."""
+    pass_time(DAY)
+    coordinator(lease=60).try_claim(batch(0, 990))
+    pass_time(-DAY)
+    assert len(coordinator(lease=60).take_over(5)) == 1
+
+
+# Gaps
+
+
+def test_contiguous_batches_of_any_size_leave_no_gap(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 990), batch(1000, 1420), batch(1430, 2580))
+    assert (one.gaps(), one.frontier()) == ([], 2580)
+
+
+def test_a_batch_at_2000_after_1420_leaves_1430_to_1990(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 990), batch(1000, 1420), batch(2000, 2990))
+    assert gaps_of(one) == [(1430, 1990, PENDING)]
+
+
+def test_out_of_order_arrival_is_filled(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(1000, 1990), batch(2000, 2990))
+    assert gaps_of(one) == [(0, 990, PENDING)]
+    claim_all(one, batch(0, 990))
+    assert (one.gaps(), one.frontier()) == ([], 2990)
+
+
+def test_a_batch_inside_a_gap_splits_it(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 999), batch(3000, 3990))
+    assert gaps_of(one) == [(1009, 2990, PENDING)]
+    claim_all(one, batch(1500, 1800))
+    assert gaps_of(one) == [(1009, 1490, PENDING), (1810, 2990, PENDING)]
+
+
+@pytest.mark.warns("Permanent gap in DummyIndexer")
+def test_a_gap_that_is_never_filled_becomes_permanent_once(coordinator: Open, pass_time: Callable[[float], None]):
+    monitor = Monitor("test")
+    one = coordinator(monitor=monitor)
+    claim_all(one, batch(2000, 2990))
+    pass_time(5)
+    assert one.make_permanent(60_000) == []
+    pass_time(56)
+    assert [gap.ticks for gap in one.make_permanent(60_000)] == [TickRange(0, 1990)]
+    assert one.make_permanent(60_000) == []
+    assert one.oldest_pending_gap() is None
+    assert gaps_of(one) == [(0, 1990, PERMANENT)]
+    assert monitor.snapshot()["permanent_gaps_detected"] == 1
+
+
+@pytest.mark.warns("Permanent gap")
+def test_late_data_fills_a_permanent_gap(coordinator: Open, pass_time: Callable[[float], None]):
+    one = coordinator()
+    claim_all(one, batch(0, 990), batch(3000, 3990))
+    pass_time(61)
+    one.make_permanent(60_000)
+    claim_all(one, batch(1000, 1990))
+    assert gaps_of(one) == [(2000, 2990, PERMANENT)]
+    claim_all(one, batch(2000, 2990))
+    assert one.gaps() == []
+
+
+def test_what_is_left_of_a_gap_is_as_old_as_the_gap(coordinator: Open, pass_time: Callable[[float], None]):
+    one = coordinator()
+    claim_all(one, batch(0, 990), batch(9000, 9990))
+    ((_, detected, _),) = one.gaps()
+    pass_time(40)
+    claim_all(one, batch(5000, 5990))
+    assert [gap.first_detected_ms for gap in one.gaps()] == [pytest.approx(detected, abs=1)] * 2
+
+
+@pytest.mark.warns("Permanent gap")
+def test_a_gap_from_the_future_does_not_stay_young_for_ever(coordinator: Open, pass_time: Callable[[float], None]):
+    pass_time(DAY)
+    one = coordinator()
+    claim_all(one, batch(1000, 1990))
+    pass_time(-DAY)
+    assert len(one.make_permanent(60_000)) == 1
+
+
+def test_the_oldest_pending_gap_is_the_one_with_the_lowest_ticks(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(1000, 1990), batch(3000, 3990))
+    gap = one.oldest_pending_gap()
+    assert isinstance(gap, Gap) and gap.ticks == TickRange(0, 990)
+
+
+def test_a_late_batch_below_the_frontier_records_nothing(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 990), batch(1000, 1990), batch(500, 1500))
+    assert (one.gaps(), one.frontier()) == ([], 1990)
+
+
+def test_a_batch_over_several_gaps_and_the_frontier_closes_what_it_covers(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(100, 190), batch(300, 390), batch(500, 590), batch(50, 700))
+    assert (gaps_of(one), one.frontier()) == ([(0, 40, PENDING)], 700)
+
+
+def test_duplicates_in_two_folders_are_two_batches_and_no_gap(coordinator: Open):
+    one = coordinator()
+    copy = Found(f"000/{batch(0, 990).name}", TickRange(0, 990))
+    claim_all(one, batch(0, 990), copy)
+    assert (len(one.batches()), one.gaps()) == (2, [])
+
+
+def test_ticks_as_large_as_they_can_be_do_no_harm(coordinator: Open):
+    one = coordinator(step=2**31 - 1)
+    claim_all(one, batch(2**63 - 2, 2**63 - 1), batch(0, 5))
+    assert one.frontier() == 2**63 - 1
+
+
+def test_racing_indexers_agree_on_the_frontier_and_the_gaps(coordinator: Open):
+    """All files but every seventh, claimed by many at once in different orders: each hole is one gap."""
+    files = [batch(start, start + 90) for start in range(0, 7000, 100)]
+    there = [file for number, file in enumerate(files) if number % 7 != 3]
+
+    def race(order: Sequence[Found]) -> None:
+        mine = coordinator()
+        while claims := mine.claim(order, 4):
+            mine.complete(claims)
+
+    orders = [there, there[::-1], there[30:] + there[:30], there[::2] + there[1::2]]
+    threads = [threading.Thread(target=race, args=(order,)) for order in orders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    holes = [(*file.ticks, PENDING) for number, file in enumerate(files) if number % 7 == 3]
+    assert gaps_of(coordinator()) == holes
+    assert coordinator().frontier() == 6990
+
+
+# What a table lacks
+
+
+def test_completed_batches_that_the_table_lacks_are_indexed_again(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 990), batch(1000, 1990), batch(2000, 2990))
+    before = one.look().reopened
+    assert one.search_again([TickRange(1500, 1600)]) == [batch(1000, 1990).name]
+    assert one.look().reopened == before + 1
+    assert [claim.name for claim in coordinator().take_over(5)] == [batch(1000, 1990).name]
+
+
+def test_ticks_that_no_batch_covers_become_gaps_and_those_behind_the_frontier_do_not(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 990), batch(2000, 2990))
+    one.search_again([TickRange(900, 4000)])
+    assert gaps_of(one) == [(1000, 1990, PENDING)]
+
+
+def test_failed_batches_stay_failed_when_the_table_lacks_them(coordinator: Open):
+    one = coordinator()
+    one.fail(one.try_claim(batch(0, 990)), "bad")
+    assert one.search_again([TickRange(0, 990)]) == []
+    assert (len(one.failed()), one.gaps()) == (1, [])
+
+
+# Metrics
+
+
+def test_what_happens_is_counted(coordinator: Open):
+    monitor = Monitor("test")
+    one = coordinator(monitor=monitor)
+    claim_all(one, batch(1000, 1990), batch(0, 990))
+    one.fail(one.try_claim(batch(2000, 2990)), "bad")
+    assert one.claim([batch(0, 990)], 1) == []
+    numbers = monitor.snapshot()
+    assert {name: numbers[name] for name in ("claim_attempts", "claim_successes", "claim_success_rate")} == {
+        "claim_attempts": 4,
+        "claim_successes": 3,
+        "claim_success_rate": 0.75,
+    }
+    assert (numbers["batches_claimed"], numbers["batches_completed"], numbers["batches_failed"]) == (3, 2, 1)
+    assert numbers["gaps_released"] == 1
+    assert "try_claim_latency_p95_ms" in numbers and "mark_completed_latency_p95_ms" in numbers
+
+
+def test_frontiers_tell_who_is_coordinated(run: Run, coordinator: Open):
+    claim_all(coordinator("A"), batch(0, 990))
+    claim_all(coordinator("B"), batch(0, 490))
+    assert frontiers(run) == {"A": 990, "B": 490}
