@@ -23,6 +23,5 @@ class EnergyIndexer(BatchIndexer):
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
         energy = [sum(one["energy"] for one in organisms) for organisms in ticks.column("organisms").to_pylist()]
-        return pa.RecordBatch.from_arrays(
-            [ticks.column("tick_number"), pa.array(energy, pa.int64())], schema=EnergyIndexer.table.schema
-        )
+        columns = [ticks.column("tick_number"), pa.array(energy, pa.int64())]
+        return pa.RecordBatch.from_arrays(columns, names=["tick_number", "energy"])
