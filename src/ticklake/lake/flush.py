@@ -17,6 +17,7 @@ import pyarrow as pa
 from ticklake import faults
 from ticklake.errors import FlushFailed, SparkUnavailable
 from ticklake.lake import task
+from ticklake.lake.empty import EMPTY, joined, packed
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict
 from ticklake.lake.parquet import ParquetFile
@@ -107,7 +108,8 @@ class Flusher:
         indexed = [result for result in results if isinstance(result, Indexed)]
         failed = {result.number: result for result in results if isinstance(result, Failed)}
         files = [result for result in results if isinstance(result, ParquetFile)]
-        if self._ledger is not None and files:
+        # A tick without rows leaves its trace too: only then can a table prove that it lacks nothing.
+        if self._ledger is not None and any(len(one.ticks) for one in indexed):
             self._add(self._ledger, files, indexed, _provenance(slices, indexed))
         observed: dict[str, int] = {}
         for one in indexed:
@@ -177,7 +179,8 @@ def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str
         }
         for number in sorted({one.number for one in indexed})
     ]
-    return {"ticklake.sources": json.dumps(sources)}
+    empty = joined(one.empty for one in indexed)
+    return {"ticklake.sources": json.dumps(sources)} | ({EMPTY: packed(empty)} if len(empty) else {})
 
 
 def _ranges(ticks: np.typing.NDArray[np.int64]) -> list[TickRange]:

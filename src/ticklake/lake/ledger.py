@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from ticklake.lake.empty import EMPTY, joined, unpacked
 from ticklake.lake.log import DeltaLog
+from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
 
@@ -36,17 +38,23 @@ class Ledger(DeltaLog):
     def __init__(self, directory: Path, table: Table) -> None:
         super().__init__(directory, table.name, table.schema)
         self._bounds = self._read_bounds()
+        self._empty = self.recorded_empty()
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
-        """The ticks of these ranges that have rows. Reads no file where no file's bounds overlap a range."""
+        """The ticks of these ranges that the table has. Reads no file where no file's bounds overlap a range."""
         if self._bounds.version != self.version:
             self._bounds = self._read_bounds()
         _, paths, low, high = self._bounds
         found: list[Ticks] = []
         for ticks in wanted:
+            found.append(self._empty[(self._empty >= ticks.start) & (self._empty <= ticks.end)])
             for index in np.flatnonzero((low <= ticks.end) & (high >= ticks.start)):
-                found.extend(_ticks_of(self.directory / unquote(paths[index]), ticks))
-        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+                found.extend(ticks_in(self.directory / unquote(paths[index]), ticks))
+        return joined(found)
+
+    def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
+        super().commit(files, provenance)
+        self._empty = joined([self._empty, unpacked(provenance.get(EMPTY, "[]"))])
 
     def _read_bounds(self) -> _Bounds:
         files = self.files()
@@ -57,7 +65,7 @@ class Ledger(DeltaLog):
         return _Bounds(self.version, files.column("path").to_pylist(), low, high)
 
 
-def _ticks_of(path: Path, wanted: TickRange) -> Iterator[Ticks]:
+def ticks_in(path: Path, wanted: TickRange) -> Iterator[Ticks]:
     """The ticks of one Parquet file within a range, from the bounds of its row groups where those tell."""
     with pq.ParquetFile(path) as file:
         column = file.schema_arrow.get_field_index("tick_number")

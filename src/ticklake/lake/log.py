@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from ticklake import faults
 from ticklake.errors import LakeUnwritable, OtherTableSchema, UnknownTableFormat
 from ticklake.lake.durable import make_directory, sync_directory, sync_file
+from ticklake.lake.empty import Ticks, recorded
 from ticklake.lake.parquet import ParquetFile
 
 FORMAT = "1"
@@ -47,6 +48,10 @@ class DeltaLog:
     def files(self) -> pa.Table:
         """The files of the table with their statistics."""
         return pa.table(self._delta.get_add_actions(flatten=True))
+
+    def recorded_empty(self) -> Ticks:
+        """The ticks that were indexed and have no row."""
+        return recorded(self._delta)
 
     def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
         """Adds the files in one commit right after the version last seen, or CommitConflict. Durable on return."""

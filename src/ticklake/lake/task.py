@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ticklake import faults
 from ticklake.errors import LakeUnwritable, RowsDoNotFit, StorageUnavailable, StoredFileMissing, TickLakeError
+from ticklake.lake.empty import joined
 from ticklake.lake.order import ordered
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.slices import Piece, Slice
@@ -54,10 +55,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Indexed:
-    """A piece of a slice that is in the files of this task, whole."""
+    """A piece of a slice that is in the files of this task, whole; `empty` are those of its ticks that have no row."""
 
     number: int
     ticks: Ticks
+    empty: Ticks
     rows: int
     observed: Mapping[str, int]
 
@@ -112,6 +114,7 @@ class _Account:
         self._held: list[pa.RecordBatch] = []
         self._own: ParquetFileWriter | None = None
         self._ticks: list[Ticks] = []
+        self._empty: list[Ticks] = []
         self._rows = 0
         self._observed: Counter[str] = Counter()
 
@@ -122,14 +125,15 @@ class _Account:
                 self._ticks.append(batch.column("tick_number").to_numpy().copy())
                 self._observed.update(self._work.observe(batch))
                 if self._work.rows is not None:
-                    self._hold(_rows(self._work, batch))
+                    rows = _rows(self._work, batch)
+                    self._empty.append(np.setdiff1d(self._ticks[-1], _distinct(rows.column("tick_number").to_numpy())))
+                    self._hold(rows)
         except BaseException:
             if self._own is not None:
                 self._own.discard()
             raise
         self._hand_over()
-        ticks = np.concatenate(self._ticks) if self._ticks else np.empty(0, np.int64)
-        return Indexed(self._piece.number, ticks, self._rows, dict(self._observed))
+        return Indexed(self._piece.number, joined(self._ticks), joined(self._empty), self._rows, dict(self._observed))
 
     def _hold(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
