@@ -70,6 +70,10 @@ class SliceReader:
                     yield chunk
                     chunk = Chunk([], [], [])
                 chunk.extend(piece)
+            # Not only when the next tick no longer fits: that one may be large, and would be in memory as well.
+            if chunk.bytes >= chunk_bytes:
+                yield chunk
+                chunk = Chunk([], [], [])
         if chunk:
             yield chunk
 
@@ -89,7 +93,9 @@ class SliceReader:
         except BadFile as error:
             raise self._bad(error.offset, self._last, error.reason) from error
         if self._last != self._file.ticks.end:
-            raise self._bad(end, self._last, f"the file ends after this tick, its name promises tick {self._file.ticks.end}")
+            raise self._bad(
+                end, self._last, f"the file ends after this tick, its name promises tick {self._file.ticks.end}"
+            )
 
     def _wanted(self, block: Chunk) -> Chunk:
         first, last = self._ticks

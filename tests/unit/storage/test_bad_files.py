@@ -66,6 +66,13 @@ def test_a_tick_that_makes_no_sense_is_refused(
     assert reason in error.reason
 
 
+def test_the_first_cell_of_a_tick_after_an_empty_one_is_told_from_its_neighbours(bench: Any) -> None:
+    ticks = [bench.tick(5), bench.tick(6, cells=()), bench.tick(7, cells=[(-1, 0, 0, 0)]), bench.tick(8)]
+    with pytest.raises(BadBatchFile) as caught:
+        bench.read(bench.put_ticks(ticks))
+    assert caught.value.tick == 7
+
+
 def test_extreme_values_that_make_sense_are_taken(bench: Any) -> None:
     ticks = [bench.tick(0, cells=[(0, 1 << 16, -32768, 0), (99, -(1 << 31), 32767, 2**31 - 1)])]
     ticks[0].organisms.add(organism_id=0, parent_id=0, energy=-5)

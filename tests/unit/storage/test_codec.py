@@ -14,6 +14,7 @@ from ticklake.storage.codec import (
     EncodedTick,
     OrganismColumns,
     TickColumns,
+    _groups,
     encode_ticks,
 )
 from ticklake.ticks import TickRange
@@ -83,6 +84,7 @@ def test_ticks_without_cells_and_organisms_are_ticks() -> None:
 def test_many_cells_are_encoded_in_several_groups() -> None:
     ticks = [columns(number, 1000) for number in range(3)]
     big = TickColumns(3, 0, CellColumns(*[np.arange(1_100_000)] * 4), OrganismColumns())
+    assert [len(group) for group in _groups([*ticks, big, columns(4)])] == [4, 1]
     encoded = encode_ticks(RUN, [*ticks, big, columns(4)])
     assert [tick.number for tick in encoded] == [0, 1, 2, 3, 4]
     assert len(TickData.FromString(encoded[3].data).cells) == 1_100_000
@@ -153,6 +155,11 @@ def test_only_the_fields_asked_for_are_decoded(bench: Any) -> None:
             "cells": [{"owner_id": 0}, {"owner_id": 1}, {"owner_id": 2}],
         }
     ]  # fmt: skip
+
+
+def test_optional_fields_keep_their_nulls_when_others_are_left_out(bench: Any) -> None:
+    rows = bench.rows(bench.put_ticks([full(0)]), fields=["organisms.failure_reason"])
+    assert rows[0]["organisms"] == [{"failure_reason": None}, {"failure_reason": None}, {"failure_reason": ""}]
 
 
 def test_a_field_and_a_part_of_it_mean_the_whole_field(bench: Any) -> None:

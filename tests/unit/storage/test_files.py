@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from ticklake.contracts import FORMAT_VERSION, RunCompleted, SimulationMetadata, TickData
@@ -96,6 +97,12 @@ def test_runs_are_discovered_oldest_first(storage: Storage) -> None:
     assert storage.runs() == ["20251014-143025-a", "20251014-143026-b", "other"]
 
 
+def test_a_file_beside_the_runs_is_not_a_run(storage: Storage) -> None:
+    storage.write_batch(RUN, ticks(0))
+    fsspec.open(f"{storage.url}/README", "wb").open().close()
+    assert storage.runs() == [RUN]
+
+
 def test_batches_come_in_tick_order_page_by_page(storage: Storage) -> None:
     starts = [90, 0, 1000, 30, 60, 12345678901]
     for start in starts:
@@ -155,6 +162,8 @@ def test_what_only_looks_like_a_batch_file_is_not_listed(tmp_path: Path) -> None
     for name in (".batch_2_2.pb.1-ab.tmp", "batch_9_3.pb", "batch_4.pb", "notes.txt", "EXPECTED.json"):
         (tmp_path / RUN / name).write_text("x")
     (tmp_path / RUN / "batch_5_5.pb").mkdir()
+    (tmp_path / RUN / ".trash").mkdir()
+    (tmp_path / RUN / ".trash" / "batch_6_6.pb").write_text("x")
     assert storage.batches(RUN).files == [good]
 
 
@@ -225,8 +234,10 @@ def test_metadata_is_found_compressed_or_plain(tmp_path: Path, compress: bool) -
 
 
 def test_metadata_is_written_once(storage: Storage) -> None:
-    storage.write_metadata(SimulationMetadata(simulation_run_id=RUN, initial_seed=1))
-    storage.write_metadata(SimulationMetadata(simulation_run_id=RUN, initial_seed=1))
+    notes = {f"key {number}": "value" for number in range(50)}
+    storage.write_metadata(SimulationMetadata(simulation_run_id=RUN, initial_seed=1, user_metadata=notes))
+    notes = dict(reversed(notes.items()))
+    storage.write_metadata(SimulationMetadata(simulation_run_id=RUN, initial_seed=1, user_metadata=notes))
     with pytest.raises(StoredFileConflict):
         storage.write_metadata(SimulationMetadata(simulation_run_id=RUN, initial_seed=2))
 
