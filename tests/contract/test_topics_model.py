@@ -232,7 +232,6 @@ def quiet() -> Iterator[None]:
     logging.getLogger("ticklake.topics").setLevel(logging.NOTSET)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("quiet")
 def test_topics_do_what_the_model_says_on_sqlite(tmp_path: Path) -> None:
@@ -251,7 +250,6 @@ def test_topics_do_what_the_model_says_on_sqlite(tmp_path: Path) -> None:
         _check(OnSqlite)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("quiet")
 def test_topics_do_what_the_model_says_on_postgres(postgres_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from uuid import uuid4
 
@@ -121,7 +122,8 @@ def test_claims_and_acks_read_no_table_from_end_to_end(run: Run, count: int) -> 
             rows = sql.claim(**who, lease_ms=1000, max_attempts=5, limit=10)
             assert len(rows) == (10 if group == "fresh" else 0)
             sql.look(topic="t", group=group)
-            claims = "[" + ",".join(f'["{row[0]}", {row[1]}]' for row in rows) + "]"
-            assert len(sql.ack(**who, claims=claims)) == len(rows)
+            versions = {row[0]: row[1] for row in rows}
+            acked = sql.ack(**who, message_ids=list(versions), versions=json.dumps(versions))
+            assert len(acked) == len(rows)
             ((after,),) = transaction.execute(SCANS, {})
             assert after - before == 0

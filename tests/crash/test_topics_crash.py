@@ -89,7 +89,6 @@ def acknowledged(run: Run) -> int:
     return int(count)
 
 
-@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_every_message_is_acknowledged_exactly_once_whoever_is_killed(children: Children, run: Run) -> None:

@@ -65,7 +65,6 @@ class Traffic:
         self._reader.close()
 
 
-@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.warns("Waiting for the database", "Lost the connection", "STALE_ACK", "STUCK_MESSAGE")
 def test_readers_and_writers_survive_a_restart_and_lose_nothing(server: Any, eventually: Callable[..., None]) -> None:
@@ -83,7 +82,6 @@ def test_readers_and_writers_survive_a_restart_and_lose_nothing(server: Any, eve
         assert {m.message_id for m in run.browse("restart", limit=1_000_000)} == set(traffic.sent)
 
 
-@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.warns("Waiting for the database", "Lost the connection", "STALE_ACK", "STUCK_MESSAGE")
 def test_a_server_that_turns_read_only_is_waited_for(server: Any, eventually: Callable[..., None]) -> None:

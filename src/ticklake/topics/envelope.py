@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import time
-import uuid
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from google.protobuf import descriptor_pool, message_factory
@@ -14,6 +16,7 @@ from ticklake.contracts import TopicEnvelope
 from ticklake.errors import NotAMessage, UndecodableMessage
 
 _TYPE_PREFIX = "type.googleapis.com/"
+_PLACE_BITS = 24
 
 
 class Envelope(NamedTuple):
@@ -30,6 +33,12 @@ class Opened(NamedTuple):
     message_id: str
     timestamp: int
     payload: Message
+
+
+def wrap_all(payloads: Iterable[Message], now_ms: int) -> list[Envelope]:
+    """In this order, with ids that keep it: neighbours in a topic are neighbours in an index."""
+    start = random.getrandbits(_PLACE_BITS - 1)
+    return [wrap(payload, now_ms, new_message_id(now_ms, start + place)) for place, payload in enumerate(payloads)]
 
 
 def wrap(payload: Message, now_ms: int, message_id: str | None = None) -> Envelope:
@@ -50,18 +59,19 @@ def unwrap(data: bytes) -> Opened:
     return Opened(envelope.message_id, envelope.timestamp, payload)
 
 
-def new_message_id(now_ms: int) -> str:
-    """A UUID of version 7: it begins with the time, so that new ids land at the end of an index."""
-    random = int.from_bytes(os.urandom(10), "big")
-    value = (now_ms & 0xFFFF_FFFF_FFFF) << 80 | random
-    value = value & ~(0xF << 76) | 7 << 76
-    return str(uuid.UUID(int=value & ~(0x3 << 62) | 2 << 62))
+def new_message_id(now_ms: int, place: int = 0) -> str:
+    """A UUID of version 7: the time, a place among those of that time, and 50 random bits."""
+    place &= (1 << _PLACE_BITS) - 1
+    rest = (place & 0xFFF) << 50 | int.from_bytes(os.urandom(7), "big") >> 6
+    digits = f"{now_ms & 0xFFFF_FFFF_FFFF:012x}7{place >> 12:03x}{1 << 63 | rest:016x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def client_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+@lru_cache(maxsize=256)
 def _message_class(type_url: str) -> type[Message]:
     name = type_url.rpartition("/")[2]
     if not name:

@@ -23,18 +23,20 @@ class TopicMetrics:
             "dead_letters_added",
         ):
             self.monitor.counter(name)
-        self.monitor.window("write_throughput_per_sec")
-        self.monitor.window("read_throughput_per_sec")
+        self._published = self.monitor.counter("messages_published")
+        self._received = self.monitor.counter("messages_received")
+        self._write_rate = self.monitor.window("write_throughput_per_sec")
+        self._read_rate = self.monitor.window("read_throughput_per_sec")
         for state in ("active", "idle", "total", "waiting"):
             self.monitor.gauge(f"pool_{state}_connections", partial(_connections, schema, state))
 
     def published(self, count: int) -> None:
-        self.monitor.counter("messages_published").add(count)
-        self.monitor.window("write_throughput_per_sec").add(count)
+        self._published.add(count)
+        self._write_rate.add(count)
 
     def received(self, count: int) -> None:
-        self.monitor.counter("messages_received").add(count)
-        self.monitor.window("read_throughput_per_sec").add(count)
+        self._received.add(count)
+        self._read_rate.add(count)
 
     def add(self, name: str, count: int = 1) -> None:
         self.monitor.counter(name).add(count)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from ticklake.database import Transaction
+from ticklake.database.schema import Statement
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
 
@@ -33,6 +35,12 @@ class PostgresTopicStore(TopicStore):
             Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
         ]
         return Claimed(claims, [row[0] for row in rows if row[4]], 0)
+
+    def _fenced(self, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> set[str]:
+        versions = {claim.message_id: claim.version for claim in claims}
+        who = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        rows = statement(**who, message_ids=list(versions), versions=json.dumps(versions), **values)
+        return {row[0] for row in rows}
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.autocommit() as transaction:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ticklake.errors import TickLakeError
 from ticklake.topics.envelope import Envelope
@@ -14,14 +13,18 @@ from ticklake.topics.store import TopicStore
 LONGEST_GATHERING = 0.002
 
 
-@dataclass(eq=False)
 class _Parcel:
-    """What one sender brings, and what became of it."""
+    """What one sender brings, and what became of it. Its sender sleeps until it is done or has to commit itself."""
 
-    topic: str
-    envelopes: Sequence[Envelope]
-    done: bool = False
-    error: BaseException | None = None
+    __slots__ = ("done", "envelopes", "error", "topic", "turn")
+
+    def __init__(self, topic: str, envelopes: Sequence[Envelope]) -> None:
+        self.topic = topic
+        self.envelopes = envelopes
+        self.turn = threading.Lock()
+        self.turn.acquire()
+        self.done = False
+        self.error: BaseException | None = None
 
 
 class Publisher:
@@ -29,7 +32,8 @@ class Publisher:
 
     def __init__(self, store: TopicStore) -> None:
         self._store = store
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._enough = threading.Condition(self._lock)
         self._queue: list[_Parcel] = []
         self._committing = False
         self._expected = 1
@@ -37,12 +41,14 @@ class Publisher:
     def publish(self, topic: str, envelopes: Sequence[Envelope]) -> None:
         """Returns when they are durable."""
         mine = _Parcel(topic, envelopes)
-        with self._changed:
+        with self._lock:
             self._queue.append(mine)
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: mine.done or not self._committing)
-            if not mine.done:
-                self._committing = True
+            leads = not self._committing
+            self._committing = True
+            if len(self._queue) == self._expected:
+                self._enough.notify()
+        if not leads:
+            mine.turn.acquire()  # somebody has committed it, or has left the queue to this thread
         if not mine.done:
             self._commit_queue()
         if mine.error is not None:
@@ -54,18 +60,21 @@ class Publisher:
             parcels = self._gather()
             self._commit(parcels)
         finally:
-            with self._changed:
-                for parcel in parcels:
-                    parcel.done = True
-                self._committing = False
+            with self._lock:
                 self._expected = len(parcels) + len(self._queue)
-                self._changed.notify_all()
+                self._committing = bool(self._queue)
+                successor = self._queue[0] if self._queue else None
+            for parcel in parcels:
+                parcel.done = True
+                parcel.turn.release()
+            if successor is not None:
+                successor.turn.release()
 
     def _gather(self) -> list[_Parcel]:
         """Those who shared the last commit are on their way back: a moment's wait saves them a commit of their own."""
-        with self._changed:
-            if self._expected > 1:
-                self._changed.wait_for(lambda: len(self._queue) >= self._expected, timeout=LONGEST_GATHERING)
+        with self._lock:
+            if len(self._queue) < self._expected:
+                self._enough.wait(LONGEST_GATHERING)
             parcels, self._queue = self._queue, []
             return parcels
 

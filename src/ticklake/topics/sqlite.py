@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ticklake.database import Transaction
-from ticklake.database.schema import Statements
+from ticklake.database.schema import Statement, Statements
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
 
@@ -15,27 +15,34 @@ class SqliteTopicStore(TopicStore):
     """The topics of one run's file."""
 
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+        now = self.schema.now_ms()
         self.joined(connection).publish.many(
-            {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data}
+            {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
             for e in envelopes
         )
         connection.notify(topic)
 
     def claim(self, consumer: Consumer, limit: int) -> Claimed:
-        wait_ms = self._look(consumer)
-        if wait_ms != 0:
-            return Claimed((), wait_ms=wait_ms)
+        fresh, wait_ms = self._look(consumer)
+        if not fresh and wait_ms != 0:
+            return Claimed(wait_ms=wait_ms)
         with self.schema.transaction(durable=False) as transaction:
             sql = transaction.sql(PACKAGE)
             values: dict[str, Any] = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
-            values["lease_ms"] = consumer.lease_ms
-            again, dead = self._claim_again(sql, consumer, values, limit)
-            fresh = self._claim_fresh(sql, values, limit - len(again))
-        return Claimed((*again, *fresh), dead, None if again or fresh else 0)
+            values |= {"lease_ms": consumer.lease_ms, "now": self.schema.now_ms()}
+            again, dead = self._claim_again(sql, consumer, values, limit) if wait_ms == 0 else ([], [])
+            new = self._claim_fresh(sql, values, limit - len(again))
+        return Claimed((*again, *new), dead, 0)
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.transaction() as transaction:
             return self._bury(transaction.sql(PACKAGE), consumer, claim, error)
+
+    def _fenced(self, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> set[str]:
+        shared = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id, **values}
+        shared["now"] = self.schema.now_ms()
+        rows = statement.many({**shared, "message_id": claim.message_id, "version": claim.version} for claim in claims)
+        return {row[0] for row in rows}
 
     @staticmethod
     def _bury(sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
@@ -45,11 +52,11 @@ class SqliteTopicStore(TopicStore):
         sql.add_dead_letter(**place, error=describe(error), traceback=trace(error))
         return True
 
-    def _look(self, consumer: Consumer) -> int | None:
-        """Milliseconds until there may be something: 0 is now, None is not before somebody publishes or releases."""
+    def _look(self, consumer: Consumer) -> tuple[bool, int | None]:
+        """Is there something new, and in how many milliseconds is something free again (None: not by itself)?"""
         with self.schema.reading() as transaction:
             ((fresh, wait_ms),) = transaction.sql(PACKAGE).look(topic=consumer.topic, group=consumer.group)
-        return 0 if fresh else wait_ms
+        return bool(fresh), wait_ms
 
     def _claim_again(
         self, sql: Statements, consumer: Consumer, values: dict[str, Any], limit: int

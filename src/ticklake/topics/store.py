@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ticklake.database import Listener, Schema, Transaction
-from ticklake.database.schema import Statements
+from ticklake.database.schema import Statement, Statements
 from ticklake.errors import OtherRun
 from ticklake.topics.envelope import Envelope
 
@@ -74,6 +74,10 @@ class TopicStore(ABC):
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         """Make a claimed message a dead letter; False where the claim was lost meanwhile."""
 
+    @abstractmethod
+    def _fenced(self, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> set[str]:
+        """Run a statement on those claims that are still held, by their versions; the ids of those it changed."""
+
     def listen(self, topic: str) -> Listener:
         return self.schema.listen(topic)
 
@@ -83,16 +87,15 @@ class TopicStore(ABC):
             sql.join_group(topic=topic, group=group, at_end=at_end)
 
     def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> list[bool]:
-        fence = _fence(consumer, claims)
         with self._alone(connection) as sql:
-            done = {row[0] for row in sql.ack(**fence)}
+            done = self._fenced(sql.ack, consumer, claims)
             if len(done) < len(claims):
-                done |= {row[0] for row in sql.acknowledged(**fence)}
+                done |= self._fenced(sql.acknowledged, consumer, claims)
         return [claim.message_id in done for claim in claims]
 
     def extend(self, consumer: Consumer, claims: Sequence[Claim]) -> list[bool]:
         with self._alone() as sql:
-            held = {row[0] for row in sql.extend(**_fence(consumer, claims), lease_ms=consumer.lease_ms)}
+            held = self._fenced(sql.extend, consumer, claims, lease_ms=consumer.lease_ms)
         return [claim.message_id in held for claim in claims]
 
     def release(
@@ -100,11 +103,9 @@ class TopicStore(ABC):
     ) -> list[bool]:
         """Give claims back. `forgiven`: this delivery does not count as an attempt."""
         with self.schema.transaction(durable=False) as transaction:
-            rows = transaction.sql(PACKAGE).release(
-                **_fence(consumer, claims), delay_ms=max(0, delay_ms), forgiven=int(forgiven)
-            )
+            release = transaction.sql(PACKAGE).release
+            free = self._fenced(release, consumer, claims, delay_ms=max(0, delay_ms), forgiven=int(forgiven))
             transaction.notify(consumer.topic)
-        free = {row[0] for row in rows}
         return [claim.message_id in free for claim in claims]
 
     def give_back_unknown(self, consumer: Consumer, in_hand: Sequence[str]) -> None:
@@ -144,9 +145,3 @@ def describe(error: BaseException | str) -> str:
 
 def trace(error: BaseException | str) -> str:
     return "" if isinstance(error, str) else "".join(traceback.format_exception(error))
-
-
-def _fence(consumer: Consumer, claims: Sequence[Claim]) -> dict[str, str]:
-    """Every change names the claim's version: what was taken over in between is not touched."""
-    versions = json.dumps([(claim.message_id, claim.version) for claim in claims])
-    return {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id, "claims": versions}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 
@@ -11,7 +12,7 @@ from google.protobuf.message import Message as Payload
 from ticklake.database import Transaction
 from ticklake.errors import TopicClosed
 from ticklake.monitoring import Monitor
-from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
+from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.store import TopicStore
@@ -28,6 +29,9 @@ class TopicWriter:
         self._store = store
         self._publisher = publisher
         self._metrics = metrics
+        self._latency = self.monitor.percentiles("write_latency")
+        self._sent = self.monitor.counter("messages_sent")
+        self._rate = self.monitor.window("write_throughput_per_sec")
         self._closed = False
 
     def send(self, message: Payload, *, connection: Transaction | None = None) -> str:
@@ -36,8 +40,7 @@ class TopicWriter:
 
     def send_many(self, messages: Iterable[Payload], *, connection: Transaction | None = None) -> list[str]:
         """Publish all of them, in this order, or none."""
-        now = client_clock_ms()
-        envelopes = [wrap(message, now) for message in messages]
+        envelopes = wrap_all(messages, client_clock_ms())
         self.forward(envelopes, connection=connection)
         return [envelope.message_id for envelope in envelopes]
 
@@ -63,8 +66,9 @@ class TopicWriter:
             connection.after_commit(lambda: self._count(len(envelopes)))
             return
         try:
-            with self.monitor.percentiles("write_latency").timed():
-                self._publisher.publish(self.topic, envelopes)
+            started = time.perf_counter()
+            self._publisher.publish(self.topic, envelopes)
+            self._latency.record(time.perf_counter() - started)
         except Exception as error:
             self.monitor.counter("write_errors").add()
             self.monitor.errors.record("WRITE_FAILED", error, f"topic {self.topic}")
@@ -72,7 +76,7 @@ class TopicWriter:
         self._count(len(envelopes))
 
     def _count(self, sent: int) -> None:
-        self.monitor.counter("messages_sent").add(sent)
-        self.monitor.window("write_throughput_per_sec").add(sent)
+        self._sent.add(sent)
+        self._rate.add(sent)
         self._metrics.published(sent)
         _log.debug("Published %d messages on %s", sent, self.topic)

@@ -1,4 +1,4 @@
--- Which of these claims had been acknowledged already: an ack that is repeated is no stale one.
+-- Has this claim been acknowledged already? An ack that is repeated is no stale one.
 SELECT message_id FROM topic_consumer_group
 WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NOT NULL AND claimed_by = :consumer
-  AND (message_id, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
+  AND message_id = :message_id AND claim_version = :version

@@ -1,5 +1,5 @@
-UPDATE topic_consumer_group SET lease_until = now_ms() + nullif(:lease_ms, 0)
+UPDATE topic_consumer_group SET lease_until = :now + nullif(:lease_ms, 0)
 WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NULL AND set_aside_at IS NULL
   AND claimed_by = :consumer
-  AND (message_id, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
+  AND message_id = :message_id AND claim_version = :version
 RETURNING message_id
