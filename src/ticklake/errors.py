@@ -539,8 +539,8 @@ class UnknownTable(TickLakeError):
 
 
 class BatchAlreadyClaimedError(TickLakeError):
-    """Batch {name} is claimed or done already for {indexer_class}. That is normal where indexers share the work: take the
-    next one."""
+    """Batch {name} is claimed or done already for {indexer_class}. That is normal where indexers share the work: take
+    the next one."""
 
     name: str
     indexer_class: str

@@ -1,0 +1,280 @@
+"""A consumer that does each event's work once: the mark, the work and its results are one transaction."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from google.protobuf.message import Message as Payload
+
+from ticklake import faults
+from ticklake.consumer.outbox import Outbox, Result
+from ticklake.consumer.processed import ProcessedMessages
+from ticklake.consumer.relay import LEASE_SECONDS, OUTAGES, Relay
+from ticklake.database import Transaction
+from ticklake.errors import InvalidEventId, NowhereToPublish
+from ticklake.monitoring import Monitor
+from ticklake.topics import Message, Run
+
+Handler = Callable[[Any, Transaction], Payload | Iterable[Payload] | None]
+"""The work: gets the payload and the transaction to write with; returns what is to be published."""
+
+TRANSACTION_SECONDS = 1.0
+"""A transaction takes no further message after this long: others wait for it."""
+
+POLL_SECONDS = 1.0
+LONGEST_DELAY = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Delivery(NamedTuple):
+    event_id: str
+    message: Message
+
+
+@dataclass
+class Outcome:
+    """What became of some deliveries in one transaction; `left` were not begun."""
+
+    finished: list[Message] = field(default_factory=list)
+    duplicates: list[Message] = field(default_factory=list)
+    failed: list[tuple[Delivery, Exception]] = field(default_factory=list)
+    left: list[Delivery] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+
+
+class IdempotentConsumer:
+    """One consumer of a group; any number may compete, in threads (each its own) and in processes.
+
+    `event_id` says which event a message is about: messages with the same one are duplicates. It is the message's own
+    id, unless the sender may send an event twice: then take it from the payload.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        topic: str,
+        group: str,
+        handler: Handler,
+        publishes: str | None = None,
+        *,
+        event_id: Callable[[Message], str] = lambda message: message.id,
+        batch_size: int = 100,
+        claim_timeout: float = 300,
+        max_delivery_attempts: int = 5,
+        retry_delay: float = 1.0,
+        relay_lease: float = LEASE_SECONDS,
+    ) -> None:
+        self.monitor = Monitor(f"{group} on {topic}")
+        self._run = run
+        self._group = group
+        self._handler = handler
+        self._event_id = event_id
+        self._batch_size = batch_size
+        self._retry_delay = retry_delay
+        self._relay_lease = relay_lease
+        self._reader = run.reader(
+            topic, group=group, claim_timeout=claim_timeout, max_delivery_attempts=max_delivery_attempts
+        )
+        self._processed = ProcessedMessages(run, topic, group)
+        self._outbox = Outbox(run, publishes) if publishes is not None else None
+        self._stopping = False
+
+    def run(self) -> None:
+        """Consume, and relay the results, until `stop()`."""
+        with self._relaying():
+            while not self._stopping:
+                self.process(POLL_SECONDS)
+
+    def run_until_caught_up(self) -> int:
+        """Consume, and relay the results, until nothing is there; how many messages that were."""
+        total = 0
+        while not self._stopping and (dealt_with := self.process(0)):
+            total += dealt_with
+        if self._outbox is not None:
+            with Relay(self._run, self._outbox.topic, lease=self._relay_lease) as relay:
+                while relay.relay():
+                    pass
+        return total
+
+    def process(self, timeout: float = POLL_SECONDS) -> int:
+        """Deal with the next messages, waiting up to `timeout` for the first; how many. Results go into the outbox."""
+        messages = self._reader.poll_many(self._batch_size, timeout)
+        try:
+            deliveries = self._not_done(self._identified(messages))
+            while deliveries:
+                deliveries = self._still_ours(self._work(deliveries))
+        except OUTAGES as error:
+            self._put_back(messages, error)
+        return len(messages)
+
+    def stop(self) -> None:
+        """Make `run` return after the messages at hand; from any thread or signal handler."""
+        self._stopping = True
+        self._reader.wake()
+
+    def close(self) -> None:
+        """Give back what is claimed and not done."""
+        self.stop()
+        self._reader.close()
+
+    def __enter__(self) -> IdempotentConsumer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _identified(self, messages: Sequence[Message]) -> list[Delivery]:
+        found = []
+        for message in messages:
+            try:
+                found.append(Delivery(_uuid(self._event_id(message)), message))
+            except Exception as error:
+                self._fail(message, error)
+        return found
+
+    def _not_done(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """The fast check: what is done already needs no transaction."""
+        if not deliveries:
+            return []
+        known = self._processed.find([delivery.event_id for delivery in deliveries])
+        done = [delivery.message for delivery in deliveries if delivery.event_id in known.done]
+        fresh = [delivery for delivery in deliveries if delivery.event_id not in known.done]
+        self._reader.ack_many(done)
+        self.monitor.counter("duplicates_skipped").add(len(done))
+        for delivery in fresh:
+            if delivery.message.published_at_ms < known.kept_since_ms:
+                self._warn("REPLAY_OLDER_THAN_MARKS", delivery.message, "it may have been done before")
+        return fresh
+
+    def _work(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """One transaction over as many as fit; what is left. Twins come after it: then the mark tells."""
+        firsts, twins = _apart(deliveries)
+        try:
+            with self._run.transaction() as transaction, self.monitor.percentiles("transaction").timed():
+                outcome = self._attempt(firsts, transaction)
+                faults.reach("consumer.commit")
+        except OUTAGES:
+            raise
+        except Exception as error:
+            return twins + self._each_alone(firsts, error)
+        faults.reach("consumer.committed")
+        self._settle(outcome)
+        return outcome.left + twins
+
+    def _attempt(self, deliveries: Sequence[Delivery], transaction: Transaction) -> Outcome:
+        outcome, end = Outcome(), time.monotonic() + TRANSACTION_SECONDS
+        faults.reach("consumer.mark")
+        ours = self._processed.mark([delivery.event_id for delivery in deliveries], transaction)
+        for delivery in deliveries:
+            begun = outcome.finished or outcome.failed
+            if delivery.event_id not in ours:
+                outcome.duplicates.append(delivery.message)
+            elif begun and time.monotonic() > end:
+                outcome.left.append(delivery)
+            else:
+                self._handle(delivery, transaction, outcome)
+        undone = [*outcome.left, *(delivery for delivery, _ in outcome.failed)]
+        faults.reach("consumer.unmark")
+        self._processed.unmark([delivery.event_id for delivery in undone], transaction)
+        faults.reach("consumer.outbox")
+        if self._outbox is not None:
+            self._outbox.add(outcome.results, transaction)
+        faults.reach("consumer.ack")
+        self._reader.ack_many(outcome.finished + outcome.duplicates, connection=transaction)
+        return outcome
+
+    def _handle(self, delivery: Delivery, transaction: Transaction, outcome: Outcome) -> None:
+        try:
+            with transaction.savepoint():
+                faults.reach("consumer.work")
+                results = self._results(delivery, self._handler(delivery.message.payload, transaction))
+        except OUTAGES:
+            raise
+        except Exception as error:
+            outcome.failed.append((delivery, error))
+        else:
+            outcome.results += results
+            outcome.finished.append(delivery.message)
+
+    def _results(self, delivery: Delivery, returned: Payload | Iterable[Payload] | None) -> list[Result]:
+        if returned is None:
+            return []
+        if self._outbox is None:
+            raise NowhereToPublish(kind=type(returned).__name__)
+        payloads = returned if isinstance(returned, Iterable) else [returned]
+        return [
+            self._outbox.result(delivery.event_id, self._group, place, payload)
+            for place, payload in enumerate(payloads)
+        ]
+
+    def _each_alone(self, deliveries: Sequence[Delivery], error: Exception) -> list[Delivery]:
+        """The transaction failed as a whole: one of them spoils it for all, or it is the only one."""
+        if len(deliveries) == 1:
+            self._fail(deliveries[0].message, error)
+            return []
+        return [left for delivery in deliveries for left in self._work([delivery])]
+
+    def _settle(self, outcome: Outcome) -> None:
+        self.monitor.counter("messages_processed").add(len(outcome.finished))
+        self.monitor.counter("duplicates_skipped").add(len(outcome.duplicates))
+        self.monitor.window("throughput_per_sec").add(len(outcome.finished))
+        for delivery, error in outcome.failed:
+            self._fail(delivery.message, error)
+
+    def _still_ours(self, deliveries: list[Delivery]) -> list[Delivery]:
+        held = self._reader.extend([delivery.message for delivery in deliveries])
+        return [delivery for delivery, ours in zip(deliveries, held, strict=True) if ours]
+
+    def _fail(self, message: Message, error: Exception) -> None:
+        delay = min(self._retry_delay * 2.0 ** (message.attempts - 1), LONGEST_DELAY)
+        self.monitor.counter("messages_failed").add()
+        self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {type(error).__name__}: {error}")
+        self._reader.fail(message, error, delay=delay)
+
+    def _put_back(self, messages: Sequence[Message], error: Exception) -> None:
+        """The database's fault, not theirs: what is not acknowledged is delivered again and counts as no attempt."""
+        self.monitor.errors.record("CONSUMER_INTERRUPTED", error)
+        _log.warning("Consumer %s: %s", self._group, error)
+        with suppress(*OUTAGES):  # then the claims expire
+            self._reader.release(messages, delay=self._retry_delay)
+
+    def _warn(self, event: str, message: Message, what: str) -> None:
+        self.monitor.errors.record(event, what, f"message {message.id}")
+        _log.warning("%s topic=%s group=%s message=%s: %s", event, message.topic, self._group, message.id, what)
+
+    @contextmanager
+    def _relaying(self) -> Iterator[None]:
+        if self._outbox is None:
+            yield
+            return
+        with Relay(self._run, self._outbox.topic, lease=self._relay_lease) as relay:
+            thread = threading.Thread(target=relay.run, name=f"relay to {self._outbox.topic}", daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                relay.stop()
+                thread.join()
+
+
+def _apart(deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+    """The first delivery of each event, and its twins."""
+    firsts = {delivery.event_id: delivery for delivery in reversed(deliveries)}
+    twins = [delivery for delivery in deliveries if firsts[delivery.event_id] is not delivery]
+    return [delivery for delivery in deliveries if firsts[delivery.event_id] is delivery], twins
+
+
+def _uuid(event_id: str) -> str:
+    """One spelling for each id."""
+    try:
+        return str(UUID(event_id))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidEventId(event_id=event_id) from error

@@ -1,0 +1,103 @@
+"""Results on their way to a topic (`outbox_messages`): written with the work they result from, published afterwards."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID, uuid5
+
+from google.protobuf.message import Message as Payload
+
+from ticklake.consumer.processed import CHUNK, PACKAGE, check_age
+from ticklake.database import Listener, Transaction
+from ticklake.topics import Run
+from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
+
+COUNT_LIMIT = 1_000_000
+_log = logging.getLogger(__name__)
+
+
+class Result(NamedTuple):
+    """One message that an event results in."""
+
+    event_id: str
+    envelope: Envelope
+
+
+class Row(NamedTuple):
+    """A message in the outbox, and its place there."""
+
+    id: int
+    envelope: Envelope
+
+
+class Attempts(NamedTuple):
+    """How often the oldest unsent message was tried in vain, and how long ago the last time."""
+
+    failed: int
+    age_ms: int | None
+
+
+class Outbox:
+    """What is to be published on one topic, in order."""
+
+    def __init__(self, run: Run, topic: str) -> None:
+        run.prepare(PACKAGE)
+        self.topic = topic
+        self._run = run
+        self._channel = f"outbox rows/{topic}"
+
+    def result(self, event_id: str, group: str, place: int, payload: Payload) -> Result:
+        """The `place`-th result of an event. Its message id follows from that: doing it again publishes nothing new."""
+        message_id = uuid5(UUID(event_id), f"{group}/{self.topic}/{place}")
+        return Result(event_id, wrap(payload, client_clock_ms(), str(message_id)))
+
+    def add(self, results: Sequence[Result], connection: Transaction) -> None:
+        if not results:
+            return
+        rows = [(event_id, e.message_id, e.timestamp, e.data.hex()) for event_id, e in results]
+        connection.sql(PACKAGE).add_to_outbox(topic=self.topic, rows=json.dumps(rows))
+        connection.notify(self._channel)
+
+    def listen(self) -> Listener:
+        """Wait for the next `add`."""
+        return self._run.listen(self._channel)
+
+    def attempts(self) -> Attempts | None:
+        """None where everything is sent."""
+        with self._run.reading() as view:
+            rows = view.sql(PACKAGE).outbox_head(topic=self.topic)
+        return Attempts(*rows[0]) if rows else None
+
+    def unsent(self, limit: int, connection: Transaction) -> list[Row]:
+        rows = connection.sql(PACKAGE).unsent(topic=self.topic, limit=limit)
+        return [Row(id_, Envelope(message_id, timestamp, data)) for id_, message_id, timestamp, data in rows]
+
+    def count_unsent(self) -> int:
+        """Up to a million."""
+        with self._run.reading() as view:
+            ((count,),) = view.sql(PACKAGE).count_unsent(topic=self.topic, limit=COUNT_LIMIT)
+        return int(count)
+
+    def mark_sent(self, rows: Sequence[Row], connection: Transaction) -> None:
+        connection.sql(PACKAGE).mark_sent(ids=json.dumps([row.id for row in rows]))
+
+    def record_attempt(self, rows: Sequence[Row], error: BaseException) -> None:
+        """Publishing these failed: from now on counts the time until the next attempt."""
+        text = f"{type(error).__name__}: {error}".replace("\0", "")
+        with self._run.transaction(durable=False) as transaction:
+            transaction.sql(PACKAGE).record_attempt(ids=json.dumps([row.id for row in rows]), error=text)
+
+    def prune(self, max_age: float) -> int:
+        """Forget what was sent more than `max_age` seconds ago, in small transactions; how many."""
+        check_age(max_age)
+        before = self._run.now_ms() - round(max_age * 1000)
+        removed, rows = 0, CHUNK
+        while rows == CHUNK:
+            with self._run.transaction() as transaction:
+                rows = len(transaction.sql(PACKAGE).prune_outbox(topic=self.topic, before=before, limit=CHUNK))
+            removed += rows
+        _log.info("Forgot %d sent outbox messages for %s", removed, self.topic)
+        return removed

@@ -1,0 +1,77 @@
+"""Which events a consumer group has done (`processed_messages`). The table's constraint is what keeps it true."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ticklake.database import Transaction
+from ticklake.errors import InvalidOption
+from ticklake.topics import Run
+
+PACKAGE = "ticklake.consumer"
+CHUNK = 1000
+_log = logging.getLogger(__name__)
+
+
+class Known(NamedTuple):
+    """What a look before the work found: events that are done, and since when marks are kept (0: since ever)."""
+
+    done: frozenset[str]
+    kept_since_ms: int
+
+
+class ProcessedMessages:
+    """The marks of one group over one topic. An event is marked in the transaction that does its work."""
+
+    def __init__(self, run: Run, topic: str, group: str) -> None:
+        run.prepare(PACKAGE)
+        self._run = run
+        self._place = {"topic": topic, "group": group}
+
+    def find(self, event_ids: Sequence[str]) -> Known:
+        with self._run.reading() as view:
+            sql = view.sql(PACKAGE)
+            rows = sql.find_processed(group=self._place["group"], event_ids=json.dumps(event_ids))
+            horizon = sql.horizon(**self._place)
+        return Known(frozenset(row[0] for row in rows), horizon[0][0] if horizon else 0)
+
+    def mark(self, event_ids: Sequence[str], connection: Transaction) -> frozenset[str]:
+        """Mark all that are not marked; those that were not, and whose work is therefore ours."""
+        rows = connection.sql(PACKAGE).mark(**self._place, event_ids=json.dumps(sorted(event_ids)))
+        return frozenset(row[0] for row in rows)
+
+    def unmark(self, event_ids: Sequence[str], connection: Transaction) -> None:
+        """Take back what the same transaction has marked."""
+        if event_ids:
+            connection.sql(PACKAGE).unmark(group=self._place["group"], event_ids=json.dumps(event_ids))
+
+    def prune(self, max_age: float) -> int:
+        """Forget events done more than `max_age` seconds ago, in small transactions; how many.
+
+        An event is kept for `max_age` longer than any message that a replay could bring back, so one that was sent
+        again within `max_age` is never done twice.
+        """
+        before = self._oldest_to_keep(max_age)
+        with self._run.transaction() as transaction:
+            transaction.sql(PACKAGE).set_horizon(**self._place, before=before)
+        removed, rows = 0, CHUNK
+        while rows == CHUNK:
+            with self._run.transaction() as transaction:
+                rows = len(transaction.sql(PACKAGE).prune_processed(**self._place, before=before, limit=CHUNK))
+            removed += rows
+        _log.info("Forgot %d processed messages of %s on %s", removed, self._place["group"], self._place["topic"])
+        return removed
+
+    def _oldest_to_keep(self, max_age: float) -> int:
+        check_age(max_age)
+        with self._run.reading() as view:
+            ((now_ms, oldest_ms),) = view.sql(PACKAGE).oldest_replay(topic=self._place["topic"])
+        return int(min(now_ms, now_ms if oldest_ms is None else oldest_ms)) - round(max_age * 1000)
+
+
+def check_age(max_age: float) -> None:
+    if not 0 <= max_age < 1e9:
+        raise InvalidOption(option="max_age", value=max_age, allowed="0 to 1,000,000,000 seconds")

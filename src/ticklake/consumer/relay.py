@@ -1,0 +1,161 @@
+"""The way from an outbox into its topic: in order, exactly once, by one relay at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from uuid import NAMESPACE_URL, uuid5
+
+from ticklake import faults
+from ticklake.consumer.outbox import Attempts, Outbox, Row
+from ticklake.contracts import TopicEnvelope
+from ticklake.database import Listener
+from ticklake.errors import (
+    DatabaseFull,
+    DatabaseLocked,
+    DatabaseUnavailable,
+    DatabaseUnusable,
+    InvalidOption,
+    TickLakeError,
+)
+from ticklake.monitoring import Monitor
+from ticklake.topics import Message, Run
+from ticklake.topics.envelope import client_clock_ms, wrap
+
+OUTAGES = (DatabaseFull, DatabaseLocked, DatabaseUnavailable)
+"""What is nobody's fault and passes."""
+
+LEASE_SECONDS = 5.0
+LONGEST_RETRY = 60.0
+OUTAGE_PAUSE = 0.5
+_FOR_EVER = 1_000_000_000
+_log = logging.getLogger(__name__)
+
+
+class Relay:
+    """Publishes what is in the outbox of a topic. Start as many as you like: the others wait for the baton.
+
+    The baton is a message in a topic of its own (`outbox/TOPIC`). Who has claimed it relays, and extends the claim;
+    when its relay dies, the claim expires and the next one takes over. `ticklake claims` shows who has it.
+    """
+
+    def __init__(self, run: Run, topic: str, *, lease: float = LEASE_SECONDS, batch_size: int = 500) -> None:
+        if not lease > 0:
+            raise InvalidOption(option="lease", value=lease, allowed="more than 0 seconds")
+        self.monitor = Monitor(f"relay to {topic}")
+        self._run = run
+        self._outbox = Outbox(run, topic)
+        self._writer = run.writer(topic)
+        self._lease = lease
+        self._batch_size = batch_size
+        self._batons = run.reader(
+            f"outbox/{topic}", group="relay", claim_timeout=lease, max_delivery_attempts=_FOR_EVER
+        )
+        self._baton: Message | None = None
+        self._renewed = 0.0
+        self._listener: Listener | None = None
+        self._stopping = False
+        _offer_baton(run, self._batons.topic)
+
+    def run(self) -> None:
+        """Relay until `stop()`; a database that does not answer is tried again."""
+        while not self._stopping:
+            try:
+                self.relay(self._lease)
+            except (*OUTAGES, DatabaseUnusable) as error:
+                self.monitor.errors.record("RELAY_INTERRUPTED", error, self._outbox.topic)
+                _log.warning("Relay to %s: %s", self._outbox.topic, error)
+                time.sleep(OUTAGE_PAUSE)
+
+    def relay(self, timeout: float = 0.0) -> int:
+        """Publish the next messages as soon as there are any and it is this relay's turn; how many."""
+        deadline = time.monotonic() + timeout
+        while not self._stopping:
+            attempts = self._outbox.attempts() if self._leads(deadline) else None
+            pause = None if attempts is None else _pause(attempts)
+            if pause == 0:
+                return self._publish()
+            if time.monotonic() >= deadline:
+                return 0
+            if self._baton is not None:
+                self._wait(deadline, pause)
+        return 0
+
+    def stop(self) -> None:
+        """Make `run` and `relay` return; from any thread or signal handler."""
+        self._stopping = True
+        self._batons.wake()
+        if self._listener is not None:
+            self._listener.wake()
+
+    def close(self) -> None:
+        """Hand the baton on."""
+        self.stop()
+        self._batons.close()
+        self._writer.close()
+        if self._listener is not None:
+            self._listener.close()
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _leads(self, deadline: float) -> bool:
+        """Whether this relay has the baton; waits for it where another one has it."""
+        if self._baton is not None and time.monotonic() > self._renewed + self._lease / 3:
+            (held,) = self._batons.extend([self._baton])
+            self._baton, self._renewed = (self._baton if held else None), time.monotonic()
+        if self._baton is None:
+            self._renewed = time.monotonic()
+            self._baton = self._batons.poll(max(0.0, deadline - time.monotonic()))
+        return self._baton is not None
+
+    def _wait(self, deadline: float, pause: float | None) -> None:
+        if self._listener is None:
+            self._listener = self._outbox.listen()  # what came before that is found by another look
+            return
+        limits = (deadline - time.monotonic(), self._lease / 3, LONGEST_RETRY if pause is None else pause)
+        self._listener.wait(max(0.0, min(limits)))
+
+    def _publish(self) -> int:
+        rows: Sequence[Row] = ()
+        try:
+            with self._run.transaction() as transaction:
+                rows = self._outbox.unsent(self._batch_size, transaction)
+                faults.reach("relay.publish")
+                self._writer.forward([row.envelope for row in rows], connection=transaction)
+                faults.reach("relay.mark")
+                self._outbox.mark_sent(rows, transaction)
+                faults.reach("relay.commit")
+        except OUTAGES:
+            raise
+        except TickLakeError as error:
+            self._failed(rows, error)
+            return 0
+        faults.reach("relay.committed")
+        self.monitor.counter("messages_relayed").add(len(rows))
+        return len(rows)
+
+    def _failed(self, rows: Sequence[Row], error: TickLakeError) -> None:
+        self.monitor.counter("relay_errors").add()
+        self.monitor.errors.record("RELAY_FAILED", error, self._outbox.topic)
+        _log.warning("RELAY_FAILED topic=%s messages=%d: %s", self._outbox.topic, len(rows), error)
+        self._outbox.record_attempt(rows, error)
+
+
+def _pause(attempts: Attempts) -> float:
+    """Seconds until the next attempt: twice as long after each that failed, counted from the last one."""
+    if attempts.age_ms is None:
+        return 0.0
+    return max(0.0, min(2.0 ** min(attempts.failed - 1, 10), LONGEST_RETRY) - attempts.age_ms / 1000)
+
+
+def _offer_baton(run: Run, topic: str) -> None:
+    """One and always the same message, whoever comes first."""
+    baton = wrap(TopicEnvelope(), client_clock_ms(), str(uuid5(NAMESPACE_URL, topic)))
+    with run.writer(topic) as writer:
+        writer.forward([baton])

@@ -1,0 +1,3 @@
+-- The oldest that is not sent (idx_outbox_unsent): how often it was tried, and how long ago the last time.
+SELECT attempts, (extract(epoch FROM now_at() - attempted_at) * 1000)::bigint FROM outbox_messages
+WHERE topic_name = %(topic)s AND sent_at IS NULL ORDER BY id LIMIT 1

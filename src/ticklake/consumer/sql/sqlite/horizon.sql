@@ -1,0 +1,1 @@
+SELECT pruned_before FROM processed_horizons WHERE topic = :topic AND consumer_group = :group

@@ -1,0 +1,3 @@
+-- The oldest that is not sent (idx_outbox_unsent): how often it was tried, and how long ago the last time.
+SELECT attempts, now_ms() - attempted_at FROM outbox_messages
+WHERE topic_name = :topic AND sent_at IS NULL ORDER BY id LIMIT 1

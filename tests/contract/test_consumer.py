@@ -1,0 +1,439 @@
+"""The idempotent consumer, on every database: each event's work and its results happen once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from uuid import UUID, uuid4
+
+import pytest
+from google.protobuf.message import Message as Payload
+
+from ticklake import BatchInfo, Database, MetadataInfo
+from ticklake.consumer import IdempotentConsumer, Outbox, ProcessedMessages, consumer
+from ticklake.database import Transaction
+from ticklake.errors import DatabaseLocked, InvalidOption, UniqueViolation
+from ticklake.topics import Message, Run
+
+IN, OUT, GROUP = "ingestion-topic", "validation-topic", "validation-consumer-group"
+
+
+def trade(number: int, event_id: str | None = None) -> BatchInfo:
+    return BatchInfo(simulation_run_id=event_id or str(UUID(int=number)), tick_start=number)
+
+
+def event_id(message: Message) -> str:
+    return str(message.payload.simulation_run_id)  # type: ignore[attr-defined]
+
+
+class Ledger:
+    """A handler that books each trade in a table of its own and publishes a result."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        with run.transaction() as transaction:
+            transaction.execute_script("CREATE TABLE IF NOT EXISTS booked (number integer)")
+
+    def __call__(self, payload: BatchInfo, tx: Transaction) -> Payload | None:
+        tx.execute_script(f"INSERT INTO booked VALUES ({payload.tick_start})")
+        return MetadataInfo(simulation_run_id=payload.simulation_run_id, written_at_ms=payload.tick_start)
+
+    @property
+    def booked(self) -> list[int]:
+        with self._run.reading() as view:
+            return [row[0] for row in view.execute("SELECT number FROM booked ORDER BY number", {})]
+
+
+@pytest.fixture
+def ledger(run: Run) -> Ledger:
+    return Ledger(run)
+
+
+@pytest.fixture
+def consume(run: Run, ledger: Ledger) -> Iterator[Callable[..., IdempotentConsumer]]:
+    """Opens consumers that take the event id from the payload and retry at once."""
+    opened: list[IdempotentConsumer] = []
+
+    def make(handler: object = ledger, group: str = GROUP, in_run: Run = run, **options: object) -> IdempotentConsumer:
+        settings = {"event_id": event_id, "retry_delay": 0.0, "publishes": OUT} | options
+        opened.append(IdempotentConsumer(in_run, IN, group, handler, **settings))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+def send(run: Run, *payloads: Payload) -> None:
+    with run.writer(IN) as writer:
+        writer.send_many(payloads)
+
+
+def published(run: Run) -> list[int]:
+    """What is on the next topic, in its order."""
+    messages = run.browse(OUT, limit=100_000)
+    return [opened.payload.written_at_ms for m in messages if (opened := m.opened())]  # type: ignore[attr-defined]
+
+
+def lag(run: Run, group: str = GROUP) -> list[tuple[int, int]]:
+    return [(status.lag, status.dead_letters) for status in run.groups.list(IN) if status.group == group]
+
+
+def test_the_mark_the_work_and_the_result_appear_together(run: Run, ledger: Ledger, consume) -> None:
+    send(run, *(trade(number) for number in range(250)))
+    assert consume().run_until_caught_up() == 250
+    assert ledger.booked == published(run) == list(range(250))
+    assert lag(run) == [(0, 0)]
+    with run.reading() as view:
+        rows = view.execute("SELECT event_id, consumer_group, topic, version FROM processed_messages", {})
+    assert {(str(row[0]), *row[1:]) for row in rows} == {(str(UUID(int=n)), GROUP, IN, 0) for n in range(250)}
+
+
+def test_an_event_that_was_done_before_is_skipped_without_work(run: Run, ledger: Ledger, consume) -> None:
+    send(run, trade(1))
+    consumer_ = consume()
+    consumer_.run_until_caught_up()
+    send(run, trade(1), trade(2), trade(1))
+    consumer_.run_until_caught_up()
+    assert ledger.booked == published(run) == [1, 2]
+    assert consumer_.monitor.counter("duplicates_skipped").value == 2
+    assert lag(run) == [(0, 0)]
+
+
+def test_twins_in_one_batch_are_done_once(run: Run, ledger: Ledger, consume) -> None:
+    send(run, trade(1), trade(2), trade(1), trade(1), trade(2))
+    consume().run_until_caught_up()
+    assert ledger.booked == published(run) == [1, 2]
+    assert lag(run) == [(0, 0)]
+
+
+def test_ids_that_are_spelled_differently_are_one_event(run: Run, ledger: Ledger, consume) -> None:
+    id_ = str(uuid4())
+    send(run, trade(1, id_), trade(1, id_.upper()), trade(1, f"{{{id_}}}"))
+    consume().run_until_caught_up()
+    assert ledger.booked == [1]
+
+
+def test_by_default_the_message_is_the_event(run: Run, ledger: Ledger, consume) -> None:
+    send(run, trade(1), trade(1))
+    consume(event_id=lambda message: message.id).run_until_caught_up()
+    assert ledger.booked == [1, 1]
+
+
+def test_groups_do_the_same_event_independently(run: Run, ledger: Ledger, consume) -> None:
+    send(run, trade(1))
+    consume().run_until_caught_up()
+    consume(group="audit-consumer-group").run_until_caught_up()
+    assert ledger.booked == published(run) == [1, 1]
+
+
+def _waits_for_a_lock(run: Run) -> bool:
+    """Whether a transaction of this run waits for one of another connection."""
+    with run.reading() as view:
+        if view.dialect == "postgres":
+            waiting = view.execute("SELECT count(*) FROM pg_locks WHERE NOT granted", {})
+            return bool(waiting[0][0])
+    return run._schema.pool()["active"] == 1  # in BEGIN IMMEDIATE
+
+
+def test_who_meets_the_same_event_at_the_same_instant_waits_and_skips(
+    run: Run, database_url: str, ledger: Ledger, consume, eventually
+) -> None:
+    send(run, trade(1), trade(1))
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def slow(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        at_work.set()
+        assert go_on.wait(60)
+        return ledger(payload, tx)
+
+    with Database(database_url) as other_database:
+        other = other_database.run(run.id)
+        first, second = consume(slow, batch_size=1), consume(batch_size=1, in_run=other)
+        threads = [threading.Thread(target=first.process), threading.Thread(target=second.process)]
+        messages = second._reader.poll_many(1, 0)  # both have their message before either works
+        second._reader.poll_many = lambda *_: messages  # type: ignore[method-assign]
+        threads[0].start()
+        assert at_work.wait(60)
+        threads[1].start()
+        eventually(lambda: _waits_for_a_lock(other))
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+        assert second.monitor.counter("duplicates_skipped").value == 1
+        assert second.monitor.percentiles("transaction").count == 1, "it was found by the mark, not by the fast check"
+        second.close()
+    assert ledger.booked == [1]
+    assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
+def test_who_lost_its_claim_at_work_still_does_it_once(run: Run, ledger: Ledger, consume, pass_time) -> None:
+    send(run, trade(1))
+    slow = consume(claim_timeout=10)
+    (message,) = slow._reader.poll_many(1, 0)
+    pass_time(11)
+    assert consume().process(0) == 1
+    slow._reader.poll_many = lambda *_: [message]  # type: ignore[method-assign]
+    slow.process(0)
+    assert ledger.booked == [1]
+    assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.warns("MESSAGE_FAILED")
+def test_a_failed_message_leaves_no_trace_and_comes_again(run: Run, ledger: Ledger, consume) -> None:
+    send(run, *(trade(number) for number in range(10)))
+    failures = iter([ValueError("not today")])
+
+    def moody(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        result = ledger(payload, tx)
+        if payload.tick_start == 5 and (error := next(failures, None)):
+            raise error
+        return result
+
+    consumer_ = consume(moody)
+    consumer_.process(0)
+    assert ledger.booked == [0, 1, 2, 3, 4, 6, 7, 8, 9], "only the one that failed is undone"
+    consumer_.run_until_caught_up()
+    assert ledger.booked == list(range(10))
+    assert published(run) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 5]
+    assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+def test_a_twin_of_a_failed_message_is_no_duplicate(run: Run, ledger: Ledger, consume) -> None:
+    send(run, trade(1), trade(1))
+    failures = iter([ValueError("not today")])
+
+    def moody(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        if error := next(failures, None):
+            raise error
+        return ledger(payload, tx)
+
+    consume(moody, max_delivery_attempts=1).run_until_caught_up()
+    assert ledger.booked == [1]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+def test_a_message_that_keeps_failing_becomes_a_dead_letter_with_its_error(run: Run, ledger: Ledger, consume) -> None:
+    send(run, trade(1), trade(2), trade(3))
+
+    def fails(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        result = ledger(payload, tx)
+        if payload.tick_start == 2:
+            raise ValueError("no such account")
+        return result
+
+    consumer_ = consume(fails, max_delivery_attempts=3)
+    consumer_.run_until_caught_up()
+    assert ledger.booked == published(run) == [1, 3]
+    (letter,) = run.dead_letters.list()
+    assert (letter.attempts, letter.error) == (3, "ValueError: no such account")
+    assert "fails" in letter.traceback
+    assert run.dead_letters.replay() == 1
+    consume().run_until_caught_up()
+    assert ledger.booked == [1, 2, 3]
+
+
+@pytest.mark.warns("MESSAGE_FAILED")
+@pytest.mark.parametrize("kind", ["unique", "syntax"])
+def test_a_database_error_in_the_handler_is_a_redelivery_and_no_duplicate(
+    run: Run, ledger: Ledger, consume, kind: str
+) -> None:
+    with run.transaction() as transaction:
+        transaction.execute_script("CREATE TABLE once (x integer PRIMARY KEY); INSERT INTO once VALUES (1)")
+    failing = {"unique": "INSERT INTO once VALUES (1)", "syntax": "SELEC 1"}[kind]
+    send(run, trade(1), trade(2))
+    attempts: list[int] = []
+
+    def breaks(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        result = ledger(payload, tx)
+        attempts.append(payload.tick_start)
+        if attempts.count(1) < 3 and payload.tick_start == 1:
+            tx.execute_script(failing)
+        return result
+
+    consume(breaks).run_until_caught_up()
+    assert attempts == [1, 2, 1, 1]
+    assert ledger.booked == [1, 2]
+    assert lag(run) == [(0, 0)]
+
+
+def test_a_handler_may_catch_a_unique_violation_of_its_own(run: Run, ledger: Ledger, consume) -> None:
+    with run.transaction() as transaction:
+        transaction.execute_script("CREATE TABLE once (x integer PRIMARY KEY); INSERT INTO once VALUES (1)")
+    send(run, trade(1))
+
+    def careful(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        with pytest.raises(UniqueViolation), tx.savepoint():
+            tx.execute_script("INSERT INTO once VALUES (1)")
+        return ledger(payload, tx)
+
+    consume(careful).run_until_caught_up()
+    assert ledger.booked == [1]
+
+
+@pytest.mark.warns("Consumer validation-consumer-group: Another program")
+def test_an_outage_costs_a_message_no_attempt(run: Run, ledger: Ledger, consume) -> None:
+    send(run, trade(1))
+    outages = iter([DatabaseLocked(database="d", seconds=30.0)] * 7)
+
+    def unlucky(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        result = ledger(payload, tx)
+        if error := next(outages, None):
+            raise error
+        return result
+
+    consume(unlucky, max_delivery_attempts=2).run_until_caught_up()
+    assert ledger.booked == [1]
+    assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+def test_a_message_that_spoils_the_commit_does_not_take_others_with_it(
+    run: Run, database_url: str, ledger: Ledger, consume
+) -> None:
+    deferred = "CREATE TABLE parent (x integer PRIMARY KEY); CREATE TABLE child (x integer REFERENCES parent (x) {})"
+    with run.transaction() as transaction:
+        transaction.execute_script(deferred.format("DEFERRABLE INITIALLY DEFERRED"))
+    if database_url.startswith("sqlite"):
+        run._schema._writer._connected().execute("PRAGMA foreign_keys = ON")  # type: ignore[attr-defined]
+    send(run, *(trade(number) for number in range(5)))
+
+    def orphans(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        if payload.tick_start == 3:
+            tx.execute_script("INSERT INTO child VALUES (7)")  # refused when the transaction commits
+        return ledger(payload, tx)
+
+    consume(orphans, max_delivery_attempts=2).run_until_caught_up()
+    assert ledger.booked == published(run) == [0, 1, 2, 4]
+    assert lag(run) == [(0, 1)]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("id_", ["", "not a uuid", "1; DROP TABLE booked"])
+def test_an_event_id_that_is_none_is_a_dead_letter(run: Run, ledger: Ledger, consume, id_: str) -> None:
+    send(run, BatchInfo(simulation_run_id=id_), trade(1))
+    consume(max_delivery_attempts=2).run_until_caught_up()
+    assert ledger.booked == [1]
+    assert "An event id must be a UUID" in run.dead_letters.list()[0].error
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize(
+    ("publishes", "result", "message"),
+    [(None, MetadataInfo(), "publishes nowhere"), (OUT, "text", "carries protobuf messages"), (OUT, 7, "is a int")],
+)
+def test_a_result_that_cannot_be_published_fails_the_message(
+    run: Run, ledger: Ledger, consume, publishes: str | None, result: object, message: str
+) -> None:
+    send(run, trade(1))
+
+    def wrong(payload: BatchInfo, tx: Transaction) -> object:
+        ledger(payload, tx)
+        return result
+
+    consume(wrong, publishes=publishes, max_delivery_attempts=1).run_until_caught_up()
+    assert ledger.booked == []
+    assert message in run.dead_letters.list()[0].error
+
+
+def test_a_handler_may_have_no_result_or_several(run: Run, consume) -> None:
+    send(run, trade(0), trade(1), trade(3))
+
+    def several(payload: BatchInfo, tx: Transaction) -> Iterator[Payload]:
+        return (MetadataInfo(written_at_ms=payload.tick_start) for _ in range(payload.tick_start))
+
+    consume(several).run_until_caught_up()
+    assert published(run) == [1, 3, 3, 3]
+    consume(lambda payload, tx: None, group="silent").run_until_caught_up()
+    assert published(run) == [1, 3, 3, 3]
+
+
+def test_a_long_batch_is_spread_over_several_transactions(run: Run, ledger: Ledger, consume, monkeypatch) -> None:
+    monkeypatch.setattr("ticklake.consumer.idempotent.TRANSACTION_SECONDS", -1.0)
+    send(run, *(trade(number) for number in range(5)), trade(0))
+    consumer_ = consume()
+    assert consumer_.process(0) == 6
+    assert consumer_.monitor.percentiles("transaction").count == 5, "the twin needs none of its own"
+    assert ledger.booked == list(range(5))
+    assert lag(run) == [(0, 0)]
+
+
+def test_the_decorator_makes_a_function_a_consumer_and_leaves_it_a_function(run: Run) -> None:
+    @consumer(IN, group=GROUP, publishes=OUT, event_id=event_id)
+    def validate(payload: BatchInfo, tx: Transaction) -> MetadataInfo:
+        """Says yes."""
+        return MetadataInfo(written_at_ms=payload.tick_start + 100)
+
+    send(run, trade(1), trade(1))
+    with validate.on(run) as opened:
+        opened.run_until_caught_up()
+    assert published(run) == [101]
+    assert (validate.__name__, validate.__doc__) == ("validate", "Says yes.")
+    with run.transaction() as transaction:
+        assert validate(trade(2), transaction).written_at_ms == 102
+
+
+def test_run_consumes_and_relays_until_it_is_stopped(run: Run, ledger: Ledger, consume, eventually) -> None:
+    consumer_ = consume()
+    thread = threading.Thread(target=consumer_.run)
+    thread.start()
+    for number in range(3):
+        send(run, trade(number))
+        eventually(lambda number=number: published(run) == list(range(number + 1)))
+    consumer_.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert run.claims.list() == [], "the baton and every message are given back"
+
+
+@pytest.mark.warns("REPLAY_OLDER_THAN_MARKS")  # the test moves the database's clock and not the sender's
+def test_marks_are_pruned_by_age_but_never_while_a_replay_could_bring_the_message_back(
+    run: Run, ledger: Ledger, consume, pass_time, monkeypatch
+) -> None:
+    monkeypatch.setattr("ticklake.consumer.processed.CHUNK", 2)
+    send(run, *(trade(number) for number in range(5)))
+    consumer_ = consume()
+    consumer_.run_until_caught_up()
+    marks = ProcessedMessages(run, IN, GROUP)
+    pass_time(1000)
+    assert marks.prune(10) == 0, "the messages are still in the topic"
+    run.groups.reset(IN, GROUP, "earliest")
+    consumer_.run_until_caught_up()
+    assert ledger.booked == list(range(5))
+    assert run.remove_outdated(IN, max_age=100) == 5
+    send(run, trade(7))
+    assert marks.prune(2000) == 0
+    assert marks.prune(10) == 5
+    consumer_.run_until_caught_up()
+    assert ledger.booked == [0, 1, 2, 3, 4, 7]
+
+
+@pytest.mark.warns("REPLAY_OLDER_THAN_MARKS")
+def test_a_replay_from_before_the_marks_warns(run: Run, ledger: Ledger, consume, pass_time) -> None:
+    send(run, trade(1))
+    consumer_ = consume()
+    consumer_.run_until_caught_up()
+    pass_time(1000)
+    run.remove_outdated(IN, max_age=100)
+    assert ProcessedMessages(run, IN, GROUP).prune(10) == 1
+    send(run, trade(1))  # its timestamp is the client's: a thousand seconds ago
+    consumer_.run_until_caught_up()
+    assert consumer_.monitor.errors.recorded.value == 1
+    assert published(run) == [1], "its result has the same id as the first time"
+
+
+def test_sent_outbox_rows_are_pruned_by_age_and_unsent_ones_are_not(run: Run, consume, pass_time, monkeypatch) -> None:
+    monkeypatch.setattr("ticklake.consumer.outbox.CHUNK", 2)
+    send(run, *(trade(number) for number in range(5)))
+    consume().run_until_caught_up()
+    send(run, trade(7))
+    consume().process(0)
+    outbox = Outbox(run, OUT)
+    pass_time(100)
+    assert outbox.prune(1000) == 0
+    assert outbox.prune(10) == 5
+    assert outbox.count_unsent() == 1
+    with pytest.raises(InvalidOption):
+        outbox.prune(-1)

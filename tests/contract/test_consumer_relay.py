@@ -1,0 +1,185 @@
+"""The way from an outbox into its topic, on every database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ticklake import MetadataInfo
+from ticklake.consumer import Outbox, Relay
+from ticklake.consumer.outbox import Attempts
+from ticklake.consumer.relay import _pause
+from ticklake.database import Transaction
+from ticklake.errors import InvalidOption
+from ticklake.topics import Run
+
+TOPIC = "validation-topic"
+
+
+@pytest.fixture
+def outbox(run: Run) -> Outbox:
+    return Outbox(run, TOPIC)
+
+
+@pytest.fixture
+def relays(run: Run) -> Iterator[Callable[..., Relay]]:
+    opened: list[Relay] = []
+
+    def make(**options: float) -> Relay:
+        opened.append(Relay(run, TOPIC, **options))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield make
+    for relay in opened:
+        relay.close()
+
+
+def add(run: Run, outbox: Outbox, *numbers: int) -> None:
+    with run.transaction() as transaction:
+        results = [outbox.result(f"{number:032x}", "g", 0, MetadataInfo(written_at_ms=number)) for number in numbers]
+        outbox.add(results, transaction)
+
+
+def published(run: Run) -> list[int]:
+    messages = run.browse(TOPIC, limit=10_000)
+    return [opened.payload.written_at_ms for m in messages if (opened := m.opened())]  # type: ignore[attr-defined]
+
+
+def test_what_is_in_the_outbox_comes_to_the_topic_in_order_and_in_batches(run: Run, outbox: Outbox, relays) -> None:
+    add(run, outbox, *range(25))
+    relay = relays(batch_size=10)
+    assert [relay.relay() for _ in range(4)] == [10, 10, 5, 0]
+    assert published(run) == list(range(25))
+    assert outbox.count_unsent() == 0
+
+
+def test_nothing_is_published_before_its_transaction_commits(run: Run, outbox: Outbox, relays) -> None:
+    relay = relays()
+    with pytest.raises(ZeroDivisionError), run.transaction() as transaction:
+        outbox.add([outbox.result(f"{1:032x}", "g", 0, MetadataInfo())], transaction)
+        raise ZeroDivisionError
+    assert relay.relay() == 0
+    assert published(run) == []
+
+
+def test_a_waiting_relay_is_woken_and_does_not_poll(
+    run: Run, outbox: Outbox, relays, eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("hints", "postgres"):
+        monkeypatch.setattr(f"ticklake.database.{module}.SAFETY_SECONDS", 600.0)
+    relay = relays(lease=1800)
+    assert relay.relay() == 0
+    looks = []
+    attempts = relay._outbox.attempts
+    relay._outbox.attempts = lambda: looks.append(1) or attempts()  # type: ignore[func-returns-value,method-assign]
+    sent: list[int] = []
+    thread = threading.Thread(target=lambda: sent.append(relay.relay(120)))
+    thread.start()
+    eventually(lambda: len(looks) == 2)  # before and after it began to listen
+    add(run, outbox, 1)
+    thread.join(60)
+    assert sent == [1]
+    assert len(looks) == 3
+
+
+def test_one_relay_at_a_time_and_the_next_takes_over_when_it_closes(run: Run, outbox: Outbox, relays) -> None:
+    first, second = relays(), relays()
+    add(run, outbox, 1)
+    assert first.relay() == 1
+    add(run, outbox, 2)
+    assert second.relay(0.05) == 0
+    (held,) = run.claims.list(topic=f"outbox/{TOPIC}")
+    assert held.group == "relay"
+    first.close()
+    assert second.relay(60) == 1
+    assert published(run) == [1, 2]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_a_relay_that_hangs_loses_its_turn_and_notices(run: Run, outbox: Outbox, relays, pass_time) -> None:
+    first, second = relays(lease=10), relays(lease=10)
+    assert first.relay() == 0
+    pass_time(11)
+    add(run, outbox, 1)
+    assert second.relay() == 1
+    add(run, outbox, 2)
+    first._renewed = 0.0  # a third of the lease is over
+    assert first.relay() == 0
+    assert second.relay() == 1
+
+
+def test_a_relay_that_has_not_noticed_yet_publishes_nothing_twice(run: Run, outbox: Outbox, relays) -> None:
+    add(run, outbox, *range(100))
+    first, second = relays(batch_size=7), relays(batch_size=7)
+    second._leads = lambda deadline: True  # type: ignore[method-assign]
+    threads = [
+        threading.Thread(target=lambda relay=relay: [relay.relay() for _ in range(20)]) for relay in (first, second)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert published(run) == list(range(100))
+
+
+def refuse(transaction: Transaction, on: bool) -> None:
+    """Make the database refuse messages, as a broken trigger or a wrong permission would."""
+    if transaction.dialect == "sqlite":
+        make = "CREATE TRIGGER broken BEFORE INSERT ON topic_messages BEGIN SELECT raise(ABORT, 'broken trigger'); END"
+        transaction.execute_script(make if on else "DROP TRIGGER broken")
+    elif on:
+        transaction.execute_script(
+            "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'broken trigger'; END $$;"
+            "CREATE TRIGGER broken BEFORE INSERT ON topic_messages FOR EACH ROW EXECUTE FUNCTION broken()"
+        )
+    else:
+        transaction.execute_script("DROP TRIGGER broken ON topic_messages")
+
+
+@pytest.mark.warns("RELAY_FAILED")
+def test_what_cannot_be_published_is_kept_and_tried_later_counted_from_the_last_attempt(
+    run: Run, outbox: Outbox, relays, pass_time
+) -> None:
+    add(run, outbox, 1, 2)
+    relay = relays(lease=1000)
+    assert relay._leads(0)
+    with run.transaction() as transaction:
+        refuse(transaction, True)
+    assert relay.relay() == 0
+    pass_time(1000)  # old enough to be tried at once
+    assert relay.relay() == 0
+    attempts = outbox.attempts()
+    assert attempts is not None
+    assert attempts.failed == 2
+    with run.transaction() as transaction:
+        refuse(transaction, False)
+    assert relay.relay() == 0, "the last attempt was a moment ago, however old the message is"
+    pass_time(2)
+    assert relay.relay() == 2
+    assert published(run) == [1, 2]
+    with run.reading() as view:
+        errors = view.execute("SELECT attempts, error FROM outbox_messages", {})
+    assert [count for count, _ in errors] == [2, 2]
+    assert all("broken trigger" in error for _, error in errors)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "pause"),
+    [
+        (Attempts(0, None), 0),
+        (Attempts(1, 0), 1),
+        (Attempts(3, 1000), 3),
+        (Attempts(3, 9000), 0),
+        (Attempts(99, 0), 60),
+    ],
+)
+def test_each_failed_attempt_doubles_the_pause_up_to_a_minute(attempts: Attempts, pause: float) -> None:
+    assert _pause(attempts) == pause
+
+
+def test_a_lease_must_last(run: Run) -> None:
+    with pytest.raises(InvalidOption, match="more than 0 seconds"):
+        Relay(run, TOPIC, lease=0)
