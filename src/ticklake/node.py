@@ -18,6 +18,7 @@ from ticklake.config import options as given
 from ticklake.errors import ProducerMissing, UnknownIndexer, UnknownTable
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.dummy import DummyIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
@@ -185,7 +186,12 @@ class Node:
         if reads is not None:
             topic = cast(given.TopicOptions, self._settings.resources[reads.resource].options)
             values |= {"claim_timeout": topic.claim_timeout, "max_delivery_attempts": topic.max_delivery_attempts}
-        return kind(service.name, self._indexer_resources(service), IndexerOptions(**values))
+        resources, options = self._indexer_resources(service), IndexerOptions(**values)
+        shares = service.bound("db-coordinator")
+        if shares is None or reads is not None or not issubclass(kind, BatchIndexer):
+            return kind(service.name, resources, options)
+        database = self._database(cast(given.DatabaseOptions, self._settings.resources[shares.resource].options))
+        return kind(service.name, resources, options, coordinated(database, resources, kind, options))
 
     def _indexer_resources(self, service: ServiceSettings) -> IndexerResources:
         lake = self._settings.of_kind(service.name, "Lake")
@@ -220,11 +226,13 @@ class Node:
     def _topic(self, service: ServiceSettings) -> tuple[Database, str]:
         """The topic a service is bound to, by name, and the database that it is in."""
         topic = self._settings.of_kind(service.name, "Topic")
-        options = self._settings.database_of(topic.name)
+        return self._database(self._settings.database_of(topic.name)), topic.name
+
+    def _database(self, options: given.DatabaseOptions) -> Database:
         url = options.dsn()
         if url not in self._databases:
             self._databases[url] = Database(url, max_pool_size=options.max_pool_size, min_idle=options.min_idle)
-        return self._databases[url], topic.name
+        return self._databases[url]
 
 
 def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:

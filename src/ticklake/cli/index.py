@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -39,6 +40,7 @@ class TickRangeOption(click.ParamType["TickRange"]):
 @click.argument("run")
 @click.option("--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Where the batch files are.")
 @click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Where the tables go.")
+@click.option("--database", metavar="URL", envvar="TICKLAKE_DATABASE", help="Share the work with others through it.")
 @click.option(
     "--table",
     "tables",
@@ -53,6 +55,7 @@ def index(
     run: str,
     storage: str,
     lake: str,
+    database: str | None,
     tables: tuple[str, ...],
     ticks: TickRange | None,
     master: str,
@@ -66,12 +69,13 @@ def index(
     from ticklake.lake.spark import open_session
     from ticklake.node import indexers_of
     from ticklake.storage.files import Storage
+    from ticklake.topics import Database
 
     kinds = indexers_of(tables)
-    resources = IndexerResources(Storage(storage), Lake(lake), spark=lambda: open_session(master))
-    work = FinishedRun(resources, run, kinds, ticks, insert_batch_size)
     started = time.monotonic()
-    with graceful_stop() as stop, Bars(quiet=as_json) as bars:
+    with Database(database) if database else nullcontext() as opened, graceful_stop() as stop, Bars(as_json) as bars:
+        resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=lambda: open_session(master))
+        work = FinishedRun(resources, run, kinds, ticks, insert_batch_size)
         work.start()
         while not work.wait(0.2) and not stop.is_set():
             _show(bars, work.progress())

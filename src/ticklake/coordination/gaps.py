@@ -6,6 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from ticklake.ticks import TickRange
 
 PENDING = "pending"
@@ -89,6 +92,15 @@ def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
 def on_grid(ticks: TickRange, step: int) -> TickRange:
     """The sampled ticks of a range: its bounds moved inwards to multiples of the sampling interval."""
     return TickRange(-(-ticks.start // step) * step, ticks.end // step * step)
+
+
+def ranges_of(ticks: npt.NDArray[np.int64], step: int) -> list[TickRange]:
+    """Ascending ticks as ranges: a new one wherever more than the sampling interval lies between two."""
+    if not len(ticks):
+        return []
+    breaks = np.flatnonzero(np.diff(ticks) > step)
+    starts, ends = ticks[np.append(0, breaks + 1)], ticks[np.append(breaks, len(ticks) - 1)]
+    return [TickRange(first, last) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def count(ranges: Iterable[TickRange], step: int) -> int:

@@ -34,6 +34,7 @@ class IndexerOptions:
     claim_timeout: float = 300
     max_delivery_attempts: int = 5
     until_caught_up: bool = False
+    gap_warning_timeout_ms: int = 60_000
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,7 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
     """The batch files of a run straight from storage, in tick order, each once. For runs and tools without a topic."""
 
     lease = 0.0
+    ticks_before = 0
 
     def __init__(self, storage: Storage, run_id: str, monitor: Monitor, ticks: TickRange | None = None) -> None:
         self._storage, self._run_id, self._monitor, self._ticks = storage, run_id, monitor, ticks

@@ -6,19 +6,25 @@ import heapq
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
-from ticklake.coordination.gaps import PENDING, Open
+from ticklake.coordination.gaps import PENDING, Open, count, on_grid, ranges_of, subtract
 from ticklake.errors import StorageUnavailable, StoredFileMissing
+from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Delivery
+from ticklake.lake.coverage import covered
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
 from ticklake.ticks import TickRange
+from ticklake.topics import Database
 from ticklake.topics.patience import patiently
+from ticklake.world import World
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +64,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self._unreachable = False
         self.lease = coordinator.lease
         self.exhausted = False
+        self.ticks_before = 0
         self.failed: dict[str, str] = {}
         monitor.gauge("gaps_pending", lambda: self._gaps_pending)
         monitor.gauge("batches_found", lambda: len(self._found))
@@ -172,6 +179,47 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         log.warning("Batch %s failed: %s", claim.name, error)
         self.failed[f"{self._run_id}/{claim.name}"] = error
         patiently(lambda: self._coordinator.fail(claim, error))
+
+
+def coordinated(
+    database: Database, resources: IndexerResources, kind: type[BatchIndexer], options: IndexerOptions
+) -> Callable[[str, Monitor], CoordinatedBatches]:
+    """Opens the batches of a run for an indexer of this class, whose instances all share them."""
+
+    def open_batches(run_id: str, monitor: Monitor) -> CoordinatedBatches:
+        storage = resources.storage
+        step = World.of(storage.read_metadata(run_id)).sampling_interval
+        lease = options.claim_timeout
+        coordinator = Coordinator(database.run(run_id), kind.__name__, step=step, lease=lease, monitor=monitor)
+        if kind.table is not None:
+            _believe_the_table(coordinator, resources.lake.directory(run_id, kind.table.name))
+        batches = CoordinatedBatches(
+            coordinator,
+            storage,
+            run_id,
+            monitor,
+            poll_interval=options.poll_interval_ms / 1000,
+            gap_warning_timeout_ms=options.gap_warning_timeout_ms,
+        )
+        batches.ticks_before = count(_completed(coordinator), step)
+        return batches
+
+    return open_batches
+
+
+def _believe_the_table(coordinator: Coordinator, directory: Path) -> None:
+    """A table may have been removed or restored since: what it lacks is not done, whatever the coordinator says."""
+    done, step = _completed(coordinator), coordinator.step
+    if not done:
+        return
+    ticks = covered(directory).ticks
+    missing = subtract([on_grid(one, step) for one in done], ranges_of(ticks[ticks % step == 0], step), step)
+    if missing and (names := coordinator.search_again(missing)):
+        log.warning("%d batches are done but not in %s: they are indexed again", len(names), directory)
+
+
+def _completed(coordinator: Coordinator) -> list[TickRange]:
+    return [batch.ticks for batch in coordinator.batches() if batch.status == "completed"]
 
 
 def _by_need(files: Iterable[tuple[TickRange, str]], searched: Open) -> Iterator[tuple[bool, TickRange, str]]:

@@ -1,20 +1,25 @@
-"""Indexing a finished run straight from its files: no topic, no claims, the same flush and the same guarantee."""
+"""Indexing a finished run straight from its files: no topic, the same flush and the same guarantee."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from ticklake.errors import NothingToIndex
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.batches import StoredBatches
+from ticklake.indexers.batches import Batches, StoredBatches
+from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.ticks import TickRange
 from ticklake.world import World
+
+# After a crash the next one to index waits for so long until it takes over what was claimed.
+_LEASE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,16 @@ class FinishedRun:
         ticks: TickRange | None = None,
         insert_batch_size: int = 1000,
     ) -> None:
+        """With a database in `resources` any number of processes share the work; a tick range is one's own."""
         self._resources, self._run_id, self._ticks = resources, run_id, ticks
-        self._sources: dict[Monitor, StoredBatches] = {}
+        self._sources: dict[Monitor, StoredBatches | CoordinatedBatches] = {}
         self._total = 0
-        options = IndexerOptions(run_id, insert_batch_size=insert_batch_size, until_caught_up=True)
-        self._indexers = [kind(kind.table.name, resources, options, self._open) for kind in kinds if kind.table]
+        self._options = IndexerOptions(
+            run_id, insert_batch_size=insert_batch_size, until_caught_up=True, claim_timeout=_LEASE_SECONDS
+        )
+        self._indexers = [
+            kind(kind.table.name, resources, self._options, partial(self._open, kind)) for kind in kinds if kind.table
+        ]
 
     def start(self) -> Self:
         storage = self._resources.storage
@@ -78,13 +88,18 @@ class FinishedRun:
         return Progress(
             table=table,
             ticks=monitor.counter("ticks_processed").value,
-            present=monitor.counter("ticks_present").value,
+            present=monitor.counter("ticks_present").value + (source.ticks_before if source else 0),
             total=self._total,
             rows=monitor.counter("rows_written").value,
             failed=dict(source.failed) if source else {},
         )
 
-    def _open(self, run_id: str, monitor: Monitor) -> StoredBatches:
+    def _open(self, kind: type[BatchIndexer], run_id: str, monitor: Monitor) -> Batches:
+        database = self._resources.database
+        if database is not None and self._ticks is None:
+            open_batches = coordinated(database, self._resources, kind, self._options)
+            self._sources[monitor] = open_batches(run_id, monitor)
+            return self._sources[monitor]
         self._sources[monitor] = StoredBatches(self._resources.storage, run_id, monitor, self._ticks)
         return self._sources[monitor]
 

@@ -1,0 +1,108 @@
+"""What a table holds, tick by tick, and whether any key is there twice: read from its Parquet files, not its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from ticklake.errors import TableUnreadable
+from ticklake.lake.empty import joined, recorded
+from ticklake.lake.ledger import ticks_in
+from ticklake.ticks import TickRange
+
+Ticks = npt.NDArray[np.int64]
+_EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)
+# Rows that are looked through at a time for keys that are there twice.
+_ROWS_AT_ONCE = 4 << 20
+_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The ticks of a table: those with rows, and those that its commits say have none."""
+
+    with_rows: Ticks
+    without_rows: Ticks
+
+    @property
+    def ticks(self) -> Ticks:
+        return joined([self.with_rows, self.without_rows])
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """The rows of each tick, in tick order, and the first keys that are there more than once."""
+
+    ticks: Ticks
+    rows: Ticks
+    duplicates: list[dict[str, int]]
+    duplicated: int
+
+
+def covered(directory: Path) -> Covered:
+    """Reads only tick numbers, and those only where a row group's bounds do not tell."""
+    delta = _open(directory)
+    if delta is None:
+        return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
+    try:
+        found = joined(part for path in delta.file_uris() for part in ticks_in(Path(path), _EVERY_TICK))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise TableUnreadable(table=directory, reason=error) from error
+    return Covered(found, recorded(delta))
+
+
+def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:
+    """Counts rows and looks for duplicates a stretch of ticks at a time: memory does not grow with the table."""
+    delta = _open(directory)
+    counts: list[pa.Table] = []
+    twins: list[pa.Table] = []
+    if delta is not None:
+        try:
+            for keys in _stretches(delta, key):
+                grouped = keys.group_by(list(key)).aggregate([([], "count_all")])
+                twins.append(grouped.filter(pc.greater(grouped["count_all"], 1)))
+                counts.append(keys.group_by("tick_number").aggregate([([], "count_all")]))
+        except (OSError, pa.ArrowInvalid) as error:
+            raise TableUnreadable(table=directory, reason=error) from error
+    counted = pa.concat_tables(counts).sort_by("tick_number") if counts else None
+    double = pa.concat_tables(twins) if twins else None
+    return RowCounts(
+        counted["tick_number"].to_numpy() if counted else np.empty(0, np.int64),
+        counted["count_all"].to_numpy() if counted else np.empty(0, np.int64),
+        double.select(list(key)).slice(0, _SHOWN).to_pylist() if double else [],
+        double.num_rows if double else 0,
+    )
+
+
+def _stretches(delta: DeltaTable, key: Sequence[str]) -> Iterator[pa.Table]:
+    """The key columns, in stretches of ticks that hold about as many rows as may be looked at together."""
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    if not actions.num_rows:
+        return
+    rows = pc.sum(actions["num_records"], min_count=0).as_py()
+    low, high = pc.min(actions["min.tick_number"]).as_py(), pc.max(actions["max.tick_number"]).as_py()
+    parts = max(1, -(-rows // _ROWS_AT_ONCE))
+    edges = [low + (high + 1 - low) * part // parts for part in range(parts + 1)]
+    dataset = delta.to_pyarrow_dataset()
+    tick = ds.field("tick_number")
+    for first, beyond in pairwise(edges):
+        yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick < beyond))
+
+
+def _open(directory: Path) -> DeltaTable | None:
+    try:
+        return DeltaTable(directory)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise TableUnreadable(table=directory, reason=error) from error

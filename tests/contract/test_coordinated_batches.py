@@ -1,0 +1,276 @@
+"""Batches found in storage and shared out by the coordinator, on every database; Spark has no part in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ticklake.coordination.coordinator import Coordinator
+from ticklake.coordination.gaps import PENDING, PERMANENT
+from ticklake.indexers.coordinated import CoordinatedBatches
+from ticklake.monitoring import Monitor
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+
+Open = Callable[..., CoordinatedBatches]
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(tmp_path / "storage")
+
+
+@pytest.fixture
+def put(run: Run, tmp_path: Path) -> Callable[..., None]:
+    """Puts an (empty) batch file where a listing finds it."""
+
+    def put(first: int, last: int, folder: str = "") -> None:
+        directory = tmp_path / "storage" / run.id / folder
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"batch_{first:010d}_{last:010d}.pb").touch()
+
+    return put
+
+
+@pytest.fixture
+def open_batches(run: Run, storage: Storage) -> Open:
+    def make(step: int = 10, lease: float = 60, timeout_ms: int = 60_000, monitor: Monitor | None = None) -> Any:
+        coordinator = Coordinator(run, "DummyIndexer", step=step, lease=lease)
+        return CoordinatedBatches(
+            coordinator,
+            storage,
+            run.id,
+            monitor or Monitor("test"),
+            poll_interval=0.01,
+            gap_warning_timeout_ms=timeout_ms,
+        )
+
+    return make
+
+
+@pytest.fixture
+def gaps(run: Run) -> Callable[[], list[tuple[int, int, str]]]:
+    return lambda: [(*gap.ticks, gap.status) for gap in Coordinator(run, "DummyIndexer", step=10).gaps()]
+
+
+def taken(batches: CoordinatedBatches, limit: int = 32) -> list[tuple[int, int]]:
+    """Waits for what is there and has it done."""
+    deliveries = batches.poll(limit, 10)
+    batches.done(deliveries)
+    return [tuple(delivery.ticks) for delivery in deliveries]
+
+
+def nothing(batches: CoordinatedBatches) -> bool:
+    """Whether a look gives nothing."""
+    return batches.poll(32, 0) == []
+
+
+def test_what_is_in_storage_is_delivered_once_in_tick_order(put: Callable[..., None], open_batches: Open):
+    for start in (2000, 0, 1000):
+        put(start, start + 990)
+    batches = open_batches()
+    assert taken(batches) == [(0, 990), (1000, 1990), (2000, 2990)]
+    assert nothing(batches)
+    assert batches.exhausted
+    assert nothing(open_batches())
+
+
+def test_two_indexers_share_the_files(put: Callable[..., None], open_batches: Open):
+    for start in range(0, 1000, 100):
+        put(start, start + 90)
+    one, other = open_batches(), open_batches()
+    shares = [taken(one, 3), taken(other, 3), taken(one, 3), taken(other, 3)]
+    assert [len(share) for share in shares] == [3, 3, 3, 1]
+    assert sorted(one for share in shares for one in share) == [(start, start + 90) for start in range(0, 1000, 100)]
+
+
+def test_files_that_come_later_are_found(put: Callable[..., None], open_batches: Open):
+    put(0, 990)
+    batches = open_batches()
+    assert taken(batches) == [(0, 990)]
+    put(1000, 1990)
+    assert taken(batches) == [(1000, 1990)]
+
+
+def test_the_oldest_pending_gap_is_filled_before_anything_new(put: Callable[..., None], open_batches: Open, gaps: Any):
+    put(1000, 1990)
+    put(3000, 3990)
+    batches = open_batches()
+    assert taken(batches) == [(1000, 1990), (3000, 3990)]
+    assert gaps() == [(0, 990, PENDING), (2000, 2990, PENDING)]
+    for start in (4000, 2000, 0):
+        put(start, start + 990)
+    assert taken(batches) == [(0, 990), (2000, 2990), (4000, 4990)]
+    assert gaps() == []
+
+
+@pytest.mark.warns("Permanent gap")
+def test_a_gap_becomes_permanent_and_its_late_data_is_taken_all_the_same(
+    put: Callable[..., None], open_batches: Open, gaps: Any, pass_time: Callable[[float], None]
+):
+    put(0, 990)
+    put(3000, 3990)
+    monitor = Monitor("test")
+    batches = open_batches(monitor=monitor)
+    taken(batches)
+    assert nothing(batches)
+    assert monitor.snapshot()["gaps_pending"] == 1
+    pass_time(61)
+    assert nothing(batches)
+    assert gaps() == [(1000, 2990, PERMANENT)]
+    assert nothing(batches)
+    assert monitor.snapshot()["gaps_pending"] == 0
+    put(4000, 4990)
+    put(1000, 1990)
+    assert taken(batches) == [(1000, 1990), (4000, 4990)]
+    assert gaps() == [(2000, 2990, PERMANENT)]
+
+
+def test_a_gap_whose_file_is_there_is_filled_not_given_up_however_old_it_is(
+    put: Callable[..., None], open_batches: Open, gaps: Any, pass_time: Callable[[float], None]
+):
+    put(1000, 1990)
+    batches = open_batches()
+    taken(batches)
+    pass_time(3600)
+    put(0, 990)
+    assert taken(batches) == [(0, 990)]
+    assert gaps() == []
+
+
+@pytest.mark.warns("STUCK_BATCH_REASSIGNED")
+def test_what_a_dead_indexer_held_is_delivered_to_another(
+    put: Callable[..., None], open_batches: Open, pass_time: Callable[[float], None]
+):
+    put(0, 990)
+    put(1000, 1990)
+    dead, living = open_batches(), open_batches()
+    held = dead.poll(1, 0)
+    assert taken(living) == [(1000, 1990)]
+    assert not living.poll(5, 0) and not living.exhausted, "somebody else is at work on the rest"
+    pass_time(61)
+    assert taken(living) == [(0, 990)]
+    assert dead.renew(held) == held
+
+
+def test_a_batch_given_back_is_delivered_again(put: Callable[..., None], open_batches: Open):
+    put(0, 990)
+    one = open_batches()
+    one.give_back(one.poll(5, 0))
+    assert taken(open_batches()) == [(0, 990)]
+
+
+@pytest.mark.warns("failed: ticks 3 to 5 are rotten")
+def test_a_failed_batch_is_set_aside_and_the_rest_goes_on(put: Callable[..., None], open_batches: Open, run: Run):
+    put(0, 990)
+    put(1000, 1990)
+    batches = open_batches()
+    bad, good = batches.poll(5, 0)
+    batches.fail(bad, "ticks 3 to 5 are rotten")
+    batches.done([good])
+    assert nothing(batches) and batches.exhausted
+    assert batches.failed == {f"{run.id}/batch_0000000000_0000000990.pb": "ticks 3 to 5 are rotten"}
+
+
+@pytest.mark.warns("failed")
+def test_a_file_that_vanished_after_it_was_claimed_fails(
+    put: Callable[..., None], open_batches: Open, run: Run, tmp_path: Path
+):
+    put(0, 990)
+    batches = open_batches()
+    batches.give_back(batches.poll(5, 0))
+    (tmp_path / "storage" / run.id / "batch_0000000000_0000000990.pb").unlink()
+    assert batches.poll(5, 0) == []
+    assert "or it was deleted" in str(batches.failed)
+
+
+@pytest.mark.warns("Storage .* cannot be reached")
+def test_a_storage_that_disappears_for_a_while_does_no_harm(
+    put: Callable[..., None], open_batches: Open, gaps: Any, tmp_path: Path, pass_time: Callable[[float], None]
+):
+    put(0, 990)
+    put(2000, 2990)
+    batches = open_batches()
+    taken(batches)
+    shutil.move(tmp_path / "storage", tmp_path / "away")
+    pass_time(3600)
+    assert nothing(batches) and not batches.exhausted
+    assert gaps() == [(1000, 1990, PENDING)], "nobody could look for it"
+    shutil.move(tmp_path / "away", tmp_path / "storage")
+    put(1000, 1990)
+    assert taken(batches) == [(1000, 1990)]
+
+
+def test_names_that_only_look_like_batches_are_ignored(
+    put: Callable[..., None], open_batches: Open, tmp_path: Path, run: Run
+):
+    put(0, 990)
+    folder = tmp_path / "storage" / run.id
+    for name in (
+        "batch_5_3.pb",
+        "batch_-1_3.pb",
+        "batch_1_2.pb.tmp",
+        "batch_a_b.pb",
+        "batch_99999999999999999999_99999999999999999999.pb",
+        ".batch_0000001000_0000001990.pb",
+        "xbatch_0000001000_0000001990.pb",
+    ):
+        (folder / name).touch()
+    (folder / "batch_0000001000_0000001990.pb").mkdir()
+    (folder / "batch_0000002000_0000002990.pb").symlink_to("/etc/passwd")
+    assert taken(open_batches()) == [(0, 990)]
+
+
+def test_duplicates_in_two_folders_and_overlapping_files_are_each_delivered(
+    put: Callable[..., None], open_batches: Open, gaps: Any
+):
+    put(0, 990)
+    put(0, 990, "000/000")
+    put(500, 1500)
+    assert taken(open_batches()) == [(0, 990), (0, 990), (500, 1500)]
+    assert gaps() == []
+
+
+def test_files_that_do_not_fit_the_sampling_interval_are_delivered_and_leave_no_inverted_gap(
+    put: Callable[..., None], open_batches: Open, gaps: Any
+):
+    put(0, 995)
+    put(1001, 1007)
+    put(1010, 1990)
+    assert taken(open_batches()) == [(0, 995), (1001, 1007), (1010, 1990)]
+    assert gaps() == []
+
+
+def test_new_folders_are_found_below_old_ones(put: Callable[..., None], open_batches: Open):
+    put(0, 990, "000/000")
+    batches = open_batches()
+    assert taken(batches) == [(0, 990)]
+    put(1000, 1990, "000/001")
+    put(2000, 2990, "001/000")
+    assert taken(batches) == [(1000, 1990), (2000, 2990)]
+
+
+def test_waking_ends_a_wait(put: Callable[..., None], open_batches: Open):
+    put(0, 990)
+    batches = open_batches()
+    taken(batches)
+    batches.wake()
+    assert batches.poll(5, 60) == []
+
+
+def test_ticks_that_the_table_lacks_are_searched_again(put: Callable[..., None], open_batches: Open, run: Run):
+    put(0, 990)
+    put(500, 1500)
+    put(1600, 1690)
+    batches = open_batches()
+    taken(batches)
+    put(700, 800)
+    assert nothing(batches), "its ticks are covered, as names go"
+    coordinator = Coordinator(run, "DummyIndexer", step=10)
+    coordinator.search_again([TickRange(600, 900)])
+    assert taken(batches) == [(0, 990), (500, 1500)]
