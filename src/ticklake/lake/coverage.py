@@ -62,8 +62,12 @@ def covered(directory: Path) -> Covered:
 
 
 def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:
-    """Counts rows and looks for duplicates a stretch of ticks at a time: memory does not grow with the table."""
+    """Counts rows and looks for duplicates a stretch of ticks at a time: memory does not grow with the table.
+
+    Without a key, rows are duplicates that are the same in every column.
+    """
     delta = _open(directory)
+    key = key or (pa.schema(delta.schema().to_arrow()).names if delta is not None else ())
     counts: list[pa.Table] = []
     twins: list[pa.Table] = []
     if delta is not None:

@@ -120,12 +120,12 @@ class _Account:
 
     def take(self) -> Indexed:
         try:
-            for batch in _read(self._work, self._piece.slice):
+            for batch in read(self._work, self._piece.slice):
                 # A copy: a view would keep the whole decoded batch alive.
                 self._ticks.append(batch.column("tick_number").to_numpy().copy())
                 self._observed.update(self._work.observe(batch))
                 if self._work.rows is not None:
-                    rows = _rows(self._work, batch)
+                    rows = checked_rows(self._work, batch)
                     self._empty.append(np.setdiff1d(self._ticks[-1], _distinct(rows.column("tick_number").to_numpy())))
                     self._hold(rows)
         except BaseException:
@@ -202,7 +202,7 @@ class _Files:
             (Path(self._work.directory) / finished.path).unlink(missing_ok=True)
 
 
-def _read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
+def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
     try:
         yield from read_ticks(
             work.storage,
@@ -219,7 +219,7 @@ def _read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
         raise
 
 
-def _rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
+def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The indexer's rows for these ticks, checked: the table's schema, ticks of this batch only, each key once."""
     assert work.rows is not None and work.table is not None  # noqa: S101
     rows = work.rows(batch, work.world)

@@ -1,0 +1,46 @@
+"""What the commands on completeness share: opening the run, and ranges for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli._places import open_places
+
+if TYPE_CHECKING:
+    from ticklake.completeness import Completeness
+    from ticklake.ticks import TickRange
+
+SHOWN = 20
+
+
+@contextmanager
+def open_run(run: str | None, storage: str | None, lake: str | None, database: str | None) -> Iterator[Completeness]:
+    """The run asked for, or the newest one in the storage, which is needed."""
+    if not storage:
+        raise click.UsageError("Give --storage DIR: only the batch files tell what a run has.")
+    from ticklake.completeness import Completeness
+    from ticklake.errors import RunNotFound
+
+    with open_places(storage, lake, database) as places:
+        assert places.storage is not None  # noqa: S101
+        runs = places.storage.runs()
+        wanted = run or (runs[-1] if runs else "newest")
+        if wanted not in runs:
+            raise RunNotFound(run_id=wanted, places=places.storage.url, found=", ".join(runs[-5:]) or "none")
+        yield Completeness(wanted, places.storage, places.catalog, places.database)
+
+
+def ranges_text(ranges: Sequence[TickRange]) -> str:
+    """The first ranges, and how many more there are."""
+    shown = ", ".join(f"[{one.start:,}, {one.end:,}]" for one in ranges[:SHOWN])
+    more = f" and {len(ranges) - SHOWN:,} more" if len(ranges) > SHOWN else ""
+    return shown + more or "none"
+
+
+def keys_text(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
+    return ", ".join(keys[:SHOWN]) + more or "none"

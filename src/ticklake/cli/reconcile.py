@@ -1,0 +1,68 @@
+"""`ticklake reconcile`: what storage, topic and tables do not agree on, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli._completeness import SHOWN, open_run, ranges_text
+from ticklake.cli._output import json_option, print_json, print_table
+from ticklake.cli._places import places_options
+
+if TYPE_CHECKING:
+    from ticklake.completeness import Repair
+
+COLUMNS = ("what", "where", "action")
+
+
+@click.command()
+@click.argument("run", required=False)
+@places_options
+@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option("--apply", is_flag=True, help="Do it; without this it is only shown.")
+@click.option("--retry-failed", is_flag=True, help="Also give failed batches another try.")
+@json_option
+def reconcile(
+    run: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: str | None,
+    tables: tuple[str, ...],
+    apply: bool,
+    retry_failed: bool,
+    as_json: bool,
+) -> None:
+    """Compare the files, messages and tables of RUN (or of the newest run), and make good what can be."""
+    if not database:
+        raise click.UsageError("Give --database URL: it has the topic and the coordinator.")
+    with open_run(run, storage, lake, database) as completeness:
+        repair = completeness.plan(tables, retry_failed=retry_failed)
+        if apply:
+            completeness.apply(repair)
+    if as_json:
+        print_json({"applied": apply, "repair": repair})
+    else:
+        show(repair, apply)
+
+
+def show(repair: Repair, applied: bool) -> None:
+    rows = _rows(repair)
+    if not rows:
+        click.echo("Files, messages and tables agree.")
+        return
+    print_table(COLUMNS, rows)
+    click.echo("Done." if applied else "Nothing was changed; --apply does it.")
+
+
+def _rows(repair: Repair) -> list[tuple[str, str, str]]:
+    rows = [("file that no message tells of", key, "publish") for key in repair.unannounced[:SHOWN]]
+    if len(repair.unannounced) > SHOWN:
+        rows.append(("", f"and {len(repair.unannounced) - SHOWN:,} more", "publish"))
+    rows += [("announced and not there", key, "none: its file is gone") for key in repair.vanished[:SHOWN]]
+    for table in repair.tables:
+        action = "search and index again" if table.coordinated else "none: ticklake index, or its topic, does it"
+        if table.missing:
+            rows.append((f"not in {table.table}", ranges_text(table.missing), action))
+        rows += [(f"failed for {table.table}", name, "try again") for name in table.retried]
+    return rows

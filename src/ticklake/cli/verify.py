@@ -1,0 +1,128 @@
+"""`ticklake verify`: the proof that a run is in its tables, once and whole; or exactly what is not."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli._completeness import keys_text, open_run, ranges_text
+from ticklake.cli._output import json_option, print_json, print_table
+from ticklake.cli._places import places_options
+
+if TYPE_CHECKING:
+    from ticklake.completeness import RunVerdict, TableVerdict
+
+COLUMNS = ("table", "rows", "ticks", "missing", "duplicated", "verdict")
+
+
+@click.command()
+@click.argument("run", required=False)
+@places_options
+@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option("--deep", is_flag=True, help="Decode every file again on Spark and compare each tick's rows.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master for --deep.")
+@json_option
+def verify(
+    run: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: str | None,
+    tables: tuple[str, ...],
+    deep: bool,
+    master: str,
+    as_json: bool,
+) -> None:
+    """Prove that RUN (or the newest run) is complete: every tick once in every table. Exit code 0 only if it is."""
+    if not lake:
+        raise click.UsageError("Give --lake DIR: it has the tables to verify.")
+    from ticklake.coordination.verdict import Verdict
+    from ticklake.lake.spark import open_session
+
+    with (
+        open_run(run, storage, lake, database) as completeness,
+        open_session(master) if deep else nullcontext() as spark,
+    ):
+        verdict = completeness.verify(tables, spark=spark)
+    if as_json:
+        print_json(verdict)
+    else:
+        show(verdict)
+    if verdict.verdict is not Verdict.COMPLETE:
+        raise click.exceptions.Exit(1)
+
+
+def show(run: RunVerdict) -> None:
+    files = run.storage
+    state = f"ended at tick {files.last_tick:,}" if files.last_tick is not None else "has not ended"
+    silent = (
+        f", silent since {files.silent_since:%Y-%m-%d %H:%M:%S} UTC" if files.silent_since and not files.ended else ""
+    )
+    click.echo(f"Run {run.run_id}: {run.verdict}")
+    click.echo(f"{files.files:,} batch files, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
+    if files.overlapping:
+        click.echo(f"{files.overlapping:,} files overlap others; each of their ticks is indexed once")
+    if files.misfits:
+        click.echo(f"Files that do not fit the sampling interval or the end of the run: {keys_text(files.misfits)}")
+    _show_messages(run)
+    rows = [_row(table) for table in run.tables]
+    if rows:
+        print_table(COLUMNS, rows, numbers=COLUMNS[1:-1])
+    for table in run.tables:
+        _show_flaws(table)
+    _show_sum(run)
+
+
+def _row(table: TableVerdict) -> tuple[object, ...]:
+    from ticklake.coordination.gaps import count
+
+    missing = count(table.coverage.missing, table.step)
+    return table.table, table.rows, table.coverage.ticks, missing, table.duplicated, table.verdict
+
+
+def _show_messages(run: RunVerdict) -> None:
+    if run.messages is None:
+        return
+    click.echo(
+        f"{run.messages.messages:,} messages; files not announced: {keys_text(run.messages.unannounced)};"
+        f" announced and not there: {keys_text(run.messages.vanished)}"
+    )
+    for group in run.messages.groups:
+        open_, dead = f"{group.lag:,} not acknowledged", f"{group.dead_letters:,} dead letters"
+        click.echo(f"  {group.topic}, {group.group}: {open_}, {dead}")
+
+
+def _show_flaws(table: TableVerdict) -> None:
+    coverage, deep = table.coverage, table.deep
+    flaws = {
+        "missing, no file": coverage.lost,
+        "missing, has a file": coverage.waiting,
+        "unexpected ticks": coverage.unexpected,
+        "rows differ from the files'": deep.different if deep else [],
+        "files disagree about": deep.disputed if deep else [],
+        "rows and no file": deep.unproven if deep else [],
+    }
+    for flaw, ranges in flaws.items():
+        if ranges:
+            click.echo(f"{table.table}: {flaw}: {ranges_text(ranges)}")
+    for key in table.duplicates:
+        click.echo(f"{table.table}: twice: {', '.join(f'{name} {value}' for name, value in key.items())}")
+    for key_, error in (deep.unreadable if deep else {}).items():
+        click.echo(f"{table.table}: {key_}: {error}")
+    for batch in table.failed:
+        click.echo(f"{table.table}: failed: {batch.name}: {batch.error}")
+
+
+def _show_sum(run: RunVerdict) -> None:
+    from ticklake.coordination.gaps import count
+
+    if not run.tables:
+        click.echo("No tables in this lake: ticklake index writes them.")
+        return
+    missing = sum(count(table.coverage.missing, table.step) for table in run.tables)
+    duplicated = sum(table.duplicated for table in run.tables)
+    compared = sum(table.deep.ticks for table in run.tables if table.deep)
+    click.echo(
+        f"{missing:,} missing, {duplicated:,} duplicated" + (f", {compared:,} ticks compared" if compared else "")
+    )

@@ -1,0 +1,252 @@
+"""Completeness: files, messages, acks, gaps and tables of a run joined into one verdict, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
+from ticklake.coordination.gaps import Gap
+from ticklake.coordination.reconcile import Announced, announced, compare, publish, stored
+from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, overall
+from ticklake.errors import StorageUnavailable
+from ticklake.indexers.batch import BatchIndexer
+from ticklake.insights import GroupReport, groups_of
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.coverage import covered, row_counts
+from ticklake.lake.deep import Deep
+from ticklake.lake.deep import compare as compare_deeply
+from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.task import Work
+from ticklake.node import INDEXERS
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Database, Run
+from ticklake.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class FilesVerdict:
+    """The batch files of a run. `misfits` have names that do not fit the sampling interval or lie behind the end."""
+
+    files: int
+    ended: bool
+    last_tick: int | None
+    silent_since: datetime | None
+    overlapping: int
+    lost: list[TickRange]
+    misfits: list[str]
+
+
+@dataclass(frozen=True)
+class MessagesVerdict:
+    """The batch topic and its groups: what it never heard of, and what it announced that is not there."""
+
+    messages: int
+    unannounced: list[str]
+    vanished: list[str]
+    undecodable: int
+    groups: list[GroupReport]
+
+
+@dataclass(frozen=True)
+class TableVerdict:
+    """A table: what it has of what is expected, and, where it was counted, its rows and the keys that are there twice.
+
+    `gaps`, `failed` and `frontier` are the coordinator's, where one is at work on this table.
+    """
+
+    table: str
+    step: int
+    coverage: Coverage
+    rows: int | None = None
+    duplicated: int = 0
+    duplicates: list[dict[str, int]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    failed: list[Batch] = field(default_factory=list)
+    frontier: int | None = None
+    deep: Deep | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.coverage.verdict
+
+
+@dataclass(frozen=True)
+class TableRepair:
+    """What a table lacks, and the failed batches to try again; only a coordinator can do something about either."""
+
+    table: str
+    coordinated: bool
+    missing: list[TickRange]
+    retried: list[str]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What storage, topic and tables do not agree on."""
+
+    unannounced: list[str]
+    vanished: list[str]
+    tables: list[TableRepair]
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    run_id: str
+    verdict: Verdict
+    storage: FilesVerdict
+    tables: list[TableVerdict]
+    messages: MessagesVerdict | None = None
+
+
+class Completeness:
+    """One run, looked at from all sides."""
+
+    def __init__(self, run_id: str, storage: Storage, catalog: Catalog | None, database: Database | None) -> None:
+        self._run_id, self._storage, self._catalog = run_id, storage, catalog
+        known = database is not None and run_id in database.runs()
+        self._run: Run | None = database.run(run_id, create=False) if database is not None and known else None
+        self._database = database
+        self._world = World.of(storage.read_metadata(run_id))
+        self.step = self._world.sampling_interval
+        try:
+            self.files = stored(storage, run_id)
+        except OSError as error:
+            raise StorageUnavailable(storage=storage.url, reason=error) from error
+        end = storage.read_completion(run_id)
+        self.expected = Expected(self.step, list(self.files.values()), None if end is None else end.last_tick)
+
+    def tables(self, only: Sequence[str] = ()) -> list[str]:
+        """The tables asked for, or all that the lake has of ticks."""
+        found = self._catalog.tables(self._run_id) if self._catalog is not None else []
+        return list(only) or [table for table in found if table != METADATA]
+
+    def verify(
+        self, only: Sequence[str] = (), *, count_rows: bool = True, spark: SparkSession | None = None
+    ) -> RunVerdict:
+        """With a Spark session every file is decoded again, and each tick's rows compared with the table's."""
+        tables = [self._table(name, count_rows, spark) for name in self.tables(only)]
+        verdict = overall(self.expected.last_tick is not None, [table.verdict for table in tables])
+        return RunVerdict(self._run_id, verdict, self._files(), tables, self._messages())
+
+    def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False) -> Repair:
+        """What would be done, without doing it."""
+        messages = self._messages()
+        tables = [self._repair(table, retry_failed) for table in self.tables(only)]
+        return Repair(
+            unannounced=messages.unannounced if messages else [],
+            vanished=messages.vanished if messages else [],
+            tables=[table for table in tables if table.missing or table.retried],
+        )
+
+    def apply(self, repair: Repair) -> None:
+        """Announces files that the topic never heard of, and has the coordinator look for what tables lack."""
+        if self._database is not None and repair.unannounced:
+            publish(self._database.run(self._run_id), self._storage, repair.unannounced)
+        for table in repair.tables:
+            if coordinator := self.coordinator(table.table):
+                coordinator.search_again(table.missing)
+            if coordinator and table.retried:
+                coordinator.retry_failed()
+
+    def coordinator(self, table: str) -> Coordinator | None:
+        """The one at work on a table, where there is one."""
+        kind = _kinds().get(table)
+        if self._run is None or kind is None or kind.__name__ not in frontiers(self._run):
+            return None
+        return Coordinator(self._run, kind.__name__, step=self.step)
+
+    def _repair(self, table: str, retry_failed: bool) -> TableRepair:
+        coverage = judge(self.expected, covered(self._directory(table)).ticks)
+        coordinator = self.coordinator(table)
+        failed = [batch.name for batch in coordinator.failed()] if coordinator and retry_failed else []
+        return TableRepair(table, coordinator is not None, coverage.missing, failed)
+
+    def _table(self, table: str, count_rows: bool, spark: SparkSession | None) -> TableVerdict:
+        directory = self._directory(table)
+        counts = row_counts(directory, _key(table)) if count_rows else None
+        deep = self._deep(table, spark) if spark is not None else None
+        flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0)
+        coverage = judge(self.expected, covered(directory).ticks, flaws)
+        coordinator = self.coordinator(table)
+        return TableVerdict(
+            table=table,
+            step=self.step,
+            coverage=coverage,
+            rows=int(counts.rows.sum()) if counts else None,
+            duplicated=counts.duplicated if counts else 0,
+            duplicates=counts.duplicates if counts else [],
+            gaps=coordinator.gaps() if coordinator else [],
+            failed=coordinator.failed() if coordinator else [],
+            frontier=coordinator.frontier() if coordinator else None,
+            deep=deep,
+        )
+
+    def _deep(self, table: str, spark: SparkSession) -> Deep | None:
+        kind = _kinds().get(table)
+        if kind is None or not (self._directory(table) / "_delta_log").is_dir():
+            return None
+        work = Work("", self._storage, self._world, kind.reads, kind.table, str(self._directory(table)), kind.rows)
+        return compare_deeply(spark, work, [self._storage.batch(key) for key in self.files])
+
+    def _files(self) -> FilesVerdict:
+        ranges = sorted(self.files.values())
+        end = self.expected.last_tick
+        misfits = [
+            key
+            for key, ticks in self.files.items()
+            if ticks.start % self.step or ticks.end % self.step or (end is not None and ticks.end > end)
+        ]
+        folders = {self._run_id, *(key.rpartition("/")[0] for key in self.files)}
+        changed = max((self._storage.changed_at(folder) or 0 for folder in folders), default=0)
+        return FilesVerdict(
+            files=len(ranges),
+            ended=end is not None,
+            last_tick=end,
+            silent_since=datetime.fromtimestamp(changed // 10**9, UTC) if changed else None,
+            overlapping=sum(later.start <= reach for later, reach in _reached(ranges)),
+            lost=self.expected.lost,
+            misfits=misfits,
+        )
+
+    def _messages(self) -> MessagesVerdict | None:
+        if self._database is None:
+            return None
+        heard = announced(self._run) if self._run is not None else Announced({}, 0, 0)
+        difference = compare(self.files, heard)
+        return MessagesVerdict(
+            messages=heard.messages,
+            unannounced=difference.unannounced,
+            vanished=difference.vanished,
+            undecodable=difference.undecodable,
+            groups=groups_of(self._database, self._run_id),
+        )
+
+    def _directory(self, table: str) -> Path:
+        return Path(self._catalog.root if self._catalog is not None else ".") / self._run_id / table
+
+
+def _kinds() -> dict[str, type[BatchIndexer]]:
+    """The indexers that come with TickLake, by their tables."""
+    return {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
+
+
+def _key(table: str) -> Sequence[str]:
+    """The columns that tell rows apart; none are known of a table that an indexer of the user's own writes."""
+    kind = _kinds().get(table)
+    return kind.table.key if kind is not None and kind.table is not None else ()
+
+
+def _reached(ranges: Sequence[TickRange]) -> Iterator[tuple[TickRange, int]]:
+    """Each range, and how far those before it reach."""
+    reach = -1
+    for ticks in ranges:
+        yield ticks, reach
+        reach = max(reach, ticks.end)

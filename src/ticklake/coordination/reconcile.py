@@ -1,0 +1,86 @@
+"""Reconciliation: what storage has and what the topic announced, compared, and the difference made good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from ticklake.contracts import BatchInfo
+from ticklake.storage.files import Storage
+from ticklake.storage.watch import Watch
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+
+BATCH_TOPIC = "batch-topic"
+_PAGE = 1000
+
+
+class Difference(NamedTuple):
+    """Keys of batch files, in tick order, that only one side has; `undecodable` counts messages that tell of none."""
+
+    unannounced: list[str]
+    vanished: list[str]
+    undecodable: int = 0
+
+
+class Announced(NamedTuple):
+    """The batch files that a topic tells of, by key, how many messages it has, and how many cannot be understood."""
+
+    keys: Mapping[str, TickRange]
+    messages: int
+    undecodable: int
+
+
+def stored(storage: Storage, run_id: str) -> dict[str, TickRange]:
+    """Every batch file of a run by its key. OSError where the run cannot be reached."""
+    return {f"{run_id}/{name}": ticks for ticks, name in sorted(Watch(storage, run_id).look())}
+
+
+def announced(run: Run, topic: str = BATCH_TOPIC) -> Announced:
+    keys: dict[str, TickRange] = {}
+    messages = undecodable = 0
+    for info in _infos(run, topic):
+        messages += 1
+        if info is None or info.simulation_run_id != run.id:
+            undecodable += 1
+        else:
+            keys[info.storage_key] = TickRange(info.tick_start, info.tick_end)
+    return Announced(keys, messages, undecodable)
+
+
+def compare(files: Mapping[str, TickRange], heard: Announced) -> Difference:
+    unannounced = sorted((ticks, key) for key, ticks in files.items() if key not in heard.keys)
+    vanished = sorted((ticks, key) for key, ticks in heard.keys.items() if key not in files)
+    return Difference([key for _, key in unannounced], [key for _, key in vanished], heard.undecodable)
+
+
+def publish(run: Run, storage: Storage, keys: Iterable[str], topic: str = BATCH_TOPIC) -> int:
+    """Announces files that nobody was told of. One that is announced twice after all is indexed once all the same."""
+    count = 0
+    with run.writer(topic) as writer:
+        for page in _pages(list(keys)):
+            now = run.now_ms()
+            writer.send_many([_info(storage, run.id, key, now) for key in page if storage.exists(key)])
+            count += len(page)
+    return count
+
+
+def _info(storage: Storage, run_id: str, key: str, now_ms: int) -> BatchInfo:
+    ticks = storage.batch(key).ticks
+    return BatchInfo(
+        simulation_run_id=run_id, storage_key=key, tick_start=ticks.start, tick_end=ticks.end, written_at_ms=now_ms
+    )
+
+
+def _infos(run: Run, topic: str) -> Iterator[BatchInfo | None]:
+    after = 0
+    while page := run.browse(topic, after=after, limit=_PAGE):
+        for message in page:
+            opened = message.opened()
+            yield opened.payload if opened is not None and isinstance(opened.payload, BatchInfo) else None
+        after = page[-1].id
+
+
+def _pages(keys: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(keys), _PAGE):
+        yield keys[start : start + _PAGE]

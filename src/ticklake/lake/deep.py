@@ -1,0 +1,111 @@
+"""The deep comparison: every batch file decoded again on Spark, and every tick's rows compared with the table's."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from ticklake.coordination.gaps import ranges_of
+from ticklake.errors import FlushFailed, TickLakeError
+from ticklake.lake.fingerprint import Fingerprints, at, fingerprints, merged
+from ticklake.lake.slices import Slice
+from ticklake.lake.spark import parallelism, reason_of
+from ticklake.lake.task import Work, checked_rows, read
+from ticklake.storage.files import BatchFile
+from ticklake.ticks import TickRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Files are dealt out to so many times more tasks than run at once, so that none has much to do at the end.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Deep:
+    """The ticks that were compared; those whose rows differ from every file's; those that two files tell differently;
+    those with rows and no file; and files that cannot be read, with the reason."""
+
+    ticks: int
+    different: list[TickRange]
+    disputed: list[TickRange]
+    unproven: list[TickRange]
+    unreadable: dict[str, str]
+
+    @property
+    def flaws(self) -> int:
+        return len(self.different) + len(self.disputed) + len(self.unproven) + len(self.unreadable)
+
+
+def compare(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep:
+    """`work` says which table and how its rows are made, just as for a flush."""
+    decoded = _deal(spark, files, lambda file: _decode(work, file))
+    unreadable = {key: result for key, result in decoded if isinstance(result, str)}
+    from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
+    paths = DeltaTable(work.directory).file_uris()
+    table = merged(result for _, result in _deal(spark, paths, _scan))
+    return judge(from_files, table, unreadable, work.world.sampling_interval if work.world else 1)
+
+
+def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:
+    """What the files say against what the table has."""
+    ticks = np.concatenate([np.empty(0, np.int64), *(part.ticks for part in from_files)])
+    rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in from_files)])
+    hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in from_files)])
+    there_rows, there_hashes = at(table, ticks)
+    same = (rows == there_rows) & (hashes == there_hashes)
+    matched, all_ticks = np.unique(ticks[same]), np.unique(ticks)
+    return Deep(
+        ticks=len(all_ticks),
+        different=ranges_of(np.setdiff1d(all_ticks, matched), step),
+        disputed=ranges_of(np.intersect1d(matched, ticks[~same]), step),
+        unproven=ranges_of(np.setdiff1d(table.ticks, all_ticks), step),
+        unreadable=unreadable,
+    )
+
+
+def _deal(spark: SparkSession, items: Sequence[Any], act: Callable[[Any], tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Has `act` done to every item on Spark's workers."""
+    if not items:
+        return []
+    tasks = min(len(items), parallelism(spark) * _ROUNDS)
+    shares = [list(items[task::tasks]) for task in range(tasks)]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for item in shares[number]:
+                    yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(act(item))]})
+
+    try:
+        rows = spark.range(0, tasks, 1, tasks).mapInArrow(run, "result binary").collect()
+    except Exception as error:
+        raise FlushFailed(table="a deep comparison", reason=reason_of(error)) from error
+    # What comes back was made by our own tasks a moment ago.
+    return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
+
+
+def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
+    try:
+        return file.key, merged(_parts(work, Slice(file, file.ticks)))
+    except (TickLakeError, OSError) as error:
+        return file.key, str(error)
+
+
+def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
+    for batch in read(work, whole):
+        yield fingerprints(checked_rows(work, batch), batch.column("tick_number").to_numpy())
+
+
+def _scan(path: str) -> tuple[str, Fingerprints]:
+    with pq.ParquetFile(Path(path)) as file:
+        groups = (file.read_row_group(number) for number in range(file.num_row_groups))
+        return path, merged(fingerprints(group) for group in groups)

@@ -1,0 +1,97 @@
+"""Fingerprints of ticks: how many rows a tick has, and a hash of them that does not depend on their order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ticks = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+_NULL = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Fingerprints(NamedTuple):
+    """One entry a tick, ascending. Hashes of the same tick add up, so parts of a tick can be taken anywhere."""
+
+    ticks: Ticks
+    rows: Ticks
+    hashes: Hashes
+
+
+def fingerprints(rows: pa.RecordBatch | pa.Table, without_rows: Ticks | None = None) -> Fingerprints:
+    """Of all ticks in these rows, and of those that are named because they have none."""
+    ticks = rows.column("tick_number").to_numpy()
+    hashes = np.zeros(len(ticks), np.uint64)
+    for column in rows.columns:
+        hashes = _mixed(hashes ^ _codes(column))
+    bare = np.empty(0, np.int64) if without_rows is None else without_rows
+    return _summed(
+        np.concatenate([ticks, bare]),
+        np.concatenate([np.ones(len(ticks), np.int64), np.zeros(len(bare), np.int64)]),
+        np.concatenate([hashes, np.zeros(len(bare), np.uint64)]),
+    )
+
+
+def merged(parts: Iterable[Fingerprints]) -> Fingerprints:
+    """The parts of one table or file as a whole."""
+    ticks, rows, hashes = zip(*parts, strict=True) if (parts := list(parts)) else ((), (), ())
+    return _summed(
+        np.concatenate([np.empty(0, np.int64), *ticks]),
+        np.concatenate([np.empty(0, np.int64), *rows]),
+        np.concatenate([np.empty(0, np.uint64), *hashes]),
+    )
+
+
+def at(found: Fingerprints, ticks: Ticks) -> tuple[Ticks, Hashes]:
+    """Row counts and hashes of these ticks; zeros for those that are not there."""
+    if not len(found.ticks):
+        return np.zeros(len(ticks), np.int64), np.zeros(len(ticks), np.uint64)
+    place = np.minimum(np.searchsorted(found.ticks, ticks), len(found.ticks) - 1)
+    there = found.ticks[place] == ticks
+    return np.where(there, found.rows[place], 0), np.where(there, found.hashes[place], np.uint64(0))
+
+
+def _summed(ticks: Ticks, rows: Ticks, hashes: Hashes) -> Fingerprints:
+    if not len(ticks):
+        return Fingerprints(ticks, rows, hashes)
+    order = np.argsort(ticks, kind="stable")
+    ascending = ticks[order]
+    starts = np.flatnonzero(np.diff(ascending, prepend=ascending[0] - 1))
+    return Fingerprints(ascending[starts], np.add.reduceat(rows[order], starts), np.add.reduceat(hashes[order], starts))
+
+
+def _codes(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """A number for each value, the same for the same value wherever it is."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        codes = pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
+    elif pa.types.is_floating(kind):
+        codes = pc.cast(column, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False).view(np.uint64)
+    else:
+        codes = _codes_of_text(pc.cast(column, pa.string()))
+    if not column.null_count:
+        return _mixed(codes)
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, _mixed(codes))
+
+
+def _codes_of_text(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    words = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    encoded = words.dictionary_encode()
+    digests = [hashlib.blake2b(word.as_py().encode(), digest_size=8).digest() for word in encoded.dictionary]
+    known = np.frombuffer(b"".join(digests), np.uint64) if digests else np.zeros(1, np.uint64)
+    codes: Hashes = known[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    return codes
+
+
+def _mixed(codes: Hashes) -> Hashes:
+    """Every bit of the input on every bit of the output (the finish of splitmix64)."""
+    codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (codes ^ (codes >> np.uint64(31))) + _NULL
