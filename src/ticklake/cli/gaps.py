@@ -57,10 +57,8 @@ def _show_table(table: TableVerdict) -> None:
         ("?", pending),
         ("x", sorted(given_up)),
     ]
-    total = coverage.expected.end - coverage.expected.start + 1 if coverage.expected else 0
-    click.echo(
-        f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} ticks of {total:,} numbers {coverage.expected}"
-    )
+    total = coverage.expected.count(table.step)
+    click.echo(f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} ticks in {coverage.expected}")
     click.echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH)}")
     for label, ranges in (("waiting", coverage.waiting), ("missing", pending), ("missing for good", given_up)):
         if ranges:
