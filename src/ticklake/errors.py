@@ -559,3 +559,39 @@ class NowhereToPublish(TickLakeError):
     """The handler returned a {kind} and the consumer publishes nowhere. Name the topic with publishes=…, or return None."""
 
     kind: str
+
+
+# Events
+
+
+class BadEvent(TickLakeError):
+    """This is no event that can be stored: {event}: {reason}. Give it an id, a type and a payload that JSON can say."""
+
+    event: str
+    reason: str
+
+
+class QueueNotRunning(TickLakeError):
+    """Queue {queue} is not running: nothing was accepted. Call start() first, and publish before stop()."""
+
+    queue: object
+
+
+class QueueInUse(TickLakeError):
+    """Queue {queue} is open in another process, or a second time in this one. Stop that one, or use another file."""
+
+    queue: object
+
+
+class QueueFull(TickLakeError):
+    """Queue {queue} holds {capacity} events that are not on disk yet, and was told not to wait. Publish more slowly."""
+
+    queue: object
+    capacity: int
+
+
+class EventsNotDurable(TickLakeError):
+    """Events are not on disk in {queue}: {reason} Those still queued are tried again; publishing one twice does no harm."""
+
+    queue: object
+    reason: str

@@ -1,0 +1,154 @@
+"""Events that are accepted and not on disk yet: a few, for a moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from ticklake.errors import EventsNotDurable, QueueFull, QueueNotRunning
+from ticklake.events.event import Line
+from ticklake.monitoring import Counter
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """When buffered events are written: at `batch_size`, after `timeout` seconds, or when somebody waits for them."""
+
+    batch_size: int
+    timeout: float
+    capacity: int
+
+
+class Due(NamedTuple):
+    """What is to be written next, and for how many seconds the first of it has waited."""
+
+    lines: list[Line]
+    age: float
+
+
+class Buffer:
+    """Holds up to `capacity` events in order. They leave it when they are on disk, not before."""
+
+    def __init__(self, triggers: Triggers, *, blocks: bool, blocked: Counter, name: str) -> None:
+        self._triggers = triggers
+        self._blocks = blocks
+        self._blocked = blocked
+        self._name = name
+        lock = threading.Lock()
+        self._filled, self._emptied, self._settled = (threading.Condition(lock) for _ in range(3))
+        self._lines: deque[Line] = deque()
+        self._oldest = 0.0
+        self._accepted = self._written = self._wanted = self._failures = 0
+        self._reason = ""
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def add(self, lines: Sequence[Line]) -> BufferReceipt:
+        """Accept all of them, or, where the queue does not wait for room, none."""
+        with self._filled:
+            if not self._blocks and len(self._lines) + len(lines) > self._triggers.capacity:
+                self._blocked.add()
+                raise QueueFull(queue=self._name, capacity=self._triggers.capacity)
+            for start in range(0, len(lines), self._triggers.batch_size):
+                self._append(lines[start : start + self._triggers.batch_size])
+            return BufferReceipt(self, self._accepted)
+
+    def take(self) -> Due | None:
+        """What is to be written next, as soon as there is a reason to; None once the buffer is closed and empty."""
+        with self._filled:
+            while not (self._closed or self._due()):
+                self._filled.wait(self._until_due())
+            lines = list(islice(self._lines, self._triggers.capacity))
+            return Due(lines, time.monotonic() - self._oldest) if lines else None
+
+    def written(self, count: int) -> None:
+        """The first `count` are on disk."""
+        with self._filled:
+            for _ in range(min(count, len(self._lines))):  # they may have been discarded meanwhile
+                self._lines.popleft()
+            self._written += count
+            self._oldest = time.monotonic()
+            self._emptied.notify_all()
+            self._settled.notify_all()
+
+    def failed(self, error: Exception) -> None:
+        """Writing failed: those who wait are told; the events stay."""
+        with self._filled:
+            self._failures += 1
+            self._reason = str(error)
+            self._settled.notify_all()
+
+    def wait_written(self, number: int) -> None:
+        with self._filled:
+            failures = self._failures
+            self._wanted = max(self._wanted, number)
+            self._filled.notify()
+            self._settled.wait_for(lambda: self._written >= number or self._failures > failures or self._lost())
+            if self._written < number:
+                reason = self._reason if self._failures > failures else "the queue was stopped without waiting for them"
+                raise EventsNotDurable(queue=self._name, reason=reason)
+
+    def close(self, *, discard: bool = False) -> int:
+        """Accept nothing more; with `discard` forget what is not on disk. How many events that are."""
+        with self._filled:
+            self._closed = True
+            left = len(self._lines)
+            if discard:
+                self._lines.clear()
+            for condition in (self._filled, self._emptied, self._settled):
+                condition.notify_all()
+            return left
+
+    def wait_closed(self, seconds: float) -> bool:
+        """Sleep, but no longer than until it is closed."""
+        with self._filled:
+            return self._filled.wait_for(lambda: self._closed, seconds)
+
+    def _append(self, lines: Sequence[Line]) -> None:
+        if not self._has_room(lines)():
+            self._blocked.add()
+            self._emptied.wait_for(self._has_room(lines))
+        if self._closed:
+            raise QueueNotRunning(queue=self._name)
+        before = len(self._lines)
+        if not before:
+            self._oldest = time.monotonic()
+        self._lines.extend(lines)
+        self._accepted += len(lines)
+        if not before or before < self._triggers.batch_size <= len(self._lines):
+            self._filled.notify()
+
+    def _has_room(self, lines: Sequence[Line]) -> Callable[[], bool]:
+        return lambda: self._closed or len(self._lines) + len(lines) <= self._triggers.capacity
+
+    def _due(self) -> bool:
+        if not self._lines:
+            return False
+        many = len(self._lines) >= self._triggers.batch_size
+        return many or self._wanted > self._written or self._until_due() == 0
+
+    def _until_due(self) -> float | None:
+        if not self._lines:
+            return None
+        return max(0.0, self._oldest + self._triggers.timeout - time.monotonic())
+
+    def _lost(self) -> bool:
+        return self._closed and not self._lines
+
+
+@dataclass(frozen=True)
+class BufferReceipt:
+    """Everything up to the `number`-th event of a buffer."""
+
+    buffer: Buffer
+    number: int
+
+    def wait(self) -> None:
+        self.buffer.wait_written(self.number)

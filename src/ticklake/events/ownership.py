@@ -1,0 +1,33 @@
+"""One process at a time: a lock beside the file, which the system takes away from a process that dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from ticklake.errors import DatabaseUnusable, QueueInUse
+
+
+class Ownership:
+    """Who has it knows that nobody else is at work: what was begun before was left by the dead."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle = -1
+
+    def take(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(f"{self._path}-lock", os.O_CREAT | os.O_RDWR, 0o644)
+        except OSError as error:
+            raise DatabaseUnusable(database=self._path, reason=error.strerror) from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.give_back()
+            raise QueueInUse(queue=self._path) from error
+
+    def give_back(self) -> None:
+        os.close(self._handle)
+        self._handle = -1

@@ -1,0 +1,1 @@
+INSERT INTO batch_sequence (batch_id) VALUES (:batch_id)

@@ -1,0 +1,1 @@
+SELECT count(*) FROM pending_batches WHERE status = 'pending'

@@ -1,0 +1,1 @@
+UPDATE pending_batches SET status = 'pending' WHERE batch_id = :batch_id

@@ -1,0 +1,1 @@
+DELETE FROM pending_batches WHERE batch_id = :batch_id

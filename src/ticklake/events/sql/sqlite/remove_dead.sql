@@ -1,0 +1,1 @@
+DELETE FROM dead_batches WHERE batch_id = :batch_id

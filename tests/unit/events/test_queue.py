@@ -1,0 +1,437 @@
+"""The queue beyond the ten cases: durability, back-pressure, failures, dead letters, pruning."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ticklake.errors import (
+    BadEvent,
+    DatabaseFull,
+    DatabaseUnusable,
+    EventsNotDurable,
+    InvalidOption,
+    QueueFull,
+    QueueInUse,
+    QueueNotRunning,
+)
+from ticklake.events import Batch, Event, EventBus, IndexerQueue
+from ticklake.events.batches import Batches, Stored
+from ticklake.events.event import Line, decode, encode, joined
+
+Eventually = Callable[..., None]
+
+
+def event(number: int) -> Event:
+    return Event(f"event-{number:06}", "t", number)
+
+
+def next_batch(queue: IndexerQueue) -> Batch:
+    batch = queue.get_next_batch(30)
+    assert batch is not None
+    return batch
+
+
+def payloads(batch: Batch) -> list[Any]:
+    return [one.payload for one in batch.events]
+
+
+class Disk:
+    """Stands between a queue and its file: can hold writes up, or refuse them."""
+
+    def __init__(self, queue: IndexerQueue) -> None:
+        assert queue._batches is not None
+        self._store = queue._batches.store
+        self.free = threading.Event()
+        self.free.set()
+        self.full = False
+        self.written: list[int] = []
+        queue._batches.store = self.store  # type: ignore[method-assign]
+
+    def store(self, lines: Sequence[Line], age: float) -> Stored:
+        assert self.free.wait(60)
+        if self.full:
+            raise DatabaseFull(database="d")
+        self.written.append(len(lines))
+        return self._store(lines, age)
+
+
+@pytest.fixture
+def disk(queue: IndexerQueue) -> Disk:
+    return Disk(queue)
+
+
+def test_a_waiting_publisher_returns_when_its_event_is_on_disk_and_not_before(
+    queue: IndexerQueue, bus: EventBus, disk: Disk, eventually: Eventually
+) -> None:
+    disk.free.clear()
+    publisher = threading.Thread(target=bus.publish, args=(event(1),))
+    publisher.start()
+    eventually(lambda: queue.metrics().buffer_size == 1)
+    assert publisher.is_alive()
+    disk.free.set()
+    publisher.join(30)
+    assert not publisher.is_alive()
+    assert queue.metrics().events_processed_total == 1
+
+
+def test_a_publisher_that_does_not_wait_returns_at_once(queue: IndexerQueue, bus: EventBus, disk: Disk) -> None:
+    disk.free.clear()
+    bus.publish(event(1), wait=False)
+    assert queue.metrics().buffer_size == 1
+    disk.free.set()
+
+
+def test_events_of_waiting_publishers_share_a_batch_until_it_closes(queue: IndexerQueue, bus: EventBus) -> None:
+    for number in range(5):
+        bus.publish(event(number))
+    assert queue.metrics().pending_batches == 1
+    assert queue.get_next_batch(0) is None, "it is still open"
+    assert payloads(next_batch(queue)) == list(range(5))
+
+
+def test_a_batch_of_waiting_publishers_closes_at_100_events(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish_many([event(number) for number in range(60)])
+    bus.publish_many([event(number) for number in range(60, 100)])
+    assert queue.get_next_batch(0) is not None
+
+
+def test_a_spike_becomes_one_large_batch(
+    queue: IndexerQueue, bus: EventBus, disk: Disk, eventually: Eventually
+) -> None:
+    disk.free.clear()
+    for number in range(1000):
+        bus.publish(event(number), wait=False)
+    disk.free.set()
+    eventually(lambda: queue.metrics().buffer_size == 0)
+    assert sum(disk.written) == 1000
+    assert len(disk.written) <= 3
+    assert payloads(next_batch(queue))[:3] == [0, 1, 2]
+
+
+def test_who_publishes_faster_than_the_disk_writes_is_held_up_and_counted(
+    queue: IndexerQueue, bus: EventBus, disk: Disk, eventually: Eventually
+) -> None:
+    disk.free.clear()
+    publisher = threading.Thread(target=lambda: [bus.publish(event(n), wait=False) for n in range(1500)])
+    publisher.start()
+    held_up = queue.monitor.counter("publishers_held_up")
+    eventually(lambda: held_up.value == 1)
+    assert queue.metrics().buffer_size == 1000
+    disk.free.set()
+    publisher.join(30)
+    eventually(lambda: queue.metrics().events_processed_total == 1500)
+
+
+def test_a_queue_that_was_told_not_to_wait_says_that_it_is_full(tmp_path: Path, bus: EventBus) -> None:
+    queue = IndexerQueue(tmp_path / "q.db", when_full="error")
+    with queue:
+        queue.subscribe_to_eventbus(bus)
+        disk = Disk(queue)
+        disk.free.clear()
+        bus.publish_many([event(number) for number in range(1000)], wait=False)
+        with pytest.raises(QueueFull, match="holds 1000 events"):
+            bus.publish(event(1000), wait=False)
+        assert queue.monitor.snapshot()["publishers_held_up"] == 1
+        disk.free.set()
+    with queue:
+        assert queue.metrics().events_processed_total == 1000, "the others are all there"
+
+
+@pytest.mark.warns("There is no room left")
+def test_a_full_disk_is_an_error_for_who_waits_and_loses_nothing(
+    queue: IndexerQueue, bus: EventBus, disk: Disk, eventually: Eventually
+) -> None:
+    disk.full = True
+    with pytest.raises(EventsNotDurable, match="no room left"):
+        bus.publish(event(1))
+    assert not queue.monitor.healthy
+    assert queue.metrics().buffer_size == 1
+    disk.full = False
+    eventually(lambda: queue.metrics().events_processed_total == 1)
+    assert queue.monitor.healthy
+    bus.publish(event(1))
+    assert queue.metrics().events_duplicate_total == 1
+
+
+@pytest.mark.warns("There is no room left")
+def test_a_graceful_stop_that_cannot_write_says_so_and_can_be_repeated(tmp_path: Path, bus: EventBus) -> None:
+    queue = IndexerQueue(tmp_path / "q.db")
+    queue.start()
+    queue.subscribe_to_eventbus(bus)
+    disk = Disk(queue)
+    bus.publish(event(1), wait=False)
+    disk.full = True
+    with pytest.raises(EventsNotDurable):
+        queue.stop()
+    disk.full = False
+    queue.stop()
+    with queue:
+        assert payloads(next_batch(queue)) == [1]
+
+
+@pytest.mark.warns("stopped without writing up to 101 events")
+def test_a_stop_that_is_not_graceful_tells_who_waits(
+    queue: IndexerQueue, bus: EventBus, disk: Disk, eventually: Eventually
+) -> None:
+    disk.free.clear()
+    bus.publish_many([event(number) for number in range(100)], wait=False)
+    errors: list[Exception] = []
+
+    def publish() -> None:
+        try:
+            bus.publish(event(100))
+        except EventsNotDurable as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=publish)
+    waiting.start()
+    eventually(lambda: queue.metrics().buffer_size == 101)
+    stopping = threading.Thread(target=queue.stop, args=(False,))
+    stopping.start()
+    waiting.join(30)
+    disk.free.set()
+    stopping.join(30)
+    assert "was stopped without waiting" in str(errors[0])
+
+
+def test_an_event_for_a_queue_that_does_not_run_is_refused(tmp_path: Path, bus: EventBus) -> None:
+    queue = IndexerQueue(tmp_path / "q.db")
+    queue.subscribe_to_eventbus(bus)
+    with pytest.raises(QueueNotRunning):
+        bus.publish(event(1), wait=False)
+    queue.start()
+    bus.publish(event(1))
+    queue.stop()
+    queue.stop()
+    for act in (lambda: bus.publish(event(2), wait=False), queue.get_next_batch, lambda: queue.mark_batch_done("b")):
+        with pytest.raises(QueueNotRunning):
+            act()
+
+
+def test_a_file_has_one_queue_at_a_time(queue: IndexerQueue) -> None:
+    second = IndexerQueue(queue.path)
+    with pytest.raises(QueueInUse):
+        second.start()
+    queue.stop()
+    second.start()
+    second.stop()
+
+
+def test_a_place_that_cannot_hold_a_file_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DatabaseUnusable):
+        IndexerQueue(tmp_path / "file" / "q.db").start()
+    (tmp_path / "text.db").write_text("no database at all, but long enough to be looked at as one" * 100)
+    queue = IndexerQueue(tmp_path / "text.db")
+    with pytest.raises(DatabaseUnusable):
+        queue.start()
+    with pytest.raises(DatabaseUnusable):  # and not: in use
+        queue.start()
+
+
+def test_done_is_done_once_and_for_all(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish(event(1))
+    assert not queue.mark_batch_done("no such batch")
+    batch = next_batch(queue)
+    assert queue.mark_batch_done(batch.batch_id)
+    assert queue.mark_batch_done(batch.batch_id)
+    assert not queue.mark_batch_failed(batch.batch_id, "too late")
+    queue.stop()
+    queue.start()
+    assert queue.get_next_batch(0) is None
+    assert queue.metrics().pending_batches == 0
+
+
+def test_two_who_pull_get_different_batches(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish_many([event(number) for number in range(100)])
+    bus.publish_many([event(number) for number in range(100, 200)])
+    assert [payloads(next_batch(queue))[0] for _ in range(2)] == [0, 100]
+    assert queue.get_next_batch(0) is None
+
+
+def test_who_waits_for_a_batch_is_woken(queue: IndexerQueue, bus: EventBus) -> None:
+    found: list[Batch | None] = []
+    puller = threading.Thread(target=lambda: found.append(queue.get_next_batch(60)))
+    puller.start()
+    bus.publish_many([event(number) for number in range(100)])
+    puller.join(30)
+    assert found[0] is not None
+
+
+@pytest.mark.warns("DEAD_BATCH")
+def test_a_batch_that_keeps_failing_goes_to_the_dead_letters_with_its_error(tmp_path: Path, bus: EventBus) -> None:
+    with IndexerQueue(tmp_path / "q.db", max_attempts=3) as queue:
+        queue.subscribe_to_eventbus(bus)
+        bus.publish_many([event(number) for number in range(100)])
+        bus.publish_many([event(number) for number in range(100, 200)])
+        outcomes = []
+        for attempt in (1, 2, 3):
+            batch = next_batch(queue)
+            assert (payloads(batch)[0], batch.attempts) == (0, attempt), "it stays first in line"
+            outcomes.append(queue.mark_batch_failed(batch.batch_id, ValueError("no such table")))
+        assert outcomes == [False, False, True]
+        (dead,) = queue.dead_batches()
+        assert (dead.attempts, dead.error, dead.event_count) == (3, "ValueError: no such table", 100)
+        assert dead.events is not None
+        assert payloads(next_batch(queue))[0] == 100
+        assert queue.replay(dead.batch_id)
+        assert not queue.replay(dead.batch_id)
+        again = next_batch(queue)
+        assert (again.batch_id, again.sequence, again.attempts) == (dead.batch_id, dead.sequence, 1)
+        assert queue.mark_batch_done(again.batch_id)
+
+
+@pytest.mark.warns("DEAD_BATCH")
+def test_a_batch_that_its_worker_dies_of_every_time_is_given_up(tmp_path: Path, bus: EventBus) -> None:
+    queue = IndexerQueue(tmp_path / "q.db", max_attempts=2)
+    queue.subscribe_to_eventbus(bus)
+    with queue:
+        bus.publish(event(1))
+        next_batch(queue)
+    with queue:
+        next_batch(queue)
+    with queue:
+        assert queue.get_next_batch(0) is None
+        assert [dead.error for dead in queue.dead_batches()] == ["delivered 2 times and never finished"]
+        assert queue.metrics().pending_batches == 0
+
+
+@pytest.mark.warns("DEAD_BATCH")
+@pytest.mark.parametrize("data", [b"\xff\x00", b"{}\n", b'["too", "short"]\n', b"[" * 100_000])
+def test_a_batch_that_cannot_be_read_neither_blocks_nor_loops(queue: IndexerQueue, bus: EventBus, data: bytes) -> None:
+    assert queue._batches is not None
+    queue._batches.store([Line("bad", data)], 1.0)
+    bus.publish_many([event(number) for number in range(100)])
+    assert payloads(next_batch(queue))[0] == 0
+    (dead,) = queue.dead_batches()
+    assert dead.events is None
+    assert "no event that can be stored" in dead.error
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def opened(path: Path, clock: Clock) -> Batches:
+    batches = Batches(path, batch_size=100, timeout=0.5, max_attempts=5, clock=clock)
+    batches.recover()
+    return batches
+
+
+def test_a_clock_that_is_set_back_changes_no_order(tmp_path: Path) -> None:
+    clock = Clock()
+    batches = opened(tmp_path / "q.db", clock)
+    for number in range(3):
+        batches.store([encode(event(number))], 0.5)
+        clock.now -= 3600
+    batches.close()
+    batches = opened(tmp_path / "q.db", clock)
+    batches.store([encode(event(3))], 0.5)
+    found = [batches.next().batch for _ in range(4)]
+    assert [payloads(batch) for batch in found if batch] == [[0], [1], [2], [3]]
+    batches.close()
+
+
+def test_pruning_forgets_what_is_old_and_done_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ticklake.events.batches.CHUNK", 2)
+    clock = Clock()
+    batches = opened(tmp_path / "q.db", clock)
+    for number in range(7):
+        batches.store([encode(event(number))], 0.5)
+        clock.now += 100
+    claimed = [batches.next().batch for _ in range(4)]
+    for batch in claimed[:3]:
+        assert batch is not None
+        assert batches.finish(batch.batch_id)
+    assert batches.prune(550) == (2, 2)
+    assert batches.prune(0) == (1, 1)
+    assert [batches.store([encode(event(number))], 0.5).new for number in range(7)] == [1, 1, 1, 0, 0, 0, 0]
+    newest = [batch for _ in range(6) if (batch := batches.next().batch)]
+    assert [payloads(batch)[0] for batch in newest] == [4, 5, 6, 0, 1, 2]
+    assert [batch.sequence for batch in newest] == [5, 6, 7, 8, 9, 10], "no number is given twice"
+    batches.close()
+
+
+def test_a_sequence_survives_that_everything_was_pruned(tmp_path: Path) -> None:
+    clock = Clock()
+    for expected in (1, 2, 3):
+        batches = opened(tmp_path / "q.db", clock)
+        batches.store([encode(event(1))], 0.5)
+        batch = batches.next().batch
+        assert batch is not None
+        assert batch.sequence == expected
+        batches.finish(batch.batch_id)
+        clock.now += 10
+        assert batches.prune(1) == (1, 1)
+        batches.close()
+
+
+@pytest.mark.parametrize("options", [{"when_full": "drop"}, {"max_attempts": 0}])
+def test_an_impossible_option_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        IndexerQueue(tmp_path / "q.db", **options)
+
+
+def test_a_negative_age_is_refused(queue: IndexerQueue) -> None:
+    with pytest.raises(InvalidOption):
+        queue.prune(-1)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.lists(json_values, max_size=5))
+def test_what_json_can_say_comes_back_as_it_was(values: list[Any]) -> None:
+    events = [Event(f"e{place}", "t\u2028", value) for place, value in enumerate(values)]
+    assert decode(joined(encode(one) for one in events)) == events
+
+
+nested: list[Any] = []
+for _ in range(100_000):
+    nested = [nested]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Event("", "t"),
+        Event("e", " "),
+        Event("e\n", "t"),
+        Event("e" * 256, "t"),
+        Event("e", "t", object()),
+        Event("e", "t", float("nan")),
+        Event("e", "t", b"bytes"),
+        Event("e", "t", nested),
+        Event("e", "t", timestamp=float("inf")),
+        Event("e", "t", timestamp="now"),  # type: ignore[arg-type]
+        Event(7, "t"),  # type: ignore[arg-type]
+        "no event",
+    ],
+    ids=range(12),
+)
+def test_what_is_no_event_is_refused_before_anything_is_accepted(
+    queue: IndexerQueue, bus: EventBus, bad: Any, eventually: Eventually
+) -> None:
+    with pytest.raises(BadEvent):
+        bus.publish_many([event(1), bad], wait=False)
+    assert queue.metrics().buffer_size == 0
+    bus.publish(event(2))
+
+
+def test_new_events_have_ids_in_order() -> None:
+    assert Event.new("t").event_id[:10] <= Event.new("t", 1).event_id[:10]
