@@ -115,6 +115,7 @@ class Batches:
                 created_at = max(now, self._last_created + _APART)
                 self._write(sql, new, batch_id, None if opened else created_at)
                 faults.reach("events.commit")
+            faults.reach("events.committed")
             if new:
                 self._written(opened or self._begun(batch_id, created_at, age), len(new))
         return Stored(len(new), len(lines) - len(new))
