@@ -316,6 +316,17 @@ def test_poll_gives_up_after_its_timeout(run: Run) -> None:
         assert reader.poll_many(5, 0.05) == []
 
 
+def test_an_idle_reader_asks_nothing_while_it_waits(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0) as reader:
+        for held in (0, 1):
+            assert reader.poll(0.01) is None
+            before = reader.monitor.counter("claim_attempts").value
+            assert reader.poll(1.2) is None
+            assert reader.monitor.counter("claim_attempts").value - before <= 2, held
+            writer.send(batch(1))
+            assert reader.poll(1) is not None
+
+
 def test_an_idle_reader_is_woken_by_the_write(run: Run, batch: Batch) -> None:
     got: list[Message] = []
     with run.writer("t") as writer, run.reader("t", group="a") as a, run.reader("t", group="b") as b:

@@ -25,6 +25,7 @@ from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 RETRY_MS = 200
+GRACE_SECONDS = 1.0
 
 
 class Message(NamedTuple):
@@ -154,11 +155,11 @@ class TopicReader:
             found = self._claim(limit)
             if messages := self._open_all(found):
                 return messages
-            if found.claims or found.dead:
+            if (found.claims or found.dead) and not _over(deadline, GRACE_SECONDS):
                 continue  # dead letters all: what comes after them is as good as there
             if hinted:
                 self.monitor.counter("claim_conflicts").add()
-            if self._woken or (deadline is not None and time.monotonic() >= deadline):
+            if self._woken or _over(deadline):
                 self._woken = False
                 return []
             hinted = self._wait(found, deadline)
@@ -272,6 +273,10 @@ class TopicReader:
     def _check_open(self) -> None:
         if self._closed:
             raise TopicClosed(end="reader", topic=self.topic)
+
+
+def _over(deadline: float | None, grace: float = 0.0) -> bool:
+    return deadline is not None and time.monotonic() >= deadline + grace
 
 
 def new_consumer_id() -> str:
