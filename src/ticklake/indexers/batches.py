@@ -45,7 +45,7 @@ class Batches(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left, as of the last poll."""
+        """Whether nothing is left that this indexer does not hold: nothing to be had, nothing in others' hands."""
 
     @property
     def lease(self) -> float:
@@ -79,21 +79,23 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
     ) -> None:
         self._run, self._reader, self._storage, self._monitor = run, reader, storage, monitor
         self._processed = processed
-        self._retrying: set[str] = set()
-        self._caught_up = False
+        self._held: set[str] = set()
+        self._found_nothing = False
         self.lease = lease
 
     @property
     def exhausted(self) -> bool:
-        return self._caught_up and not self._retrying
+        return self._found_nothing and self._lag() <= len(self._held)
 
     def poll(self, limit: int, timeout: float) -> list[Delivery]:
         messages = self._reader.poll_many(limit, timeout)
-        self._caught_up = not messages
-        return [delivery for message in messages if (delivery := self._delivery(message)) is not None]
+        self._found_nothing = not messages
+        found = [delivery for message in messages if (delivery := self._delivery(message)) is not None]
+        self._held.update(delivery.message.id for delivery in found if delivery.message)
+        return found
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
-        messages = [delivery.message for delivery in deliveries if delivery.message is not None]
+        messages = self._let_go(deliveries)
         if not messages:
             return
         if self._processed is None:
@@ -102,18 +104,19 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
             with self._run.transaction() as transaction:
                 self._processed.mark([delivery.file.key for delivery in deliveries], connection=transaction)
                 self._reader.ack_many(messages, connection=transaction)
-        self._retrying.difference_update(message.id for message in messages)
 
     def fail(self, delivery: Delivery, error: str) -> None:
-        if delivery.message is not None:
-            self._fail(delivery.message, error)
+        for message in self._let_go([delivery]):
+            self._fail(message, error)
 
     def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         held = self._reader.extend([delivery.message for delivery in deliveries if delivery.message is not None])
-        return [delivery for delivery, mine in zip(deliveries, held, strict=True) if not mine]
+        lost = [delivery for delivery, mine in zip(deliveries, held, strict=True) if not mine]
+        self._let_go(lost)
+        return lost
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        self._reader.release([delivery.message for delivery in deliveries if delivery.message is not None])
+        self._reader.release(self._let_go(deliveries))
 
     def wake(self) -> None:
         self._reader.wake()
@@ -126,6 +129,16 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _let_go(self, deliveries: Sequence[Delivery]) -> list[Message]:
+        messages = [delivery.message for delivery in deliveries if delivery.message is not None]
+        self._held.difference_update(message.id for message in messages)
+        return messages
+
+    def _lag(self) -> int:
+        """What the group has not acknowledged: also what others hold, or held when they died."""
+        groups = self._run.groups.list(self._reader.topic)
+        return sum(group.lag for group in groups if group.group == self._reader.group)
 
     def _delivery(self, message: Message) -> Delivery | None:
         """The batch a message tells of, unless it is done already or is not there to be read."""
@@ -150,7 +163,6 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         self._monitor.errors.record("STORAGE_UNAVAILABLE", unavailable)
         log.warning("%s", unavailable)
         self._reader.release([message], delay=_STORAGE_DELAY)
-        self._retrying.add(message.id)
 
     def _info(self, message: Message) -> BatchInfo:
         info = message.payload
@@ -172,10 +184,7 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         self._monitor.counter("batches_failed").add()
         self._monitor.errors.record("BATCH_FAILED", error, f"message {message.id}, delivery {message.attempts}")
         delay = min(2.0 ** (message.attempts - 1), _MAX_DELAY)
-        if self._reader.fail(message, error, delay=delay):
-            self._retrying.discard(message.id)
-        else:
-            self._retrying.add(message.id)
+        if not self._reader.fail(message, error, delay=delay):
             log.warning("Batch of message %s failed, trying again in %g seconds: %s", message.id, delay, error)
 
 

@@ -39,7 +39,7 @@ class TickBuffer:
 
     def __init__(self, insert_batch_size: int, flush_timeout: float, step: int) -> None:
         self._insert_batch_size = insert_batch_size
-        self._flush_timeout = flush_timeout
+        self.flush_timeout = flush_timeout
         self._step = step
         self._waiting: deque[_Entry] = deque()
         self._under_way: list[_Entry] = []
@@ -69,7 +69,7 @@ class TickBuffer:
             return float("-inf")
         if not self._waiting:
             return float("inf")
-        return max(self._last_flush, self._waiting[0].arrived) + self._flush_timeout
+        return max(self._last_flush, self._waiting[0].arrived) + self.flush_timeout
 
     def take(self, now: float, only_first: bool = False) -> Taken:
         """At most the insert batch size in ticks, oldest first, up to the first slice that overlaps another."""

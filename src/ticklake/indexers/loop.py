@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 _POLL_LIMIT = 32
 _IDLE_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
 _MAX_BACKOFF = 60.0
 
 
@@ -86,13 +87,15 @@ class FlushLoop:
         return self._life.proceed()
 
     def _caught_up(self) -> bool:
-        idle = self._flight is None and not self._buffer and self._batches.exhausted
-        return self._until_caught_up and idle
+        return self._flight is None and not self._buffer and self._nothing_more()
+
+    def _nothing_more(self) -> bool:
+        return self._until_caught_up and self._batches.exhausted
 
     def _collect(self) -> None:
         """Waits for what comes first: a batch, the end of a flush, the moment a flush or a renewal is due."""
         seconds = self._patience()
-        if self._flight and (self._batches.exhausted or self._buffer.full):
+        if self._flight and (self._buffer.full or self._nothing_more()):
             wait([self._flight.result], seconds)
         elif not self._buffer.full:
             for delivery in self._batches.poll(_POLL_LIMIT, seconds):
@@ -102,21 +105,20 @@ class FlushLoop:
 
     def _patience(self) -> float:
         now = time.monotonic()
-        moments = [now + _IDLE_SECONDS]
+        moments = [now + (self._buffer.flush_timeout or _IDLE_SECONDS)]
         if self._flight is None and self._buffer:
             moments.append(max(self._buffer.due_at(), self._not_before))
-        if self._batches.lease:
+        if self._batches.lease and (self._flight or self._buffer):
             moments.append(self._renewed + self._batches.lease / 3)
         if self._until_caught_up and self._flight is None:
-            moments.append(now + 0.05 if not self._batches.exhausted else now)
+            moments.append(now if self._nothing_more() else now + _LOOK_SECONDS)
         return max(0.0, min(moments) - now)
 
     def _take_off(self, executor: ThreadPoolExecutor, only_if_due: bool) -> None:
         now = time.monotonic()
         if self._flight or not self._buffer or now < self._not_before:
             return
-        nothing_more = self._until_caught_up and self._batches.exhausted
-        if only_if_due and self._buffer.due_at() > now and not nothing_more:
+        if only_if_due and self._buffer.due_at() > now and not self._nothing_more():
             return
         taken = self._buffer.take(now, only_first=self._alone > 0)
         result = executor.submit(self._flusher.flush, taken.slices)
