@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ticklake.storage.files import Storage
-from ticklake.storage.names import check_run_id, is_safe, parse_batch_name
+from ticklake.storage.names import check_run_id, parse_batch_name
 from ticklake.ticks import TickRange
 
 # File systems stamp a folder with the time of their last clock tick, so two changes can leave the same stamp. A listing
@@ -59,7 +59,7 @@ class Watch:
             waiting += [f"{below}{name}/" for name in folders]
             for name in files:
                 ticks = parse_batch_name(name)
-                if ticks is not None and is_safe(name):
+                if ticks is not None:
                     yield ticks, below + name
             folder.listed, folder.seconds = started, self._clock() - started
         self._folders = found

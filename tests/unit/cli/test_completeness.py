@@ -1,0 +1,251 @@
+"""`verify`, `gaps` and `reconcile` as a user runs them, over a real run: files, tables made from them, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from deltalake import DeltaTable, write_deltalake
+
+from ticklake import RunCompleted
+from ticklake.cli._bar import bar
+from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.coordination.reconcile import announced
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.empty import EMPTY, packed
+from ticklake.lake.slices import Piece, Slice
+from ticklake.lake.task import Indexed, Work, index
+from ticklake.ticks import TickRange
+from ticklake.topics import Database
+from ticklake.world import World
+
+Command = Callable[..., Result]
+
+
+class Pipeline:
+    """A run with batches of ten ticks and its organism table, indexed here without a Spark session."""
+
+    def __init__(self, maker: Any) -> None:
+        self.maker = maker
+        self.world = World.of(maker.metadata())
+
+    def write(self, *starts: int) -> None:
+        for start in starts:
+            self.maker.batch(start, start + 9, cells=1)
+
+    def end(self, last_tick: int) -> None:
+        self.maker.storage.write_completion(RunCompleted(simulation_run_id=self.maker.run_id, last_tick=last_tick))
+
+    def index(self, *starts: int) -> None:
+        kind = OrganismIndexer
+        ledger = self.maker.lake.ledger(self.maker.run_id, kind.table)
+        for start in starts:
+            file = next(f for f in self.maker.storage.batches(self.maker.run_id).files if f.ticks.start == start)
+            work = Work(
+                "flush", self.maker.storage, self.world, kind.reads, kind.table, str(ledger.directory), kind.rows
+            )
+            results = index(work, start, [Piece(0, Slice(file, file.ticks))])
+            files = [result for result in results if not isinstance(result, Indexed)]
+            ledger.commit(files, {})  # type: ignore[arg-type]
+
+    @property
+    def places(self) -> list[str]:
+        return ["--storage", self.maker.storage.url, "--lake", str(self.maker.lake.root)]
+
+    @property
+    def database(self) -> list[str]:
+        return ["--database", self.maker.database_url]
+
+
+@pytest.fixture
+def pipeline(maker: Any) -> Pipeline:
+    return Pipeline(maker)
+
+
+def test_a_complete_run_is_proved_and_exits_0(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 10, 20)
+    pipeline.index(0, 10, 20)
+    pipeline.end(29)
+    result = ticklake("verify", *pipeline.places)
+    assert result.exit_code == 0
+    assert f"Run {pipeline.maker.run_id}: complete" in result.stdout
+    assert "0 missing, 0 duplicated" in result.stdout
+
+
+def test_what_is_missing_is_named_and_exits_1(pipeline: Pipeline, ticklake: Command, report: Callable[..., Any]):
+    pipeline.write(0, 10, 30)
+    pipeline.index(0, 30)
+    pipeline.end(49)
+    result = ticklake("verify", *pipeline.places)
+    assert result.exit_code == 1
+    assert "organism_data: missing, no file: [20, 29], [40, 49]" in result.stdout
+    assert "organism_data: missing, has a file: [10, 19]" in result.stdout
+    assert "30 missing, 0 duplicated" in result.stdout
+    (table,) = report("verify", *pipeline.places)["tables"]
+    assert table["coverage"]["missing"] == [[10, 29], [40, 49]]
+    assert table["rows"] == 20
+
+
+def test_rows_that_are_there_twice_are_named(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    pipeline.index(0)
+    pipeline.end(9)
+    table = pipeline.maker.lake.directory(pipeline.maker.run_id, "organism_data")
+    write_deltalake(table, DeltaTable(table).to_pyarrow_table().slice(3, 1), mode="append")
+    result = ticklake("verify", *pipeline.places)
+    assert result.exit_code == 1
+    assert "organism_data: twice: tick_number 3, organism_id 1" in result.stdout
+    assert "0 missing, 1 duplicated" in result.stdout
+
+
+def test_a_run_that_never_ended_is_running_and_says_since_when_it_is_silent(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    pipeline.index(0)
+    result = ticklake("verify", *pipeline.places)
+    assert result.exit_code == 1
+    assert "has not ended, silent since 20" in result.stdout
+
+
+def test_a_tick_without_rows_counts_once_its_commit_says_so(pipeline: Pipeline, ticklake: Command):
+    import numpy as np
+
+    pipeline.write(0, 10)
+    pipeline.index(0)
+    pipeline.end(19)
+    assert ticklake("verify", *pipeline.places).exit_code == 1
+    ledger = pipeline.maker.lake.ledger(pipeline.maker.run_id, OrganismIndexer.table)
+    ledger.commit([], {EMPTY: packed(np.arange(10, 20))})
+    assert ticklake("verify", *pipeline.places).exit_code == 0
+
+
+def test_a_table_that_was_asked_for_and_is_not_there_lacks_everything(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    pipeline.index(0)
+    pipeline.end(9)
+    result = ticklake("verify", *pipeline.places, "--table", "organism_data", "--table", "environment_data")
+    assert result.exit_code == 1
+    assert "environment_data: missing, has a file: [0, 9]" in result.stdout
+
+
+def test_a_run_without_tables_is_not_complete(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    pipeline.end(9)
+    pipeline.maker.lake.root.mkdir()
+    assert ticklake("verify", *pipeline.places).exit_code == 1
+
+
+def test_overlapping_files_and_files_that_do_not_fit_are_reported(pipeline: Pipeline, report: Callable[..., Any]):
+    pipeline.write(0, 5, 30)
+    pipeline.end(19)
+    found = report("verify", *pipeline.places[:2], "--lake", pipeline.maker.storage.url)["storage"]
+    assert found["overlapping"] == 1
+    assert [key.rpartition("/")[2] for key in found["misfits"]] == ["batch_0000000030_0000000039.pb.zst"]
+    assert found["lost"] == [[15, 19]]
+
+
+def test_gaps_draws_what_is_there_waiting_and_missing(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 10, 30)
+    pipeline.index(0, 30)
+    pipeline.end(39)
+    lines = ticklake("gaps", *pipeline.places).stdout.splitlines()
+    assert "organism_data: incomplete, 20 of 40 ticks in [0, 39]" in lines
+    assert f"  {'█' * 10}{'▒' * 10}{'?' * 10}{'█' * 10}" in lines
+    assert "  waiting: [10, 19]" in lines
+    assert "  missing: [20, 29]" in lines
+
+
+@pytest.mark.warns("Permanent gap")
+def test_gaps_tells_what_is_given_up_and_how_far_files_reach(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 20)
+    pipeline.index(0, 20)
+    pipeline.end(39)
+    with Database(pipeline.maker.database_url) as database:
+        coordinator = Coordinator(database.run(pipeline.maker.run_id), "OrganismIndexer", step=1)
+        coordinator.claim([found(0), found(20)], 9)
+        coordinator.make_permanent(0)
+    lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
+    assert f"  {'█' * 10}{'x' * 10}{'█' * 10}┃{'?' * 10}" in lines
+    assert "  missing for good: [10, 19]" in lines
+
+
+def found(start: int) -> Found:
+    return Found(f"batch_{start:010d}_{start + 9:010d}.pb.zst", TickRange(start, start + 9))
+
+
+def published(pipeline: Pipeline) -> Sequence[str]:
+    with Database(pipeline.maker.database_url) as database:
+        return [key.rpartition("/")[2] for key in announced(database.run(pipeline.maker.run_id)).keys]
+
+
+def test_reconcile_shows_and_then_publishes_what_no_message_tells_of(
+    pipeline: Pipeline, ticklake: Command, report: Callable[..., Any]
+):
+    pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
+    pipeline.write(10)
+    shown = ticklake("reconcile", *pipeline.places[:2], *pipeline.database)
+    assert "batch_0000000010_0000000019.pb.zst" in shown.stdout and "publish" in shown.stdout
+    assert "Nothing was changed" in shown.stdout
+    assert published(pipeline) == [found(0).name]
+    ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--apply")
+    assert published(pipeline) == [found(0).name, found(10).name]
+    assert report("reconcile", *pipeline.places[:2], *pipeline.database)["repair"]["unannounced"] == []
+
+
+def test_reconcile_publishes_a_run_that_the_database_never_heard_of(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 10)
+    ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--apply")
+    assert published(pipeline) == [found(0).name, found(10).name]
+
+
+def test_reconcile_reports_what_was_announced_and_is_gone(pipeline: Pipeline, ticklake: Command):
+    pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
+    (Path(pipeline.maker.storage.url) / pipeline.maker.run_id / found(0).name).unlink()
+    assert "announced and not there" in ticklake("reconcile", *pipeline.places[:2], *pipeline.database).stdout
+
+
+def test_reconcile_has_the_coordinator_index_again_what_a_table_lacks(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 10, 20)
+    pipeline.index(0, 20)
+    with Database(pipeline.maker.database_url) as database:
+        coordinator = Coordinator(database.run(pipeline.maker.run_id), "OrganismIndexer", step=1)
+        bad = coordinator.try_claim(found(20))
+        coordinator.fail(bad, "rotten")
+        coordinator.complete(coordinator.claim([found(0), found(10)], 9))
+        shown = ticklake("reconcile", *pipeline.places, *pipeline.database)
+        assert "search and index again" in shown.stdout
+        assert coordinator.look().expired == 0
+        ticklake("reconcile", *pipeline.places, *pipeline.database, "--apply", "--retry-failed")
+        assert [claim.name for claim in coordinator.take_over(9)] == [found(10).name, found(20).name]
+
+
+def test_agreement_is_said(pipeline: Pipeline, ticklake: Command):
+    pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
+    assert "agree" in ticklake("reconcile", *pipeline.places[:2], *pipeline.database).stdout
+
+
+@pytest.mark.parametrize("command", ["verify", "gaps", "reconcile"])
+def test_a_run_that_is_not_there_and_a_missing_place_are_clear_errors(
+    command: str, pipeline: Pipeline, process: Callable[..., Any]
+):
+    pipeline.maker.lake.root.mkdir()
+    gone = process(command, "20200101-000000-nothere", *pipeline.places, *pipeline.database)
+    assert gone.returncode == 1 and "20200101-000000-nothere" in gone.stderr and gone.stderr.count("\n") == 1
+    assert process(command).returncode == 2
+
+
+def test_a_sampling_interval_of_0_is_a_clear_error(maker: Any, process: Callable[..., Any]):
+    maker.metadata(step=0)
+    maker.batch(0, 9)
+    maker.lake.root.mkdir()
+    failed = process("verify", "--storage", maker.storage.url, "--lake", maker.lake.root)
+    assert failed.returncode == 1 and "sampling_interval is 0" in failed.stderr
+
+
+def test_a_bar_shows_the_worst_of_each_stretch():
+    layers = [("█", [TickRange(0, 999_999)]), ("x", [TickRange(500_000, 500_000)])]
+    drawn = bar(TickRange(0, 999_999), layers, None, 10)
+    assert drawn == "█████x████"
+    assert bar(TickRange(0, -1), layers, None, 10) == ""
