@@ -37,6 +37,7 @@ class Ledger(DeltaLog):
 
     def __init__(self, directory: Path, table: Table) -> None:
         super().__init__(directory, table.name, table.schema)
+        self._ordinal = table.ordinal
         self._bounds = self._read_bounds()
         self._empty = self.recorded_empty()
 
@@ -49,7 +50,7 @@ class Ledger(DeltaLog):
         for ticks in wanted:
             found.append(self._empty[(self._empty >= ticks.start) & (self._empty <= ticks.end)])
             for index in np.flatnonzero((low <= ticks.end) & (high >= ticks.start)):
-                found.extend(ticks_in(self.directory / unquote(paths[index]), ticks))
+                found.extend(ticks_in(self.directory / unquote(paths[index]), ticks, self._ordinal))
         return joined(found)
 
     def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
@@ -60,15 +61,15 @@ class Ledger(DeltaLog):
         files = self.files()
         if not files.num_rows:
             return _Bounds(self.version, [], np.empty(0, np.int64), np.empty(0, np.int64))
-        low = files.column("min.tick_number").fill_null(_ANY_TICK.start).to_numpy()
-        high = files.column("max.tick_number").fill_null(_ANY_TICK.end).to_numpy()
+        low = files.column(f"min.{self._ordinal}").fill_null(_ANY_TICK.start).to_numpy()
+        high = files.column(f"max.{self._ordinal}").fill_null(_ANY_TICK.end).to_numpy()
         return _Bounds(self.version, files.column("path").to_pylist(), low, high)
 
 
-def ticks_in(path: Path, wanted: TickRange) -> Iterator[Ticks]:
+def ticks_in(path: Path, wanted: TickRange, ordinal: str = "tick_number") -> Iterator[Ticks]:
     """The ticks of one Parquet file within a range, from the bounds of its row groups where those tell."""
     with pq.ParquetFile(path) as file:
-        column = file.schema_arrow.get_field_index("tick_number")
+        column = file.schema_arrow.get_field_index(ordinal)
         for group in range(file.num_row_groups):
             bounds = file.metadata.row_group(group).column(column).statistics
             if bounds is not None and bounds.has_min_max:
@@ -77,5 +78,5 @@ def ticks_in(path: Path, wanted: TickRange) -> Iterator[Ticks]:
                 if bounds.min == bounds.max:
                     yield np.array([bounds.min], np.int64)
                     continue
-            ticks = np.unique(file.read_row_group(group, columns=["tick_number"]).column(0).to_numpy())
+            ticks = np.unique(file.read_row_group(group, columns=[ordinal]).column(0).to_numpy())
             yield ticks[(ticks >= wanted.start) & (ticks <= wanted.end)]

@@ -25,6 +25,7 @@ from ticklake.world import World
 
 Rows = Callable[[pa.RecordBatch, World | None], pa.RecordBatch]
 Observe = Callable[[pa.RecordBatch], Mapping[str, int]]
+Read = Callable[["Work", Slice], Iterator[pa.RecordBatch]]
 Ticks = npt.NDArray[np.int64]
 
 # A slice up to this size is decoded whole before any of it is written, so a bad one leaves no trace in a shared file.
@@ -51,6 +52,8 @@ class Work:
     directory: str = ""
     rows: Rows | None = None
     observe: Observe = _nothing
+    read: Read | None = None
+    """Where ticks come from, if not from storage."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +123,13 @@ class _Account:
 
     def take(self) -> Indexed:
         try:
-            for batch in read(self._work, self._piece.slice):
+            for batch in (self._work.read or read)(self._work, self._piece.slice):
                 # A copy: a view would keep the whole decoded batch alive.
                 self._ticks.append(batch.column("tick_number").to_numpy().copy())
                 self._observed.update(self._work.observe(batch))
-                if self._work.rows is not None:
+                if self._work.table is not None:
                     rows = checked_rows(self._work, batch)
-                    self._empty.append(np.setdiff1d(self._ticks[-1], _distinct(rows.column("tick_number").to_numpy())))
+                    self._empty.append(np.setdiff1d(self._ticks[-1], _distinct(rows, self._work.table.ordinal)))
                     self._hold(rows)
         except BaseException:
             if self._own is not None:
@@ -227,7 +230,7 @@ def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
     if found != wanted:
         raise RowsDoNotFit(table=work.table.name, reason=f"its columns are {found}, not {wanted}")
     rows = ordered(pa.RecordBatch.from_arrays(rows.columns, schema=work.table.schema), work.table.key)
-    strangers = np.setdiff1d(_distinct(rows.column("tick_number").to_numpy()), batch.column("tick_number").to_numpy())
+    strangers = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column("tick_number").to_numpy())
     if len(strangers):
         raise RowsDoNotFit(table=work.table.name, reason=f"it has rows for tick {strangers[0]}, which it was not given")
     return rows
@@ -237,5 +240,7 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in schema)
 
 
-def _distinct(ascending: Ticks) -> Ticks:
+def _distinct(rows: pa.RecordBatch, ordinal: str) -> Ticks:
+    """The ticks that have rows, which are in order."""
+    ascending: Ticks = rows.column(ordinal).to_numpy()
     return ascending[np.flatnonzero(np.diff(ascending, prepend=-1))]
