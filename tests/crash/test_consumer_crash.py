@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -66,9 +65,9 @@ def run(url: str) -> Iterator[Run]:
         yield run
 
 
-def send(run: Run, count: int) -> None:
-    """Every fifth is sent twice, the second time much later."""
-    trades = [BatchInfo(simulation_run_id=str(UUID(int=n)), tick_start=n) for n in range(count)]
+def send(run: Run, count: int, first: int = 0) -> None:
+    """Every fifth is sent twice, the second time later."""
+    trades = [BatchInfo(simulation_run_id=str(UUID(int=n)), tick_start=n) for n in range(first, first + count)]
     with run.writer(IN) as writer:
         writer.send_many(trades + trades[::5])
 
@@ -114,39 +113,44 @@ def test_a_crash_before_any_write_loses_nothing_and_repeats_nothing(url: str, ru
     assert run.dead_letters.count() == 0
 
 
-def compete(url: str, run: Run, trades: int, kills: int, patience: float) -> None:
-    """Four consumers at a time, of which one is killed whenever some more work is done."""
+PORTION = 200
+
+
+def compete(url: str, run: Run, kills: int, eventually: Callable[..., None]) -> None:
+    """Four consumers at a time, of which one is killed in the middle of every portion of work."""
     rng = random.Random(11)
-    send(run, trades)
     children = [start("consume", url, run) for _ in range(4)]
-    killed, deadline = 0, time.monotonic() + patience
     try:
-        while open_work(run):
-            assert time.monotonic() < deadline, f"{open_work(run)} still open after {killed} kills"
-            if killed < kills and len(published(run)) >= killed * trades / (2 * kills):
-                victim = children.pop(rng.randrange(len(children)))
-                victim.kill()
-                victim.wait()
-                children.append(start("consume", url, run))
-                killed += 1
+        for killed in range(kills):
+            send(run, PORTION, killed * PORTION)
+            enough = killed * PORTION + rng.randrange(PORTION)
+            eventually(lambda enough=enough: len(booked(run)) >= enough)
+            victim = children.pop(rng.randrange(len(children)))
+            victim.kill()
+            victim.wait()
+            children.append(start("consume", url, run))
+        eventually(lambda: open_work(run) == 0)
     finally:
         for child in children:
             child.kill()
             child.wait()
-    assert killed == kills
-    assert booked(run) == list(range(trades))
-    assert sorted(published(run)) == list(range(trades))
+    assert booked(run) == list(range(kills * PORTION))
+    assert sorted(published(run)) == list(range(kills * PORTION))
     assert run.dead_letters.count() == 0
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(240)
-def test_competing_consumers_that_are_killed_do_every_event_once(url: str, run: Run) -> None:
-    compete(url, run, trades=1_000, kills=4, patience=200)
+def test_competing_consumers_that_are_killed_do_every_event_once(
+    url: str, run: Run, eventually: Callable[..., None]
+) -> None:
+    compete(url, run, 4, eventually)
 
 
 @pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
-def test_competing_consumers_that_are_killed_a_hundred_times_do_every_event_once(url: str, run: Run) -> None:
-    compete(url, run, trades=20_000, kills=100, patience=1100)
+def test_competing_consumers_that_are_killed_a_hundred_times_do_every_event_once(
+    url: str, run: Run, eventually: Callable[..., None]
+) -> None:
+    compete(url, run, 100, eventually)

@@ -54,17 +54,14 @@ def encode(event: Event) -> Line:
 
 def decode(lines: bytes) -> list[Event]:
     try:
-        return [_event(*json.loads(line)) for line in lines.splitlines()]
+        stored = json.loads(b"[" + lines.removesuffix(b"\n").replace(b"\n", b",") + b"]")
+        return [Event(event_id, type_, payload, timestamp) for event_id, type_, timestamp, payload in stored]
     except (TypeError, ValueError, RecursionError) as error:
         raise BadEvent(event=reprlib.repr(lines), reason=str(error) or type(error).__name__) from error
 
 
 def joined(lines: Iterable[Line]) -> bytes:
     return b"".join(line.text for line in lines)
-
-
-def _event(event_id: str, type_: str, timestamp: float, payload: Any) -> Event:
-    return Event(event_id, type_, payload, timestamp)
 
 
 _encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""The example of the idempotent consumer: `python examples/trades`."""

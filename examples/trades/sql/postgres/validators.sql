@@ -1,0 +1,1 @@
+SELECT validator, count(*) FROM validated_trades GROUP BY validator ORDER BY count(*) DESC
