@@ -101,7 +101,7 @@ def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
 
 
 def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
-    for batch in read(work, whole):
+    for batch in (work.read or read)(work, whole):
         yield fingerprints(checked_rows(work, batch), batch.column("tick_number").to_numpy())
 
 

@@ -1,0 +1,176 @@
+"""Indexing through the coordinator on Spark, and the deep comparison of what came of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from ticklake import RunCompleted
+from ticklake.completeness import Completeness, RunVerdict
+from ticklake.config import load
+from ticklake.coordination.coordinator import Coordinator
+from ticklake.coordination.verdict import Verdict
+from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.catalog import Catalog
+from ticklake.node import Node
+from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
+from ticklake.ticks import TickRange
+from ticklake.topics import Database
+
+KINDS = [EnvironmentIndexer, OrganismIndexer]
+
+
+@pytest.fixture
+def index_all(maker: Any, resources: IndexerResources) -> Callable[[], dict[str, Any]]:
+    """What `ticklake index --database` does."""
+
+    def index() -> dict[str, Any]:
+        work = FinishedRun(resources, maker.run_id, KINDS).start()
+        while not work.wait(1):
+            pass
+        return {table.table: table for table in work.progress()}
+
+    return index
+
+
+@pytest.fixture
+def verify(maker: Any, spark: SparkSession, database: Database) -> Callable[[], RunVerdict]:
+    return lambda: Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), database).verify(spark=spark)
+
+
+def without_organisms(maker: Any, first: int, last: int) -> None:
+    one = np.ones(2, np.int32)
+    cells = CellColumns(np.array([1, 2]), one, one, one)
+    ticks = [TickColumns(tick, tick, cells, OrganismColumns()) for tick in range(first, last + 1)]
+    maker.storage.write_batch(maker.run_id, encode_ticks(maker.run_id, ticks))
+
+
+def end(maker: Any, last_tick: int) -> None:
+    maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=last_tick))
+
+
+def test_a_run_indexed_through_the_coordinator_is_complete_also_where_ticks_have_no_rows(
+    maker: Any, index_all: Callable[[], dict[str, Any]], verify: Callable[[], RunVerdict], database: Database
+):
+    maker.metadata()
+    maker.batches(3)
+    without_organisms(maker, 300, 349)
+    end(maker, 349)
+    index_all()
+    run = verify()
+    assert run.verdict is Verdict.COMPLETE
+    assert {table.table: (table.rows, table.deep.ticks, table.deep.flaws) for table in run.tables if table.deep} == {
+        "environment_data": (3100, 350, 0),
+        "organism_data": (300, 350, 0),
+    }
+    done = index_all()
+    assert {name: (table.ticks, table.present) for name, table in done.items()} == {
+        "environment_data": (0, 350),
+        "organism_data": (0, 350),
+    }
+    versions = [DeltaTable(maker.lake.directory(maker.run_id, name)).version() for name in done]
+    index_all()
+    assert [DeltaTable(maker.lake.directory(maker.run_id, name)).version() for name in done] == versions
+
+
+@pytest.mark.warns("are done but not in")
+def test_a_table_that_was_removed_is_indexed_again_whatever_the_coordinator_says(
+    maker: Any, index_all: Callable[[], dict[str, Any]], verify: Callable[[], RunVerdict]
+):
+    maker.metadata()
+    maker.batches(2)
+    end(maker, 199)
+    index_all()
+    shutil.rmtree(maker.lake.directory(maker.run_id, "organism_data"))
+    done = index_all()
+    assert (done["organism_data"].ticks, done["environment_data"].ticks) == (200, 0)
+    assert verify().verdict is Verdict.COMPLETE
+
+
+@pytest.mark.warns("Batch .* failed")
+def test_a_damaged_file_fails_alone_and_the_verdict_names_it(
+    maker: Any, index_all: Callable[[], dict[str, Any]], verify: Callable[[], RunVerdict], database: Database
+):
+    maker.metadata()
+    bad = maker.batches(3)[1].storage_key
+    path = Path(maker.storage.url) / bad
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    end(maker, 299)
+    index_all()
+    run = verify()
+    assert run.verdict is Verdict.INCOMPLETE
+    for table in run.tables:
+        assert table.coverage.waiting == [TickRange(100, 199)]
+        assert table.deep is not None and list(table.deep.unreadable) == [bad]
+        assert [batch.name for batch in table.failed] == [bad.rpartition("/")[2]]
+    assert Coordinator(database.run(maker.run_id), "OrganismIndexer", step=1).gaps() == []
+
+
+def test_a_changed_row_is_found_by_the_deep_comparison(
+    maker: Any, index_all: Callable[[], dict[str, Any]], verify: Callable[[], RunVerdict]
+):
+    maker.metadata()
+    maker.batches(2)
+    end(maker, 199)
+    index_all()
+    directory = maker.lake.directory(maker.run_id, "organism_data")
+    rows = DeltaTable(directory).to_pyarrow_table().sort_by("tick_number")
+    energy = np.where(rows["tick_number"].to_numpy() == 150, 7777, rows["energy"].to_numpy()).astype(np.int32)
+    changed = rows.set_column(rows.schema.get_field_index("energy"), rows.schema.field("energy"), pa.array(energy))
+    write_deltalake(directory, changed, mode="overwrite")
+    by_table = {table.table: table for table in verify().tables}
+    assert by_table["environment_data"].verdict is Verdict.COMPLETE
+    assert by_table["organism_data"].verdict is Verdict.INCOMPLETE
+    assert by_table["organism_data"].deep is not None
+    assert by_table["organism_data"].deep.different == [TickRange(150, 150)]
+    assert by_table["organism_data"].duplicated == 0
+
+
+CONFIGURATION = """
+resources {
+  tick-storage { class = Storage, options { path = "%s" } }
+  lake { class = Lake, options { path = "%s" } }
+  index-database { class = Database, options { url = "%s" } }
+}
+services {
+  environment-indexer {
+    resources { storage = "storage-read:tick-storage", coordinator = "db-coordinator:index-database" }
+    options { run_id = "%s", until_caught_up = true, gap_warning_timeout_ms = 1 }
+  }
+}
+"""
+
+
+@pytest.mark.warns("Permanent gap in EnvironmentIndexer .*: \\[100, 199\\]")
+def test_an_indexer_of_a_node_that_is_bound_to_a_coordinator_shares_its_run(
+    maker: Any, database: Database, index_metadata: Callable[[], None], tmp_path: Path
+):
+    maker.metadata()
+    maker.batch(0, 99)
+    maker.batch(200, 299)
+    index_metadata()
+    file = tmp_path / "node.conf"
+    places = (maker.storage.url, maker.lake.root, maker.database_url, maker.run_id)
+    file.write_text(CONFIGURATION % places)
+    node = Node(load(file))
+    service = node.services["environment-indexer"]
+    service.start()
+    assert service.join(120) and service.error is None
+    coordinator = Coordinator(database.run(maker.run_id), "EnvironmentIndexer", step=1)
+    assert [batch.status for batch in coordinator.batches()] == ["completed", "completed"]
+    assert [gap.ticks for gap in coordinator.gaps()] == [TickRange(100, 199)]
+    assert maker.rows().num_rows == 2000
+    assert service.monitor.snapshot()["batches_claimed"] == 2
