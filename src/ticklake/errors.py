@@ -167,6 +167,23 @@ class StorageUnavailable(TickLakeError):
     reason: str
 
 
+class LakeUnreadable(TickLakeError):
+    """Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until the table is back."""
+
+    table: str
+    reason: str
+
+
+class OffTheGrid(TickLakeError):
+    """Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on. Nothing of
+    it is indexed; mend sampling_interval in the run's metadata, or the file, and replay its message."""
+
+    key: str
+    tick: int
+    start: int
+    step: int
+
+
 class UnknownTableFormat(TickLakeError):
     """Table {directory} says format {found!r}, this TickLake knows {known}. Upgrade TickLake, or use another lake."""
 

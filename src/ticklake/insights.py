@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ticklake.topics import Database
 
 
+# Every page walks the whole run: few large ones.
+_PAGE = 50_000
+
+
 @dataclass(frozen=True)
 class FilesReport:
     """The batch files of a run; `completed` tells whether its producer has closed it."""
@@ -106,7 +110,7 @@ def files_of(storage: Storage, run_id: str) -> FilesReport:
     ticks: TickRange | None = None
     token: str | None = None
     while True:
-        page = storage.batches(run_id, after=token)
+        page = storage.batches(run_id, after=token, limit=_PAGE)
         for file in page.files:
             count, size = count + 1, size + file.size
             ticks = _spanning(ticks, file.ticks)

@@ -216,8 +216,9 @@ class Monitor:
         return self._metric(self._percentiles, name, lambda: Percentiles(self._window_seconds))
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """A number that is asked for when it is wanted; `read` must be quick and never block."""
+        """A number that is asked for when it is wanted; `read` must be quick and never block. The last one counts."""
         self._metric(self._gauges, name, lambda: read)
+        self._gauges[name] = read
 
     @property
     def counters(self) -> Mapping[str, Counter]:

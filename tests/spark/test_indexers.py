@@ -21,6 +21,7 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
+from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.table import Table
 from ticklake.storage.names import new_run_id
@@ -80,7 +81,8 @@ def test_a_batch_is_marked_only_when_it_is_flushed(maker: Any, index_topic: Inde
     path.write_bytes(path.read_bytes()[:-3])
     maker.publish(batch)
     index_topic(EnvironmentIndexer, enable_idempotency=True, max_delivery_attempts=1)
-    assert not database.run(maker.run_id).processed("EnvironmentIndexer").contains(batch.storage_key)
+    with database.run(maker.run_id).transaction() as transaction:
+        assert transaction.execute("SELECT count(*) FROM idempotency_tracking", {}) == [(0,)]
 
 
 def test_metadata_becomes_a_table_of_keys_and_values(
@@ -212,6 +214,42 @@ def test_a_message_that_is_no_batch_is_set_aside(maker: Any, index_topic: Index,
     indexer = index_topic(EnvironmentIndexer, max_delivery_attempts=1)
     assert indexer.monitor.counter("batches_failed").value == 3
     assert maker.keys() == sorted(maker.expected_keys(range(10)))
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_ticks_off_the_sampling_grid_are_refused(maker: Any, index_topic: Index) -> None:
+    maker.metadata(step=10)
+    maker.publish(maker.batch(0, 20, step=5), maker.batch(30, 50, step=10))
+    indexer = index_topic(EnvironmentIndexer, max_delivery_attempts=1)
+    assert maker.keys() == sorted(maker.expected_keys([30, 40, 50]))
+    assert "samples every 10 ticks" in next(iter(indexer.monitor.errors)).message
+
+
+def test_a_new_lake_gets_everything_although_another_one_has_it(
+    maker: Any, index_topic: Index, database: Database, spark: Any, tmp_path: Path
+) -> None:
+    maker.metadata()
+    maker.publish(maker.batch(0, 9))
+    index_topic(EnvironmentIndexer, enable_idempotency=True)
+    database.run(maker.run_id).groups.reset("batch-topic", "EnvironmentIndexer", "earliest")
+    maker.lake = Lake(tmp_path / "other")
+    resources = IndexerResources(maker.storage, maker.lake, database, spark=lambda: spark)
+    MetadataIndexer("metadata-indexer", resources).write(maker.run_id)
+    options = IndexerOptions(maker.run_id, until_caught_up=True, enable_idempotency=True)
+    EnvironmentIndexer("EnvironmentIndexer", resources, options).run()
+    assert maker.keys() == sorted(maker.expected_keys(range(10)))
+
+
+def test_a_paused_metadata_indexer_goes_on_waiting(
+    maker: Any, resources: IndexerResources, database: Database, eventually: Callable[..., None]
+) -> None:
+    with MetadataIndexer("metadata-indexer", resources, IndexerOptions(maker.run_id)) as indexer:
+        indexer.pause()
+        indexer.resume()
+        maker.metadata()
+        announce_metadata(database, maker)
+        eventually(lambda: indexer.state == "stopped")
+    assert maker.rows("metadata").num_rows == 6
 
 
 class Poisonous(BatchIndexer):

@@ -77,7 +77,7 @@ def _finished(node: Node) -> bool:
     """Everything produced is persisted, and everything persisted is in the tables."""
     produced, persisted, *indexed = _counts(node)
     ended = node.services["completion-service"].state == "stopped"
-    return bool(node.failed) or (ended and all(count == produced for count in (persisted, *indexed)))
+    return bool(node.failed) or (ended and all(count >= produced for count in (persisted, *indexed)))
 
 
 def _counts(node: Node) -> list[int]:
@@ -87,8 +87,8 @@ def _counts(node: Node) -> list[int]:
     return [
         count("simulation", "ticks_produced"),
         count("persistence-service", "ticks_written"),
-        count("environment-indexer", "ticks_processed"),
-        count("organism-indexer", "ticks_processed"),
+        count("environment-indexer", "ticks_processed") + count("environment-indexer", "ticks_present"),
+        count("organism-indexer", "ticks_processed") + count("organism-indexer", "ticks_present"),
     ]
 
 

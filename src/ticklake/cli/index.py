@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ticklake.cli import INTERRUPTED
 from ticklake.cli._interrupt import graceful_stop
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli._progress import Bars
@@ -82,6 +83,11 @@ def index(
         work.stop()
         _show(bars, work.progress())
     _report(work.progress(), time.monotonic() - started, lake, run, as_json)
+    if not work.wait(0):
+        raise click.exceptions.Exit(1)
+    if stop.is_set():
+        click.echo("Stopped before the end; the same command goes on from here.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _show(bars: Bars, tables: list[Progress]) -> None:

@@ -14,6 +14,7 @@ from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering
 from ticklake.indexers.loop import FlushLoop
 from ticklake.lake.flush import Flusher
+from ticklake.lake.ledger import Ledger
 from ticklake.lake.spark import parallelism
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
@@ -76,14 +77,15 @@ class BatchIndexer(Indexer):
             if world is None:
                 return
         buffer = _buffer(components, world)
-        flusher = self._flusher(run_id, world)
-        self._batches = self._open_batches(run_id, components)
+        ledger = self.resources.lake.ledger(run_id, self.table) if self.table else None
+        flusher = self._flusher(run_id, world, ledger)
+        self._batches = self._open_batches(run_id, components, ledger)
         try:
             FlushLoop(self._batches, buffer, flusher, self.monitor, self, self.options.until_caught_up).run()
         finally:
             self._batches.close()
 
-    def _open_batches(self, run_id: str, components: Components) -> Batches:
+    def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None) -> Batches:
         if self._batches_of is not None:
             return self._batches_of(run_id, self.monitor)
         topic = self.resources.topic or BATCH_TOPIC
@@ -96,11 +98,13 @@ class BatchIndexer(Indexer):
             claim_timeout=self.options.claim_timeout,
             max_delivery_attempts=self.options.max_delivery_attempts,
         )
-        processed = run.processed(type(self).__name__) if components.idempotency else None
+        # Done is done for one group and one table: another lake, or a table made anew, has nothing yet.
+        doer = f"{type(self).__name__}/{reader.group}/{ledger.id if ledger else ''}"
+        processed = run.processed(doer) if components.idempotency else None
         lease = self.options.claim_timeout
         return TopicBatches(run, reader, lease, self.resources.storage, self.monitor, processed)
 
-    def _flusher(self, run_id: str, world: World | None) -> Flusher:
+    def _flusher(self, run_id: str, world: World | None, ledger: Ledger | None) -> Flusher:
         if self.resources.spark is None:
             raise SparkNeeded(name=self.name)
         spark = self.resources.spark()
@@ -115,7 +119,6 @@ class BatchIndexer(Indexer):
             rows=kind.rows if self.table else None,
             observe=kind.observe,
         )
-        ledger = lake.ledger(run_id, self.table) if self.table else None
         return Flusher(spark, work, ledger, parallelism(spark))
 
 

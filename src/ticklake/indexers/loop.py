@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from ticklake import faults
@@ -19,6 +21,9 @@ log = logging.getLogger(__name__)
 _POLL_LIMIT = 32
 _IDLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
+_SOURCE_SECONDS = 5.0
+# So many batches in a row that take their job down cannot all be bad: something else is.
+_MAX_DEATHS = 3
 _MAX_BACKOFF = 60.0
 
 
@@ -59,7 +64,7 @@ class FlushLoop:
         self._life = life
         self._until_caught_up = until_caught_up
         self._flight: _Flight | None = None
-        self._failures = 0
+        self._failures = self._deaths = 0
         self._not_before = 0.0
         self._alone = 0
         self._renewed = self._progressed = time.monotonic()
@@ -70,14 +75,34 @@ class FlushLoop:
     def run(self) -> None:
         with ThreadPoolExecutor(1, "flush") as executor:
             try:
-                while self._proceed(executor) and not self._caught_up():
-                    self._collect()
-                    self._land()
-                    self._take_off(executor, only_if_due=True)
-                    self._renew()
-                self._drain(executor)
+                while self._survived(lambda: self._turn(executor)):
+                    pass
             finally:
-                self._batches.give_back(self._buffer.held)
+                with suppress(TickLakeError):
+                    self._batches.give_back(self._buffer.held)
+
+    def _turn(self, executor: ThreadPoolExecutor) -> bool:
+        """One round of the loop; False after the last."""
+        if not self._proceed(executor) or self._caught_up():
+            self._drain(executor)
+            return False
+        self._collect()
+        self._land()
+        self._take_off(executor, only_if_due=True)
+        self._renew()
+        return True
+
+    def _survived(self, turn: Callable[[], bool]) -> bool:
+        """A database or storage that does not answer is waited for: what was not acknowledged is delivered again."""
+        try:
+            return turn()
+        except TickLakeError as error:
+            if self._until_caught_up:
+                raise
+            self._monitor.healthy = False
+            self._monitor.errors.record("SOURCE_FAILED", error)
+            log.warning("Trying again in %g seconds: %s", _SOURCE_SECONDS, error)
+            return self._life.wait(_SOURCE_SECONDS)
 
     def _proceed(self, executor: ThreadPoolExecutor) -> bool:
         if self._life.interrupted():
@@ -140,7 +165,7 @@ class FlushLoop:
             raise error
 
     def _account(self, flight: _Flight, flushed: Flushed) -> None:
-        self._failures, self._alone = 0, max(0, self._alone - 1)
+        self._failures, self._deaths, self._alone = 0, 0, max(0, self._alone - 1)
         self._monitor.healthy = True
         faults.reach("indexer.ack.before")
         done = self._buffer.settle(flight.taken, flushed.failures)
@@ -171,7 +196,8 @@ class FlushLoop:
         self._monitor.healthy = False
         self._monitor.errors.record("FLUSH_FAILED", error)
         log.warning("Flush failed, trying again: %s", error)
-        if isinstance(error, FlushFailed) and len(taken.slices) == 1:
+        if isinstance(error, FlushFailed) and len(taken.slices) == 1 and self._deaths < _MAX_DEATHS:
+            self._deaths += 1
             self._alone = max(0, self._alone - 1)
             self._buffer.settle(taken, failed={0})
             self._batches.fail(taken.deliveries[0], str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from ticklake.contracts import MetadataInfo
 from ticklake.errors import DatabaseNeeded, MetadataNotAnnounced, NotAMetadataMessage, TickLakeError
@@ -31,13 +32,19 @@ class MetadataIndexer(Indexer):
             raise DatabaseNeeded(name=self.name, topic=topic)
         run = self.resources.database.run(run_id)
         group = self.resources.group or self.name
+        seconds = self.options.topic_poll_timeout_ms / 1000
+        deadline = time.monotonic() + seconds
         with run.reader(topic, group=group, claim_timeout=self.options.claim_timeout) as self._reader:
-            message = self._reader.poll(self.options.topic_poll_timeout_ms / 1000)
-            if message is not None:
-                self._index(self._reader, message, run_id)
-            elif not self.stopping and not self._is_indexed(run_id):
-                seconds = self.options.topic_poll_timeout_ms / 1000
-                raise MetadataNotAnnounced(topic=topic, run_id=run_id, seconds=seconds)
+            while self.proceed():
+                # Nothing new is fine where the table is there already.
+                left = 0.0 if self._is_indexed(run_id) else deadline - time.monotonic()
+                message = self._reader.poll(max(0.0, left))
+                if message is not None:
+                    self._index(self._reader, message, run_id)
+                if self._is_indexed(run_id):
+                    break
+                if time.monotonic() >= deadline:
+                    raise MetadataNotAnnounced(topic=topic, run_id=run_id, seconds=seconds)
 
     def _index(self, reader: TopicReader, message: Message, run_id: str) -> None:
         try:

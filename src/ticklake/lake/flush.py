@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import pickle
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from ticklake import faults
-from ticklake.errors import FlushFailed, SparkUnavailable
+from ticklake.errors import FlushFailed, LakeUnreadable, SparkUnavailable
 from ticklake.lake import task
 from ticklake.lake.empty import EMPTY, joined, packed
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import CommitConflict
+from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice, spread
 from ticklake.lake.spark import job_died, reason_of, share_cores_fairly
@@ -54,10 +56,18 @@ class Flusher:
         self._ledger = ledger
         self._parallelism = parallelism
         self._flush_id = ""
+        self._asked = itertools.count()
+        self._name = work.table.name if work.table else "no table"
         self._step = work.world.sampling_interval if work.world else 1
 
     def flush(self, slices: Sequence[Slice]) -> Flushed:
         """Indexes what the table lacks of these slices, which must not overlap. Durable when it returns."""
+        try:
+            return self._flush(slices)
+        except (DeltaError, OSError) as error:
+            raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
+
+    def _flush(self, slices: Sequence[Slice]) -> Flushed:
         while True:
             pieces, present = self._look(slices)
             results = self._run(pieces)
@@ -69,11 +79,14 @@ class Flusher:
                 self._discard(results)
 
     def progress(self) -> int:
-        """Grows while the tasks of the running flush write: what tells work from a hang."""
+        """Changes while the tasks of the running flush write: what tells work from a hang."""
         if self._ledger is None:
-            return 0
-        files = Path(self._ledger.directory).glob(f"{self._flush_id}-*.parquet")
-        return sum(file.stat().st_size for file in files)
+            # Nothing is written, so nothing can be written twice, and nothing shows how far it is.
+            return next(self._asked)
+        files = self._ledger.directory.glob(f"{self._flush_id}-*.parquet")
+        with suppress(FileNotFoundError):
+            return sum(file.stat().st_size for file in files)
+        return -1
 
     def _look(self, slices: Sequence[Slice]) -> tuple[list[Piece], int]:
         """What is left to do, and how many ticks the table has already."""
@@ -111,6 +124,9 @@ class Flusher:
         # A tick without rows leaves its trace too: only then can a table prove that it lacks nothing.
         if self._ledger is not None and any(len(one.ticks) for one in indexed):
             self._add(self._ledger, files, indexed, _provenance(slices, indexed))
+        elif self._ledger is not None:
+            # What is there may be the commit of somebody who died before it was on disk.
+            self._ledger.sync()
         observed: dict[str, int] = {}
         for one in indexed:
             for name, count in one.observed.items():
@@ -136,6 +152,9 @@ class Flusher:
                 return ledger.commit(files, provenance)
             except CommitConflict:
                 ledger.refresh()
+                if files and ledger.has(files[0]):
+                    # It was ours: some file systems report a conflict after the fact.
+                    return ledger.sync()
                 if np.isin(ledger.present(written), ticks).any():
                     raise
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -41,6 +43,11 @@ class DeltaLog:
     def version(self) -> int:
         return int(self._delta.version())
 
+    @property
+    def id(self) -> str:
+        """The table's own id: a table made anew in the same place has another."""
+        return str(self._delta.metadata().id)
+
     def refresh(self) -> None:
         """Sees what others have committed since."""
         self._delta.update_incremental()
@@ -66,16 +73,23 @@ class DeltaLog:
         except CommitFailedError as error:
             raise CommitConflict from error
         except (DeltaError, OSError) as error:
-            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
+            raise LakeUnwritable(directory=str(self.directory), reason=one_line(error)) from error
         faults.reach("lake.commit.after")
         self.refresh()
-        self._sync()
+        self.sync()
+
+    def has(self, file: ParquetFile) -> bool:
+        """Whether the table lists this very file."""
+        return file.path in self.files().column("path").to_pylist()
 
     def _open(self) -> DeltaTable:
         try:
             delta = DeltaTable(self.directory)
         except TableNotFoundError:
             delta = self._create()
+        except DeltaError:
+            _set_torn_checkpoints_aside(self._log)
+            delta = DeltaTable(self.directory)
         found = delta.metadata().configuration.get("ticklake.format", FORMAT)
         if found != FORMAT:
             raise UnknownTableFormat(directory=str(self.directory), found=found, known=FORMAT)
@@ -92,7 +106,8 @@ class DeltaLog:
                 self._schema,
                 mode="ignore",
                 name=self._name,
-                configuration={"ticklake.format": FORMAT},
+                # The log tells where rows came from and which ticks have none: that is to be kept.
+                configuration={"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"},
                 raise_if_key_not_exists=False,
             )
         except CommitFailedError:
@@ -104,7 +119,10 @@ class DeltaLog:
         self._sync_through(int(delta.version()))
         return delta
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
+        """Makes every commit up to the version last seen durable, whoever made it."""
+        if self._synced >= self.version:
+            return
         try:
             self._sync_through(self.version)
         except OSError as error:
@@ -113,9 +131,9 @@ class DeltaLog:
     def _sync_through(self, version: int) -> None:
         """Others' commits that ours builds on must be as durable as ours."""
         for number in range(self._synced + 1, version + 1):
-            commit = self._log / f"{number:020d}.json"
-            if commit.exists():
-                sync_file(commit)
+            for name in (f"{number:020d}.json", f"{number:020d}.checkpoint.parquet"):
+                if (self._log / name).exists():
+                    sync_file(self._log / name)
         sync_directory(self._log)
         self._synced = version
 
@@ -126,6 +144,23 @@ def _set_torn_commit_aside(log: Path) -> None:
     if commits and not _is_whole(commits[-1]):
         commits[-1].rename(commits[-1].with_suffix(".json.torn"))
         sync_directory(log)
+
+
+def _set_torn_checkpoints_aside(log: Path) -> None:
+    """A checkpoint only saves reading: every commit it sums up is still there, so a torn one can go."""
+    for checkpoint in log.glob("*.checkpoint.parquet"):
+        try:
+            pq.read_metadata(checkpoint)
+        except (OSError, pa.ArrowInvalid):
+            checkpoint.rename(checkpoint.with_suffix(".parquet.torn"))
+    (log / "_last_checkpoint").unlink(missing_ok=True)
+    sync_directory(log)
+
+
+def one_line(error: Exception) -> str:
+    """What delta-rs says first; below it come frames that nobody can read."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _is_whole(commit: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from typing import Any
 
 import duckdb
 
-from ticklake.errors import BadQuery
+from ticklake.errors import BadQuery, TableUnreadable
 from ticklake.lake.catalog import Catalog
+
+log = logging.getLogger(__name__)
 
 _PAGE = 10_000
 
@@ -47,7 +50,11 @@ def _create_views(connection: duckdb.DuckDBPyConnection, catalog: Catalog, runs:
     for run in runs:
         for table in catalog.tables(run):
             source = f"{run}/{table}"
-            connection.register(source, catalog.dataset(run, table))
+            try:
+                connection.register(source, catalog.dataset(run, table))
+            except TableUnreadable as error:
+                log.warning("Left out: %s", error)
+                continue
             select = f"SELECT {_literal(run)} AS run_id, * FROM {_identifier(source)}"  # noqa: S608
             parts.setdefault(table, []).append(select)
     for table, selects in parts.items():

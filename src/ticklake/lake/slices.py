@@ -24,8 +24,9 @@ class Slice:
         return replace(self, skip=frozenset(tick for tick in present if tick in self.ticks))
 
     def done(self, step: int) -> bool:
-        """Whether the table has every tick that this slice can hold."""
-        return all(tick in self.skip for tick in range(self.ticks.start, self.ticks.end + 1, step))
+        """Whether the table has every tick that this slice can hold: sampled ticks count from the file's first."""
+        first = self.ticks.start + (self.file.ticks.start - self.ticks.start) % step
+        return all(tick in self.skip for tick in range(first, self.ticks.end + 1, step))
 
     def weight(self) -> float:
         """Its share of the file's bytes."""
@@ -33,8 +34,8 @@ class Slice:
 
     def cut(self, ticks: int, step: int) -> tuple[Slice, Slice]:
         """Its first `ticks` sampled ticks and the rest."""
-        last = self.ticks.start + (ticks - 1) * step
-        head, tail = TickRange(self.ticks.start, last), TickRange(last + step, self.ticks.end)
+        last = self.ticks.start + ticks * step - 1
+        head, tail = TickRange(self.ticks.start, last), TickRange(last + 1, self.ticks.end)
         return replace(self, ticks=head), replace(self, ticks=tail)
 
 

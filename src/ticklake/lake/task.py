@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ticklake import faults
-from ticklake.errors import LakeUnwritable, RowsDoNotFit, StorageUnavailable, StoredFileMissing, TickLakeError
+from ticklake.errors import (
+    LakeUnwritable,
+    OffTheGrid,
+    RowsDoNotFit,
+    StorageUnavailable,
+    StoredFileMissing,
+    TickLakeError,
+)
 from ticklake.lake.empty import joined
 from ticklake.lake.order import ordered
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
@@ -126,6 +134,7 @@ class _Account:
             for batch in (self._work.read or read)(self._work, self._piece.slice):
                 # A copy: a view would keep the whole decoded batch alive.
                 self._ticks.append(batch.column("tick_number").to_numpy().copy())
+                self._check_grid(self._ticks[-1])
                 self._observed.update(self._work.observe(batch))
                 if self._work.table is not None:
                     rows = checked_rows(self._work, batch)
@@ -137,6 +146,13 @@ class _Account:
             raise
         self._hand_over()
         return Indexed(self._piece.number, joined(self._ticks), joined(self._empty), self._rows, dict(self._observed))
+
+    def _check_grid(self, ticks: Ticks) -> None:
+        """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
+        file, step = self._piece.slice.file, self._work.world.sampling_interval if self._work.world else 1
+        off = ticks[(ticks - file.ticks.start) % step != 0]
+        if len(off):
+            raise OffTheGrid(key=file.key, tick=int(off[0]), start=file.ticks.start, step=step)
 
     def _hold(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
@@ -163,6 +179,8 @@ class _Files:
 
     def __init__(self, work: Work, task: int) -> None:
         self._work, self._task = work, task
+        # Spark may run a task again while its first attempt is still alive somewhere.
+        self._attempt = secrets.token_hex(4)
         self._count = 0
         self._open: list[ParquetFileWriter] = []
         self._shared: ParquetFileWriter | None = None
@@ -171,7 +189,7 @@ class _Files:
 
     def open(self) -> ParquetFileWriter:
         assert self._work.table is not None  # noqa: S101  rows come only where there is a table
-        name = f"{self._work.flush_id}-{self._task:04d}-{self._count:04d}.parquet"
+        name = f"{self._work.flush_id}-{self._task:04d}-{self._attempt}-{self._count:04d}.parquet"
         self._count += 1
         writer = ParquetFileWriter(Path(self._work.directory), name, self._work.table)
         self._open.append(writer)

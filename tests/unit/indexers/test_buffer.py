@@ -47,7 +47,7 @@ def test_the_sampling_interval_counts() -> None:
     assert not buffer.full
     buffer.add(batch(100, 190), now=0.0)
     assert buffer.full
-    assert ranges(buffer.take(now=0.0).slices) == [(0, 90), (100, 140)]
+    assert ranges(buffer.take(now=0.0).slices) == [(0, 90), (100, 149)]
 
 
 def test_overlapping_files_never_share_a_flush() -> None:

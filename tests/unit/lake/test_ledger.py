@@ -123,3 +123,32 @@ def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path, pa.schema([("tick_number", pa.int64()), ("other", pa.int32())]))
     with pytest.raises(OtherTableSchema, match="other"):
         Ledger(tmp_path, TABLE)
+
+
+def test_what_somebody_else_committed_is_synced_before_it_counts(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(ledger, "a.parquet", [1])
+    later = Ledger(ledger.directory, TABLE)
+    synced: list[str] = []
+    monkeypatch.setattr("ticklake.lake.log.sync_file", lambda path: synced.append(path.name))
+    later.sync()
+    assert synced == [f"{number:020d}.json" for number in (0, 1)]
+    later.sync()
+    assert len(synced) == 2
+
+
+@pytest.mark.parametrize("keep", [0, 100])
+def test_a_torn_checkpoint_is_set_aside(ledger: Ledger, keep: int) -> None:
+    add(ledger, "a.parquet", [1])
+    add(ledger, "b.parquet", [2])
+    DeltaTable(ledger.directory).create_checkpoint()
+    (checkpoint,) = (ledger.directory / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:keep])
+    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 2]
+
+
+def test_a_table_made_anew_has_another_id(tmp_path: Path) -> None:
+    first = Ledger(tmp_path / "one", TABLE)
+    assert first.id == Ledger(tmp_path / "one", TABLE).id
+    assert first.id != Ledger(tmp_path / "two", TABLE).id

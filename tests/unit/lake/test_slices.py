@@ -36,14 +36,22 @@ def test_every_tick_goes_to_exactly_one_task(flush: tuple[list[Slice], int], tas
         (piece.number, tick)
         for share in shares
         for piece in share
-        for tick in range(piece.slice.ticks.start, piece.slice.ticks.end + 1, step)
+        for tick in range(piece.slice.ticks.start, piece.slice.ticks.end + 1)
     ]
     wanted = [
-        (number, tick)
-        for number, piece in enumerate(slices)
-        for tick in range(piece.ticks.start, piece.ticks.end + 1, step)
+        (number, tick) for number, piece in enumerate(slices) for tick in range(piece.ticks.start, piece.ticks.end + 1)
     ]
     assert dealt == wanted
+
+
+def test_a_slice_that_starts_off_the_grid_loses_no_tick_when_cut() -> None:
+    whole_file = whole(0, 990)
+    piece = Slice(whole_file.file, TickRange(5, 990))
+    shares = spread([piece], 2, 10)
+    ticks = [tick for share in shares for one in share for tick in range(0, 991, 10) if tick in one.slice.ticks]
+    assert ticks == list(range(10, 991, 10))
+    assert piece.without(range(10, 991, 10)).done(step=10)
+    assert not piece.without(range(5, 991, 10)).done(step=10)
 
 
 @pytest.mark.parametrize(
