@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -25,6 +25,9 @@ from ticklake.topics import Message, Run
 
 Handler = Callable[[Any, Transaction], Payload | Iterable[Payload] | None]
 """The work: gets the payload and the transaction to write with; returns what is to be published."""
+
+Part = Callable[[Transaction], AbstractContextManager[object]]
+"""What one message's work is done in: a savepoint, or nothing."""
 
 TRANSACTION_SECONDS = 1.0
 """A transaction takes no further message after this long: others wait for it."""
@@ -155,21 +158,35 @@ class IdempotentConsumer:
         return fresh
 
     def _work(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """One transaction over as many as fit; what is left. Twins come after it: then the mark tells."""
+        """One transaction over as many as fit; what is left. Twins come after it: then the mark tells.
+
+        Savepoints keep a message that fails from spoiling it for the others, and cost two round trips each: they are
+        only used once a message has failed.
+        """
         firsts, twins = _apart(deliveries)
+        if all(delivery.message.attempts == 1 for delivery in firsts):
+            try:
+                return self._transact(firsts, nullcontext) + twins
+            except OUTAGES:
+                raise
+            except Exception:
+                _log.debug("Of %d messages one failed: again, each in a savepoint", len(firsts))
         try:
-            with self._run.transaction() as transaction, self.monitor.percentiles("transaction").timed():
-                outcome = self._attempt(firsts, transaction)
-                faults.reach("consumer.commit")
+            return self._transact(firsts, Transaction.savepoint) + twins
         except OUTAGES:
             raise
         except Exception as error:
-            return twins + self._each_alone(firsts, error)
+            return self._each_alone(firsts, error) + twins
+
+    def _transact(self, deliveries: Sequence[Delivery], part: Part) -> list[Delivery]:
+        with self._run.transaction() as transaction, self.monitor.percentiles("transaction").timed():
+            outcome = self._attempt(deliveries, transaction, part)
+            faults.reach("consumer.commit")
         faults.reach("consumer.committed")
         self._settle(outcome)
-        return outcome.left + twins
+        return outcome.left
 
-    def _attempt(self, deliveries: Sequence[Delivery], transaction: Transaction) -> Outcome:
+    def _attempt(self, deliveries: Sequence[Delivery], transaction: Transaction, part: Part) -> Outcome:
         outcome, end = Outcome(), time.monotonic() + TRANSACTION_SECONDS
         faults.reach("consumer.mark")
         ours = self._processed.mark([delivery.event_id for delivery in deliveries], transaction)
@@ -180,7 +197,7 @@ class IdempotentConsumer:
             elif begun and time.monotonic() > end:
                 outcome.left.append(delivery)
             else:
-                self._handle(delivery, transaction, outcome)
+                self._handle(delivery, transaction, part, outcome)
         undone = [*outcome.left, *(delivery for delivery, _ in outcome.failed)]
         faults.reach("consumer.unmark")
         self._processed.unmark([delivery.event_id for delivery in undone], transaction)
@@ -191,14 +208,16 @@ class IdempotentConsumer:
         self._reader.ack_many(outcome.finished + outcome.duplicates, connection=transaction)
         return outcome
 
-    def _handle(self, delivery: Delivery, transaction: Transaction, outcome: Outcome) -> None:
+    def _handle(self, delivery: Delivery, transaction: Transaction, part: Part, outcome: Outcome) -> None:
         try:
-            with transaction.savepoint():
+            with part(transaction):
                 faults.reach("consumer.work")
                 results = self._results(delivery, self._handler(delivery.message.payload, transaction))
         except OUTAGES:
             raise
         except Exception as error:
+            if part is nullcontext:
+                raise
             outcome.failed.append((delivery, error))
         else:
             outcome.results += results
