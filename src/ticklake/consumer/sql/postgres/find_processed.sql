@@ -1,3 +1,1 @@
-SELECT event_id::text FROM processed_messages
-WHERE consumer_group = %(group)s
-  AND event_id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(%(event_ids)s::json)))
+SELECT consumer_find(%(group)s, %(event_ids)s::json)

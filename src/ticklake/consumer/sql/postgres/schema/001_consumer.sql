@@ -33,3 +33,24 @@ CREATE TABLE outbox_messages (
 
 CREATE INDEX idx_outbox_unsent ON outbox_messages (topic_name, id) WHERE sent_at IS NULL;
 CREATE INDEX idx_outbox_sent ON outbox_messages (topic_name, sent_at) WHERE sent_at IS NOT NULL;
+
+-- As functions, because plans are kept: one that was made while a table was small must not read it from end to end later.
+CREATE FUNCTION consumer_find(p_group text, p_event_ids json) RETURNS SETOF text
+LANGUAGE sql STABLE SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT event_id::text FROM processed_messages
+    WHERE consumer_group = p_group
+      AND event_id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(p_event_ids)))
+$$;
+
+CREATE FUNCTION consumer_unmark(p_group text, p_event_ids json) RETURNS void
+LANGUAGE sql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    DELETE FROM processed_messages
+    WHERE consumer_group = p_group
+      AND event_id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text(p_event_ids)))
+$$;
+
+CREATE FUNCTION consumer_mark_sent(p_ids json) RETURNS void
+LANGUAGE sql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    UPDATE outbox_messages SET sent_at = now_at()
+    WHERE id = ANY (ARRAY(SELECT value::bigint FROM json_array_elements_text(p_ids)))
+$$;
