@@ -26,7 +26,7 @@ from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
 from ticklake.lake.lake import Lake
-from ticklake.lake.spark import open_session, ship_with_jobs
+from ticklake.lake.spark import open_session, ship_with_jobs, warm_up
 from ticklake.services.base import Service, State
 from ticklake.services.completion import CompletionService
 from ticklake.services.metadata import MetadataPersistenceService
@@ -76,6 +76,12 @@ class Node:
     def start(self) -> None:
         for service in self.services.values():
             service.start()
+
+    def warm_up(self) -> None:
+        """Starts what takes its time, Spark and its workers, before the first tick needs it."""
+        for service in self.services.values():
+            if isinstance(service, BatchIndexer) and service.resources.spark is not None:
+                warm_up(service.resources.spark())
 
     def stop(self, timeout: float = 60.0) -> bool:
         """Stops the services, last started first, and gives the resources back. False where one took too long."""

@@ -42,14 +42,19 @@ def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
 
     settings = _settings(Path(directory), ticks, seed)
     node = Node(settings)
-    started = time.monotonic()
-    with graceful_stop() as stop, Bars(quiet=as_json) as bars, node:
-        while not _finished(node) and not stop.wait(0.2):
+    with graceful_stop() as stop, Bars(quiet=as_json) as bars:
+        bars.update("starting Spark", 0, 1)
+        node.warm_up()
+        bars.update("starting Spark", 1, 1)
+        started = time.monotonic()
+        with node:
+            while not _finished(node) and not stop.wait(0.2):
+                _show(bars, node, ticks)
+            seconds = time.monotonic() - started
             _show(bars, node, ticks)
-        _show(bars, node, ticks)
     for service in node.failed:
         raise service.error or RuntimeError(service.name)
-    _report(Path(directory), node, time.monotonic() - started, as_json)
+    _report(Path(directory), node, seconds, as_json)
 
 
 def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
@@ -60,7 +65,7 @@ def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
     file = directory / "ticklake.conf"
     settings = load(file if file.exists() else write_starter(directory))
     # Small flushes, so that one sees tables grow while the world lives.
-    indexer = {"insert_batch_size": 200, "flush_timeout_ms": 2000}
+    indexer = {"insert_batch_size": 100, "flush_timeout_ms": 1000, "poll_interval_ms": 100}
     changes = {
         "simulation": {"max_ticks": ticks, "seed": seed},
         "environment-indexer": indexer,
@@ -124,7 +129,9 @@ def _print_summary(report: RunReport, seconds: float, lake: Path, population: li
 
     rows = sum(table.rows or 0 for table in report.tables)
     files = report.storage
-    click.echo(f"\nRun {report.run_id}: {seconds:.1f} seconds, {rows / seconds:,.0f} rows/s from the first tick on.")
+    click.echo(
+        f"\nRun {report.run_id}: {seconds:.1f} s from the first tick to the last row, {rows / seconds:,.0f} rows/s."
+    )
     if files is not None:
         click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}.")
     print_table(

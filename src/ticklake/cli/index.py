@@ -67,16 +67,19 @@ def index(
     from ticklake.indexers.base import IndexerResources
     from ticklake.indexers.finished import FinishedRun
     from ticklake.lake.lake import Lake
-    from ticklake.lake.spark import open_session
+    from ticklake.lake.spark import open_session, warm_up
     from ticklake.node import indexers_of
     from ticklake.storage.files import Storage
     from ticklake.topics import Database
 
     kinds = indexers_of(tables)
-    started = time.monotonic()
     with Database(database) if database else nullcontext() as opened, graceful_stop() as stop, Bars(as_json) as bars:
         resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=lambda: open_session(master))
-        work = FinishedRun(resources, run, kinds, ticks, insert_batch_size)
+        work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
+        bars.update("starting Spark", 0, 1)
+        warm_up(open_session(master))
+        bars.update("starting Spark", 1, 1)
+        started = time.monotonic()
         work.start()
         while not work.wait(0.2) and not stop.is_set():
             _show(bars, work.progress())

@@ -56,13 +56,19 @@ class FinishedRun:
             kind(kind.table.name, resources, self._options, partial(self._open, kind)) for kind in kinds if kind.table
         ]
 
-    def start(self) -> Self:
+    def prepare(self) -> Self:
+        """Looks at what there is to do and writes the metadata; needs no Spark yet."""
         storage = self._resources.storage
         step = World.of(storage.read_metadata(self._run_id)).sampling_interval
         self._total = sum(file.ticks.within(self._ticks).count(step) for file in _files(storage, self._run_id))
         if not self._total:
             raise NothingToIndex(run_id=self._run_id, storage=storage.url)
         MetadataIndexer("metadata-indexer", self._resources).write(self._run_id)
+        return self
+
+    def start(self) -> Self:
+        if not self._total:
+            self.prepare()
         for indexer in self._indexers:
             indexer.start()
         return self

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ticklake.errors import JavaMissing
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _CHATTER = b"Using incubator modules"
@@ -63,6 +64,18 @@ def parallelism(spark: SparkSession) -> int:
     if context is not None:
         return int(context.defaultParallelism)
     return int(spark.conf.get("spark.default.parallelism", "2") or 2)
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Has every core start its Python worker and load what tasks need, so that the first flush is not the slow one."""
+
+    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import ticklake.lake.task  # noqa: F401
+
+        yield from batches
+
+    cores = parallelism(spark)
+    spark.range(0, cores, 1, cores).mapInArrow(load, "id long").collect()
 
 
 def ship_with_jobs(module: ModuleType) -> None:
