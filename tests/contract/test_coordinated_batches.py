@@ -14,6 +14,7 @@ from ticklake.coordination.gaps import PENDING, PERMANENT
 from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
+from ticklake.storage.watch import Watch
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
 
@@ -261,6 +262,32 @@ def test_waking_ends_a_wait(put: Callable[..., None], open_batches: Open):
     taken(batches)
     batches.wake()
     assert batches.poll(5, 60) == []
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.warns("failed: rotten")
+def test_another_file_with_the_ticks_of_a_failed_one_is_found_once_they_are_searched_again(
+    put: Callable[..., None], open_batches: Open, run: Run, storage: Storage
+):
+    put(0, 990)
+    put(0, 990, "000")
+    batches, clock = open_batches(), Clock()
+    batches._watch = Watch(storage, run.id, clock)
+    first, copy = batches.poll(5, 0)
+    batches.fail(first, "rotten")
+    batches.fail(copy, "rotten")
+    put(0, 990, "001")
+    for _ in range(3):
+        assert nothing(batches), "its ticks are those of another file, as names go"
+        clock.now += 2
+    Coordinator(run, "DummyIndexer", step=10).search_again([TickRange(0, 990)])
+    assert taken(batches) == [(0, 990)]
 
 
 def test_ticks_that_the_table_lacks_are_searched_again(put: Callable[..., None], open_batches: Open, run: Run):

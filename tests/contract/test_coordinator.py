@@ -335,11 +335,21 @@ def test_ticks_that_no_batch_covers_become_gaps_and_those_behind_the_frontier_do
     assert gaps_of(one) == [(1000, 1990, PENDING)]
 
 
-def test_failed_batches_stay_failed_when_the_table_lacks_them(coordinator: Open):
+def test_failed_batches_stay_failed_and_another_file_with_their_ticks_is_looked_for(coordinator: Open):
     one = coordinator()
     one.fail(one.try_claim(batch(0, 990)), "bad")
     assert one.search_again([TickRange(0, 990)]) == []
-    assert (len(one.failed()), one.gaps()) == (1, [])
+    assert (len(one.failed()), gaps_of(one)) == (1, [(0, 990, PENDING)])
+    one.retry_failed()
+    assert (len(one.take_over(5)), one.gaps()) == (1, [])
+
+
+def test_what_is_under_way_stays_with_who_has_it_when_the_table_lacks_it(coordinator: Open):
+    one = coordinator()
+    claim = one.try_claim(batch(0, 990))
+    assert one.search_again([TickRange(0, 990)]) == []
+    assert one.renew([claim]) == []
+    assert one.gaps() == []
 
 
 # Metrics

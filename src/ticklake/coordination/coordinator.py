@@ -118,11 +118,14 @@ class Coordinator:
         """Claims that were given back, or whose holder let the lease run out: a dead or stuck indexer's."""
         started = time.monotonic()
         who = {"indexer_class": self.indexer_class, "lease_ms": self._lease_ms}
-        with self._locked() as (sql, _):
+        with self._locked() as (sql, frontier):
             rows = sql.expired(**who, limit=limit)
             if rows:
                 names = json.dumps([row[0] for row in rows])
                 sql.take_over(**who, instance=self._instance, filenames=names)
+            for _, first, last, _, _ in rows:
+                # One that failed and is tried again may have become a gap in between.
+                self._discover(sql, frontier, TickRange(first, last))
         for name, _, _, _, holder in rows:
             if holder is not None:
                 self._monitor.counter("stuck_batches_reassigned").add()
@@ -200,7 +203,8 @@ class Coordinator:
     def search_again(self, missing: Sequence[TickRange]) -> list[str]:
         """The table lacks these ticks: has the batches that cover them indexed again, and records the rest as gaps.
 
-        Failed batches are left alone, claimed ones are under way. Gives the names of those reopened.
+        Claimed batches are under way. Failed ones are left alone, but another file with their ticks is looked for.
+        Gives the names of those reopened.
         """
         reopened: list[str] = []
         with self._locked() as (sql, frontier):
@@ -224,7 +228,8 @@ class Coordinator:
         done = [batch.name for batch in known if batch.status == "completed"]
         sql.reopen(indexer_class=self.indexer_class, filenames=json.dumps(done))
         open_gaps = [gap.ticks for gap in map(_gap, sql.touched_gaps(**who))]
-        for gap in subtract([ticks], [*open_gaps, *(batch.ticks for batch in known)], self.step):
+        good = [batch.ticks for batch in known if batch.status != "failed"]
+        for gap in subtract([ticks], [*open_gaps, *good], self.step):
             self._add_gap(sql, Gap(gap, 0), new=True)
         return done
 

@@ -91,6 +91,10 @@ def test_ranges_hold_exactly_the_ticks_they_are_made_of(numbers: set[int], step:
     assert [tick for one in ranges for tick in range(one.start, one.end + 1, step)] == present.tolist()
 
 
+def test_ranges_are_as_few_as_can_be():
+    assert ranges_of(np.array([0, 10, 20, 40], np.int64), 10) == [TickRange(0, 20), TickRange(40, 40)]
+
+
 def test_storage_and_topic_are_compared_both_ways():
     files = {"r/b": TickRange(10, 19), "r/a": TickRange(0, 9)}
     heard = Announced({"r/b": TickRange(10, 19), "r/gone": TickRange(20, 29)}, 3, 1)
