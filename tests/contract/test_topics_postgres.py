@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from ticklake import BatchInfo, Database
+from ticklake.database.names import schema_name
 from ticklake.topics import Run, TopicReader
 
 
@@ -43,6 +47,42 @@ def test_a_message_that_is_written_early_and_committed_late_is_delivered(run: Ru
         assert run.groups.list()[0].lag == 1
         assert ticks(reader) == [1]
         assert run.groups.list()[0].lag == 0
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_what_commits_while_a_claim_is_under_way_is_delivered(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    """The claim is held where it makes a dead letter; then a message gets the lower id and commits last."""
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g", max_delivery_attempts=2) as reader,
+        psycopg.connect(postgres_url) as blocker,
+    ):
+        writer.send(BatchInfo(tick_start=0))
+        assert not reader.fail(reader.receive(), "once")
+        with run.transaction() as transaction:
+            transaction.execute_script("UPDATE topic_consumer_group SET attempts = 2")
+        with run.transaction() as slow:
+            blocker.execute(f'LOCK TABLE "{schema_name(run.id)}".topic_dead_letters IN EXCLUSIVE MODE')
+            got: list[list[int]] = []
+            claiming = threading.Thread(target=lambda: got.append(ticks(reader)))
+            claiming.start()
+            eventually(lambda: waiting_for(blocker, "topic_dead_letters"))
+            writer.send(BatchInfo(tick_start=1), connection=slow)
+            writer.send(BatchInfo(tick_start=2))
+            blocker.rollback()
+            claiming.join(60)
+        assert sorted(got[0] + ticks(reader)) == [1, 2]
+        assert run.groups.list()[0].lag == 0
+
+
+def waiting_for(connection: psycopg.Connection[tuple[int]], table: str) -> bool:
+    """Does somebody wait for a lock on this table?"""
+    found = connection.execute(
+        "SELECT count(*) FROM pg_locks JOIN pg_class AS c ON c.oid = relation WHERE NOT granted AND relname = %s", (table,)
+    ).fetchone()
+    return found is not None and found[0] > 0
 
 
 def test_late_messages_are_delivered_in_small_polls_too(run: Run) -> None:

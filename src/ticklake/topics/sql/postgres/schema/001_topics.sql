@@ -92,7 +92,6 @@ DECLARE
 BEGIN
     SELECT * INTO STRICT v_position FROM topic_group_positions
     WHERE topic_name = p_topic AND consumer_group = p_group FOR UPDATE;
-    v_seen := pg_current_snapshot();
 
     -- Leases and delays that are over count as available now, so that the oldest message comes first.
     UPDATE topic_consumer_group AS c SET lease_until = 0, not_before = 0
@@ -129,28 +128,22 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Committed late.
-    v_ids := ARRAY(
-        SELECT m.id FROM topic_messages AS m
-        WHERE m.xid = ANY (ARRAY(SELECT pg_snapshot_xip(v_position.seen))) AND m.topic_name = p_topic
-          AND m.id <= v_position.frontier
-          AND NOT EXISTS (SELECT 1 FROM topic_consumer_group AS c
-                          WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = m.message_id)
-        ORDER BY m.id LIMIT v_room);
+    -- Committed late (below the frontier), then what is not delivered yet. `seen` is this statement's own snapshot: one
+    -- taken before or after it would hide from later claims what commits in between.
+    SELECT array_agg(n.id ORDER BY n.id), max(n.id), pg_current_snapshot() INTO v_ids, v_last, v_seen FROM (
+        (SELECT m.id FROM topic_messages AS m
+         WHERE m.xid = ANY (ARRAY(SELECT pg_snapshot_xip(v_position.seen))) AND m.topic_name = p_topic
+           AND m.id <= v_position.frontier
+           AND NOT EXISTS (SELECT 1 FROM topic_consumer_group AS c
+                           WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = m.message_id)
+         ORDER BY m.id LIMIT v_room)
+        UNION ALL
+        (SELECT m.id FROM topic_messages AS m
+         WHERE m.topic_name = p_topic AND m.id > v_position.frontier
+         ORDER BY m.id LIMIT v_room)
+        ORDER BY id LIMIT v_room) AS n;
     RETURN QUERY SELECT t.* FROM topic_take(p_topic, p_group, p_consumer, v_now, p_lease_ms, v_ids) AS t;
-    v_room := v_room - cardinality(v_ids);
-    IF v_room = 0 THEN
-        RETURN;  -- there may be more of those: `seen` stays
-    END IF;
-
-    -- Not delivered yet.
-    v_ids := ARRAY(
-        SELECT m.id FROM topic_messages AS m
-        WHERE m.topic_name = p_topic AND m.id > v_position.frontier
-        ORDER BY m.id LIMIT v_room);
-    v_last := v_ids[cardinality(v_ids)];
-    IF v_last IS NOT NULL THEN
-        RETURN QUERY SELECT t.* FROM topic_take(p_topic, p_group, p_consumer, v_now, p_lease_ms, v_ids) AS t;
+    IF v_last > v_position.frontier THEN  -- otherwise there may be more that is late: `seen` stays
         UPDATE topic_group_positions AS p SET frontier = v_last, seen = v_seen
         WHERE p.topic_name = p_topic AND p.consumer_group = p_group;
     END IF;
