@@ -32,6 +32,7 @@ from ticklake.services.completion import CompletionService
 from ticklake.services.metadata import MetadataPersistenceService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService
 from ticklake.services.queue import TickQueue
+from ticklake.services.reconciliation import ReconciliationService
 from ticklake.services.retry import Retry
 from ticklake.services.simulation import SimulationService
 from ticklake.simulation import SimulationSettings
@@ -126,6 +127,7 @@ class Node:
             "PersistenceService": self._build_persistence,
             "MetadataPersistenceService": self._build_metadata_persistence,
             "CompletionService": self._build_completion,
+            "ReconciliationService": self._build_reconciliation,
         }
         return builders.get(service.class_name, self._build_indexer)(service)
 
@@ -182,6 +184,14 @@ class Node:
             _retry(options.retry),
             topic=topic,
             name=service.name,
+        )
+
+    def _build_reconciliation(self, service: ServiceSettings) -> Service:
+        options = cast(given.ReconciliationOptions, service.options)
+        database, topic = self._topic(service)
+        interval = options.interval_ms / 1000
+        return ReconciliationService(
+            database, self._storage(service), interval, run_id=options.run_id, topic=topic, name=service.name
         )
 
     def _build_indexer(self, service: ServiceSettings) -> Service:

@@ -30,6 +30,7 @@ SERVICES: dict[str, ServiceClass] = {
     "PersistenceService": ServiceClass(options.PersistenceOptions, ("Queue", "Storage", "Topic")),
     "MetadataPersistenceService": ServiceClass(options.MetadataPersistenceOptions, ("Storage", "Topic")),
     "CompletionService": ServiceClass(options.CompletionOptions, ("Queue", "Storage", "Topic")),
+    "ReconciliationService": ServiceClass(options.ReconciliationOptions, ("Storage", "Topic")),
     "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "Topic")),
     "EnvironmentIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),

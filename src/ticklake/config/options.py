@@ -172,6 +172,13 @@ class CompletionOptions(Options):
     retry: RetryOptions = RetryOptions()
 
 
+class ReconciliationOptions(Options):
+    """Looks for batch files that were never announced: in all runs, or in one."""
+
+    run_id: str | None = None
+    interval_ms: PositiveMilliseconds = 60_000
+
+
 class PersistenceOptions(Options):
     """A batch file is closed by whichever limit it reaches first."""
 

@@ -53,7 +53,7 @@ def test_it_loads_and_lacks_nothing(file):
     settings = load(file)
     settings.check_complete()
     assert set(SERVICES) - {found.class_name for found in settings.services.values()} <= {
-        "OrganismIndexer", "DummyIndexer", "MinimalBatchIndexer", "SimpleBatchIndexer",
+        "OrganismIndexer", "DummyIndexer", "MinimalBatchIndexer", "SimpleBatchIndexer", "ReconciliationService",
     }  # fmt: skip
 
 

@@ -1,0 +1,71 @@
+"""Reconciliation as a background duty: files that were written and never announced are, after a while, announced."""
+
+from __future__ import annotations
+
+import logging
+
+from ticklake.coordination.reconcile import BATCH_TOPIC, announced, compare, publish, stored
+from ticklake.errors import TickLakeError
+from ticklake.services.base import Service
+from ticklake.storage.files import Storage
+from ticklake.storage.watch import Watch
+from ticklake.topics import Database
+
+log = logging.getLogger(__name__)
+
+
+class ReconciliationService(Service):
+    """Looks at every run of a storage, or at one. A file is announced when two looks in a row found it unannounced: its
+    writer may just be about to."""
+
+    def __init__(
+        self,
+        database: Database,
+        storage: Storage,
+        interval: float = 60.0,
+        *,
+        run_id: str | None = None,
+        topic: str = BATCH_TOPIC,
+        name: str = "reconciliation-service",
+    ) -> None:
+        super().__init__(name)
+        self._database, self._storage, self._interval, self._topic = database, storage, interval, topic
+        self._only = run_id
+        self._watches: dict[str, Watch] = {}
+        self._suspects: dict[str, set[str]] = {}
+        self._vanished: set[str] = set()
+
+    def run(self) -> None:
+        while self.proceed():
+            self.look()
+            self.wait(self._interval)
+
+    def look(self) -> None:
+        """One look at everything. A run in which nothing has changed costs next to nothing."""
+        for run_id in [self._only] if self._only else self._storage.runs():
+            try:
+                self._look_at(run_id)
+            except (TickLakeError, OSError) as error:
+                self.monitor.errors.record("RECONCILIATION_FAILED", error, run_id)
+                log.warning("Could not reconcile run %s: %s", run_id, error)
+
+    def _look_at(self, run_id: str) -> None:
+        watch = self._watches.setdefault(run_id, Watch(self._storage, run_id))
+        changed = sum(1 for _ in watch.look())
+        if not changed and not self._suspects.get(run_id):
+            return
+        run = self._database.run(run_id)
+        difference = compare(stored(self._storage, run_id), announced(run, self._topic))
+        overdue = [key for key in difference.unannounced if key in self._suspects.get(run_id, ())]
+        if overdue:
+            self.monitor.counter("batches_announced").add(publish(run, self._storage, overdue, self._topic))
+            log.info("Announced %d batch files of run %s that no message told of", len(overdue), run_id)
+        self._suspects[run_id] = set(difference.unannounced) - set(overdue)
+        self._report(difference.vanished)
+
+    def _report(self, vanished: list[str]) -> None:
+        for key in vanished:
+            if key not in self._vanished:
+                self._vanished.add(key)
+                self.monitor.counter("batches_vanished").add()
+                log.warning("Batch file %s was announced and is not in %s", key, self._storage.url)

@@ -1,0 +1,99 @@
+"""The background duty: what was written and never announced is announced, once, and not too early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ticklake import BatchInfo
+from ticklake.coordination.reconcile import announced
+from ticklake.services.reconciliation import ReconciliationService
+from ticklake.storage.files import Storage
+from ticklake.topics import Database, Run
+
+
+@pytest.fixture
+def put(run: Run, tmp_path: Path) -> Callable[[int], str]:
+    def put(number: int) -> str:
+        folder = tmp_path / "storage" / run.id
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"batch_{number}_{number}.pb").touch()
+        return f"{run.id}/batch_{number}_{number}.pb"
+
+    return put
+
+
+@pytest.fixture
+def duty(database: Database, tmp_path: Path) -> ReconciliationService:
+    return ReconciliationService(database, Storage(tmp_path / "storage"), interval=0.01)
+
+
+def told(run: Run) -> list[str]:
+    return list(announced(run).keys)
+
+
+def test_a_file_is_announced_at_the_second_look_and_once(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str]
+):
+    key = put(7)
+    duty.look()
+    assert told(run) == [], "its writer may be about to announce it"
+    duty.look()
+    assert told(run) == [key]
+    duty.look()
+    assert announced(run).messages == 1
+    assert duty.monitor.snapshot()["batches_announced"] == 1
+
+
+def test_a_file_that_its_writer_announces_in_between_is_left_to_it(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str]
+):
+    key = put(7)
+    duty.look()
+    with run.writer("batch-topic") as writer:
+        writer.send(BatchInfo(simulation_run_id=run.id, storage_key=key, tick_start=7, tick_end=7))
+    duty.look()
+    assert announced(run).messages == 1
+
+
+def test_what_it_announces_can_be_read_as_any_message(duty: ReconciliationService, run: Run, put: Callable[[int], str]):
+    put(7)
+    duty.look()
+    duty.look()
+    with run.reader("batch-topic", group="g") as reader:
+        message = reader.poll(10)
+        assert message is not None
+        assert (message.payload.tick_start, message.payload.tick_end) == (7, 7)
+        assert message.payload.written_at_ms > 0
+
+
+@pytest.mark.warns("was announced and is not in")
+def test_what_was_announced_and_is_gone_is_reported_once(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str], tmp_path: Path
+):
+    put(1)
+    with run.writer("batch-topic") as writer:
+        writer.send(BatchInfo(simulation_run_id=run.id, storage_key=f"{run.id}/batch_5_5.pb", tick_start=5, tick_end=5))
+    duty.look()
+    duty.look()
+    put(2)
+    duty.look()
+    assert duty.monitor.snapshot()["batches_vanished"] == 1
+
+
+def test_it_runs_by_itself_until_it_is_stopped(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str], eventually: Callable[..., None]
+):
+    key = put(7)
+    with duty:
+        eventually(lambda: told(run) == [key])
+    assert duty.error is None
+
+
+@pytest.mark.warns("Could not reconcile")
+def test_a_run_that_cannot_be_read_does_not_end_the_duty(database: Database, tmp_path: Path):
+    duty = ReconciliationService(database, Storage(tmp_path / "nowhere"), run_id="20251014-143025-gone")
+    duty.look()
+    assert len(duty.monitor.errors) == 1
