@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.results import chart, markdown
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("codec", "topics", "indexing")
+BENCHMARKS = ("codec", "topics", "consumer", "events", "indexing")
 
 
 def main(wanted: list[str]) -> None:

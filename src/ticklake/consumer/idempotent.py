@@ -228,10 +228,9 @@ class IdempotentConsumer:
             return []
         if self._outbox is None:
             raise NowhereToPublish(kind=type(returned).__name__)
-        payloads = returned if isinstance(returned, Iterable) else [returned]
         return [
             self._outbox.result(delivery.event_id, self._group, place, payload)
-            for place, payload in enumerate(payloads)
+            for place, payload in enumerate(_payloads(returned))
         ]
 
     def _each_alone(self, deliveries: Sequence[Delivery], error: Exception) -> list[Delivery]:
@@ -289,6 +288,11 @@ def _apart(deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Deliver
     firsts = {delivery.event_id: delivery for delivery in reversed(deliveries)}
     twins = [delivery for delivery in deliveries if firsts[delivery.event_id] is not delivery]
     return [delivery for delivery in deliveries if firsts[delivery.event_id] is delivery], twins
+
+
+def _payloads(returned: Any) -> Iterable[Payload]:
+    one = isinstance(returned, Payload) or not isinstance(returned, Iterable)  # a Struct can be iterated over, too
+    return [returned] if one else returned
 
 
 def _uuid(event_id: str) -> str:
