@@ -247,7 +247,12 @@ class Node:
     def _database(self, options: given.DatabaseOptions) -> Database:
         url = options.dsn()
         if url not in self._databases:
-            self._databases[url] = Database(url, max_pool_size=options.max_pool_size, min_idle=options.min_idle)
+            self._databases[url] = Database(
+                url,
+                max_pool_size=options.max_pool_size,
+                min_idle=options.min_idle,
+                metrics_window_seconds=options.metrics_window_seconds,
+            )
         return self._databases[url]
 
 
