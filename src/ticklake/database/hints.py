@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import select
 import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from ticklake.database.readiness import readable
 
 SAFETY_SECONDS = 1.0
 LONGEST_SECONDS = 30.0
@@ -65,9 +66,9 @@ class HintListener:
 
     def wait(self, timeout: float | None) -> bool:
         end = time.monotonic() + min(LONGEST_SECONDS, LONGEST_SECONDS if timeout is None else timeout)
-        ready: list[socket.socket] = []
+        ready: list[object] = []
         while not ready and (left := end - time.monotonic()) > 0 and not self._changed():
-            ready, _, _ = select.select([self._socket, self._mine], [], [], min(left, SAFETY_SECONDS))
+            ready = readable((self._socket, self._mine), min(left, SAFETY_SECONDS))
         self._drain()
         return self._socket in ready
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import select
 import socket
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -16,6 +16,7 @@ import psycopg_pool
 from psycopg import sql as compose
 
 from ticklake.database.names import schema_name
+from ticklake.database.readiness import readable
 from ticklake.database.schema import Row, Transaction
 from ticklake.database.statements import statements
 from ticklake.errors import (
@@ -275,11 +276,13 @@ class PostgresListener:
         if self._connection is None:
             self._reconnect(limit)
             return False
-        watched: list[Any] = [self._mine, self._connection]
-        hinted, ready = False, [self._connection]
-        while self._connection in ready and not hinted:  # a hint of another topic is none
-            ready, _, _ = select.select(watched, [], [], limit)
+        end = time.monotonic() + limit
+        hinted = False
+        while not hinted:  # a hint of another topic is none
+            ready = self._ready(end - time.monotonic())
             hinted = self._connection in ready and self._hinted(self._connection)
+            if self._mine in ready or time.monotonic() >= end:
+                break
         self._drain()
         return hinted
 
@@ -299,11 +302,14 @@ class PostgresListener:
             connection.execute(compose.SQL("LISTEN {}").format(compose.Identifier(self._schema)))
         return connection
 
+    def _ready(self, seconds: float) -> list[object]:
+        return readable([self._mine, self._connection] if self._connection else [self._mine], seconds)
+
     def _reconnect(self, limit: float) -> None:
         try:
             self._connection = self._connect()
         except DatabaseUnavailable:
-            select.select([self._mine], [], [], min(limit, RETRY_SECONDS))
+            self._ready(min(limit, RETRY_SECONDS))
 
     def _hinted(self, connection: _Connection) -> bool:
         found = False
