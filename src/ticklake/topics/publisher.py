@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from ticklake.errors import TickLakeError
+from ticklake.errors import DatabaseLocked, DatabaseUnavailable, TickLakeError
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.patience import patiently
 from ticklake.topics.store import TopicStore
@@ -35,40 +35,57 @@ class Publisher:
         self._lock = threading.Lock()
         self._enough = threading.Condition(self._lock)
         self._queue: list[_Parcel] = []
-        self._committing = False
+        self._leader: _Parcel | None = None
         self._expected = 1
 
     def publish(self, topic: str, envelopes: Sequence[Envelope]) -> None:
         """Returns when they are durable."""
         mine = _Parcel(topic, envelopes)
-        with self._lock:
-            self._queue.append(mine)
-            leads = not self._committing
-            self._committing = True
-            if len(self._queue) == self._expected:
-                self._enough.notify()
-        if not leads:
+        try:
+            self._join(mine)
             mine.turn.acquire()  # somebody has committed it, or has left the queue to this thread
-        if not mine.done:
-            self._commit_queue()
+            if not mine.done:
+                self._commit_queue()
+        finally:
+            self._leave(mine)
         if mine.error is not None:
             raise mine.error
 
+    def _join(self, mine: _Parcel) -> None:
+        with self._lock:
+            self._queue.append(mine)
+            if self._leader is None:
+                self._lead(mine)
+            elif len(self._queue) == self._expected:
+                self._enough.notify()
+
+    def _leave(self, mine: _Parcel) -> None:
+        """Also of a thread that was interrupted: nobody may wait for it."""
+        with self._lock:
+            if mine in self._queue:
+                self._queue.remove(mine)
+            if self._leader is mine:
+                self._leader = None
+                if self._queue:
+                    self._lead(self._queue[0])
+
+    def _lead(self, parcel: _Parcel) -> None:
+        self._leader = parcel
+        parcel.turn.release()
+
     def _commit_queue(self) -> None:
-        parcels: list[_Parcel] = []
+        parcels = self._gather()
         try:
-            parcels = self._gather()
             self._commit(parcels)
-        finally:
+        except BaseException:
             with self._lock:
-                self._expected = len(parcels) + len(self._queue)
-                self._committing = bool(self._queue)
-                successor = self._queue[0] if self._queue else None
-            for parcel in parcels:
-                parcel.done = True
-                parcel.turn.release()
-            if successor is not None:
-                successor.turn.release()
+                self._queue[:0] = parcels  # to store them again is harmless: the next sender does
+            raise
+        with self._lock:
+            self._expected = len(parcels) + len(self._queue)
+        for parcel in parcels:
+            parcel.done = True
+            parcel.turn.release()
 
     def _gather(self) -> list[_Parcel]:
         """Those who shared the last commit are on their way back: a moment's wait saves them a commit of their own."""
@@ -81,13 +98,12 @@ class Publisher:
     def _commit(self, parcels: Sequence[_Parcel]) -> None:
         try:
             patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]))
+        except (DatabaseUnavailable, DatabaseLocked) as error:  # after a long wait, and whatever is sent
+            for parcel in parcels:
+                parcel.error = error
         except TickLakeError as error:
             if len(parcels) == 1:
                 parcels[0].error = error
                 return
             for parcel in parcels:  # one of them spoils it for all: each on its own
                 self._commit([parcel])
-        except BaseException as error:
-            for parcel in parcels:
-                parcel.error = error
-            raise
