@@ -184,7 +184,7 @@ class TopicMachine(RuleBasedStateMachine):
     def crash(self, group: str) -> None:
         """The consumer is gone and gives nothing back; another one takes its place."""
         if group in self.readers:
-            self.readers[group]._in_hand.clear()
+            self.readers[group]._in_hand.let_go_all()
             self.readers[group].close()
             self.readers[group] = self.new_reader(group)
 

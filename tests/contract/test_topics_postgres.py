@@ -80,7 +80,8 @@ def test_what_commits_while_a_claim_is_under_way_is_delivered(
 def waiting_for(connection: psycopg.Connection[tuple[int]], table: str) -> bool:
     """Does somebody wait for a lock on this table?"""
     found = connection.execute(
-        "SELECT count(*) FROM pg_locks JOIN pg_class AS c ON c.oid = relation WHERE NOT granted AND relname = %s", (table,)
+        "SELECT count(*) FROM pg_locks JOIN pg_class AS c ON c.oid = relation WHERE NOT granted AND relname = %s",
+        (table,),
     ).fetchone()
     return found is not None and found[0] > 0
 
@@ -131,6 +132,17 @@ def test_an_open_transaction_over_claims_blocks_nobody(run: Run) -> None:
             with run.reader("t", group="g") as b:
                 assert ticks(b) == [2, 3]
         assert run.groups.list()[0].lag == 0
+
+
+def test_an_expired_claim_that_is_locked_is_waited_for_without_spinning(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0.01) as slow:
+        writer.send(BatchInfo(tick_start=1))
+        message = slow.receive()
+        with run.reader("t", group="g") as reader:
+            with run.transaction() as transaction:
+                assert slow.ack_many([message], connection=transaction) == [True]
+                assert reader.poll(1) is None
+            assert reader.monitor.counter("claim_attempts").value < 30
 
 
 FILL = """

@@ -10,6 +10,9 @@ from ticklake.database.schema import Statement
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
 
+LOCKED_MS = 50
+"""How long to let an open transaction have what is free but locked, before the next look."""
+
 
 class PostgresTopicStore(TopicStore):
     """The topics of one run's schema."""
@@ -30,7 +33,7 @@ class PostgresTopicStore(TopicStore):
             )
             if not rows:
                 ((wait_ms,),) = sql.look(topic=consumer.topic, group=consumer.group)
-                return Claimed(wait_ms=wait_ms)
+                return Claimed(wait_ms=LOCKED_MS if wait_ms == 0 else wait_ms)
         claims = [
             Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
         ]

@@ -18,6 +18,7 @@ from ticklake.database import Listener, Transaction
 from ticklake.errors import DatabaseUnavailable, InvalidOption, TopicClosed, UndecodableMessage
 from ticklake.monitoring import Monitor
 from ticklake.topics.envelope import unwrap
+from ticklake.topics.inhand import InHand
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.patience import patiently
 from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore
@@ -52,8 +53,7 @@ class TopicReader:
         self._store = store
         self._consumer = consumer
         self._metrics = metrics
-        self._room = max_unacknowledged
-        self._in_hand: dict[str, Claim] = {}
+        self._in_hand = InHand(max_unacknowledged, consumer.lease_ms)
         self._lock = threading.Lock()
         self._listener: Listener | None = None
         self._woken = False
@@ -104,6 +104,7 @@ class TopicReader:
         """Hold them for another `claim_timeout` from now. Work that makes progress calls this every third of it."""
         claims = _claims(messages)
         held = self._insist("extend_errors", lambda: self._store.extend(self._consumer, claims)) if claims else []
+        self._in_hand.renew([claim for claim, mine in zip(claims, held, strict=True) if mine])
         self._let_go([claim for claim, mine in zip(claims, held, strict=True) if not mine])
         return held
 
@@ -134,10 +135,8 @@ class TopicReader:
             if self._closed:
                 return
             self._closed = True
-            claims = list(self._in_hand.values())
-            self._in_hand.clear()
         self.wake()
-        if claims:
+        if claims := self._in_hand.let_go_all():
             self._give_back(claims, 0, forgiven=True)
         if self._listener is not None:
             self._listener.close()
@@ -166,12 +165,12 @@ class TopicReader:
 
     def _claim(self, limit: int) -> Claimed:
         """What can be claimed now; a database that does not answer is looked at again a little later."""
-        room = min(limit, self._room - len(self._in_hand))
+        room = min(limit, self._in_hand.room())
         if room <= 0:
-            return Claimed()
+            return Claimed(wait_ms=self._in_hand.room_in_ms())
         try:
             if not self.monitor.healthy:
-                self._store.give_back_unknown(self._consumer, list(self._in_hand))
+                self._store.give_back_unknown(self._consumer, self._in_hand.message_ids())
             with self.monitor.percentiles("claim_latency").timed():
                 found = self._store.claim(self._consumer, room)
         except DatabaseUnavailable as error:
@@ -198,8 +197,7 @@ class TopicReader:
     def _open_all(self, found: Claimed) -> list[Message]:
         for message_id in found.dead:
             self._buried(message_id, "delivered too often and never acknowledged")
-        with self._lock:
-            self._in_hand |= {claim.message_id: claim for claim in found.claims}
+        self._in_hand.take(found.claims)
         messages = [message for claim in found.claims if (message := self._open(claim))]
         if messages:
             self.monitor.counter("messages_received").add(len(messages))
@@ -248,13 +246,7 @@ class TopicReader:
             raise
 
     def _let_go(self, claims: Sequence[Claim]) -> None:
-        with self._lock:
-            full = len(self._in_hand) >= self._room
-            for claim in claims:
-                held = self._in_hand.get(claim.message_id)
-                if held is not None and held.version <= claim.version:
-                    del self._in_hand[claim.message_id]
-        if full and self._listener is not None:
+        if self._in_hand.let_go(claims) and self._listener is not None:
             self._listener.wake()  # a poll may be waiting for room
 
     def _unavailable(self, counter: str, error: DatabaseUnavailable) -> None:
