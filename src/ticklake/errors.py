@@ -175,8 +175,8 @@ class LakeUnreadable(TickLakeError):
 
 
 class OffTheGrid(TickLakeError):
-    """Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on. Nothing of
-    it is indexed; mend sampling_interval in the run's metadata, or the file, and replay its message."""
+    """Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on.
+    Nothing of it is indexed; mend sampling_interval in the run's metadata, or the file, and replay its message."""
 
     key: str
     tick: int
@@ -567,13 +567,13 @@ class BatchAlreadyClaimedError(TickLakeError):
 
 
 class InvalidEventId(TickLakeError):
-    """An event id must be a UUID, and this is {event_id!r}. Look at the `event_id` function, or at who sent the message."""
+    """An event id must be a UUID, and this is {event_id!r}. Look at the `event_id` function, or at its sender."""
 
     event_id: object
 
 
 class NowhereToPublish(TickLakeError):
-    """The handler returned a {kind} and the consumer publishes nowhere. Name the topic with publishes=…, or return None."""
+    """The handler returned a {kind} and the consumer publishes nowhere. Name a topic: publishes=…, or return None."""
 
     kind: str
 
@@ -608,7 +608,7 @@ class QueueFull(TickLakeError):
 
 
 class EventsNotDurable(TickLakeError):
-    """Events are not on disk in {queue}: {reason} Those still queued are tried again; publishing one twice does no harm."""
+    """Events are not on disk in {queue}: {reason} Those still queued are tried again; publishing twice does no harm."""
 
     queue: object
     reason: str

@@ -34,11 +34,17 @@ def test_index_tells_what_it_did_and_does_nothing_twice(maker: Any, tmp_path: Pa
     assert (tables["environment_data"]["rows"], tables["organism_data"]["rows"]) == (200, 20)
 
     path = next((tmp_path / "storage" / maker.run_id).glob("batch_*10_*"))
-    path.write_bytes(path.read_bytes()[:-4])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-4])
     again = ticklake("index", maker.run_id, *places, "--table", "environment_data", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "Now try: ticklake sql" in again.stdout
     assert maker.rows().num_rows == 200
+
+    path.write_bytes(whole)
+    replaced = ticklake("index", maker.run_id, *places, "--ticks", "5:14", "--replace", "--json", cwd=tmp_path)
+    assert {table["ticks"] for table in json.loads(replaced.stdout)["tables"]} == {10}
+    assert maker.keys() == sorted(maker.expected_keys(range(20)))
 
 
 def test_index_with_an_indexer_of_ones_own_and_a_bad_file(maker: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -51,6 +52,7 @@ class TickRangeOption(click.ParamType["TickRange"]):
 @click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--insert-batch-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Ticks a flush.")
+@click.option("--replace", is_flag=True, help="Take these ticks out of the tables first, and index them again.")
 @json_option
 def index(
     run: str,
@@ -61,6 +63,7 @@ def index(
     ticks: TickRange | None,
     master: str,
     insert_batch_size: int,
+    replace: bool,
     as_json: bool,
 ) -> None:
     """Index RUN from its batch files. What a table has already is left alone, so it can be repeated at any time."""
@@ -74,8 +77,10 @@ def index(
 
     kinds = indexers_of(tables)
     with Database(database) if database else nullcontext() as opened, graceful_stop() as stop, Bars(as_json) as bars:
-        resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=lambda: open_session(master))
+        resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=partial(open_session, master))
         work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
+        if replace:
+            work.remove()
         bars.update("starting Spark", 0, 1)
         warm_up(open_session(master))
         bars.update("starting Spark", 1, 1)

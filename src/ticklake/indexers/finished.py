@@ -15,6 +15,7 @@ from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage
+from ticklake.storage.names import MAX_TICK
 from ticklake.ticks import TickRange
 from ticklake.world import World
 
@@ -64,6 +65,14 @@ class FinishedRun:
         if not self._total:
             raise NothingToIndex(run_id=self._run_id, storage=storage.url)
         MetadataIndexer("metadata-indexer", self._resources).write(self._run_id)
+        return self
+
+    def remove(self) -> Self:
+        """Takes the ticks out of the tables, for them to be indexed again: by an indexer that was mended, say."""
+        ticks = self._ticks or TickRange(0, MAX_TICK)
+        for indexer in self._indexers:
+            if indexer.table is not None:
+                self._resources.lake.ledger(self._run_id, indexer.table).remove(ticks)
         return self
 
     def start(self) -> Self:

@@ -14,6 +14,9 @@ Ticks = npt.NDArray[np.int64]
 EMPTY = "ticklake.empty"
 """The commit metadata that names them, as `[[first, last, step], …]`."""
 
+REMOVED = "ticklake.removed"
+"""The commit metadata of a removal: `[first, last]`."""
+
 
 def packed(ticks: Ticks) -> str:
     """Ascending ticks as few runs of even steps."""
@@ -33,8 +36,15 @@ def unpacked(text: str) -> Ticks:
 
 
 def recorded(delta: DeltaTable) -> Ticks:
-    """All that the commits of a table name, as far back as its log goes."""
-    return joined(unpacked(commit[EMPTY]) for commit in delta.history() if EMPTY in commit)
+    """All that the commits of a table name and no later one has removed, as far back as its log goes."""
+    ticks = np.empty(0, np.int64)
+    for commit in reversed(delta.history()):
+        if REMOVED in commit:
+            first, last = json.loads(commit[REMOVED])
+            ticks = ticks[(ticks < first) | (ticks > last)]
+        if EMPTY in commit:
+            ticks = joined([ticks, unpacked(commit[EMPTY])])
+    return ticks
 
 
 def joined(parts: Iterable[Ticks]) -> Ticks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,9 +11,12 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
+from deltalake import CommitProperties
+from deltalake.exceptions import DeltaError
 
-from ticklake.lake.empty import EMPTY, joined, unpacked
-from ticklake.lake.log import DeltaLog
+from ticklake.errors import LakeUnwritable
+from ticklake.lake.empty import EMPTY, REMOVED, joined, unpacked
+from ticklake.lake.log import DeltaLog, one_line
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
@@ -56,6 +60,18 @@ class Ledger(DeltaLog):
     def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
         super().commit(files, provenance)
         self._empty = joined([self._empty, unpacked(provenance.get(EMPTY, "[]"))])
+
+    def remove(self, ticks: TickRange) -> None:
+        """Takes these ticks out of the table, so that they can be indexed again. Older versions still have them."""
+        properties = CommitProperties(custom_metadata={REMOVED: json.dumps(ticks)})
+        predicate = f"{self._ordinal} >= {ticks.start:d} AND {self._ordinal} <= {ticks.end:d}"
+        try:
+            self._delta.delete(predicate, commit_properties=properties)
+        except (DeltaError, OSError) as error:
+            raise LakeUnwritable(directory=str(self.directory), reason=one_line(error)) from error
+        self.refresh()
+        self.sync()
+        self._empty = self.recorded_empty()
 
     def _read_bounds(self) -> _Bounds:
         files = self.files()

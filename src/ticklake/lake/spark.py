@@ -7,7 +7,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_STARTING = threading.Lock()
 _CHATTER = b"Using incubator modules"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -40,6 +41,7 @@ _LOCAL_SETTINGS = {
 
 def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session on `master`: `local[*]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     # Workers must run the Python that runs here, whatever `python3` is on the path.
@@ -54,7 +56,7 @@ def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = 
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         own |= _LOCAL_SETTINGS
     builder = SparkSession.builder.master(master).appName("ticklake")
-    with _without_jvm_chatter():
+    with _STARTING, _without_jvm_chatter() if SparkContext._active_spark_context is None else nullcontext():
         return _configured(builder, own | dict(settings or {})).getOrCreate()
 
 

@@ -152,3 +152,14 @@ def test_a_table_made_anew_has_another_id(tmp_path: Path) -> None:
     first = Ledger(tmp_path / "one", TABLE)
     assert first.id == Ledger(tmp_path / "one", TABLE).id
     assert first.id != Ledger(tmp_path / "two", TABLE).id
+
+
+def test_ticks_that_are_removed_can_be_indexed_again(ledger: Ledger) -> None:
+    add(ledger, "a.parquet", [1, 2, 3, 4])
+    ledger.commit([], {"ticklake.empty": "[[5, 7, 1]]"})
+    ledger.remove(TickRange(2, 6))
+    assert ledger.present([TickRange(0, 9)]).tolist() == [1, 7]
+    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 7]
+    add(ledger, "b.parquet", [2, 3, 5])
+    assert ledger.present([TickRange(0, 9)]).tolist() == [1, 2, 3, 5, 7]
+    assert DeltaTable(ledger.directory).to_pyarrow_table().num_rows == 12
