@@ -37,9 +37,9 @@ def heading() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     return (
         "# Measured\n\n"
-        f"{datetime.now(UTC):%Y-%m-%d}, commit {commit.stdout.strip() or 'unknown'}, {os.cpu_count()} cores, {memory} GiB,"
-        f" {platform.system()}, Python {platform.python_version()}. Made by `make bench`; machines are noisy, so look at"
-        " the ratios, which come from one run.\n"
+        f"{datetime.now(UTC):%Y-%m-%d}, commit {commit.stdout.strip() or 'unknown'}, {os.cpu_count()} cores,"
+        f" {memory} GiB, {platform.system()}, Python {platform.python_version()}. Made by `make bench`;"
+        " machines are noisy, so look at the ratios, which come from one run.\n"
     )
 
 
