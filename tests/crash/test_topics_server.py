@@ -6,6 +6,8 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import pytest
 
 from ticklake import BatchInfo, Database
 from ticklake.errors import DatabaseUnavailable
+from ticklake.topics import publisher, reader
+from ticklake.topics.envelope import client_clock_ms, wrap_all
+from ticklake.topics.patience import patiently
 
 RUN_ID = "20251014-143025-0000beef"
 
@@ -30,27 +35,37 @@ def server() -> Iterator[Any]:
 
 
 class Traffic:
-    """One thread sends, one reads, as fast as they can, until told to stop."""
+    """One thread sends, one reads, as fast as they can, until told to stop. What fails is done again."""
 
     def __init__(self, database: Database, topic: str) -> None:
         run = database.run(RUN_ID)
-        self._writer, self._reader = run.writer(topic), run.reader(topic, group="g", claim_timeout=5)
+        self._writer, self.reader = run.writer(topic), run.reader(topic, group="g", claim_timeout=5)
         self._stop = threading.Event()
         self.sent: list[str] = []
         self.acked: list[str] = []
+        self.gave_up: list[str] = []
         self._threads = [threading.Thread(target=self._send), threading.Thread(target=self._read)]
         for thread in self._threads:
             thread.start()
 
     def _send(self) -> None:
         while not self._stop.is_set():
-            self.sent.append(self._writer.send(BatchInfo(tick_start=len(self.sent))))
+            envelopes = wrap_all([BatchInfo(tick_start=len(self.sent))], client_clock_ms())
+            self._insist("send", lambda envelopes=envelopes: self._writer.forward(envelopes))
+            self.sent.append(envelopes[0].message_id)
 
     def _read(self) -> None:
         while not self._stop.is_set() or len(self.acked) < len(self.sent):
-            messages = self._reader.poll_many(32, 0.5)
-            accepted = self._reader.ack_many(messages)
+            messages = self.reader.poll_many(32, 0.5)
+            accepted = self._insist("ack", lambda messages=messages: self.reader.ack_many(messages))
             self.acked += [message.id for message, mine in zip(messages, accepted, strict=True) if mine]
+
+    def _insist(self, what: str, act: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return act()
+            except DatabaseUnavailable:
+                self.gave_up.append(what)
 
     def flow(self, eventually: Callable[..., None]) -> None:
         """Wait until messages come through."""
@@ -62,7 +77,7 @@ class Traffic:
         for thread in self._threads:
             thread.join(120)
             assert not thread.is_alive()
-        self._reader.close()
+        self.reader.close()
 
 
 @pytest.mark.chaos
@@ -82,25 +97,67 @@ def test_readers_and_writers_survive_a_restart_and_lose_nothing(server: Any, eve
         assert {m.message_id for m in run.browse("restart", limit=1_000_000)} == set(traffic.sent)
 
 
+@contextmanager
+def read_only(server: Any) -> Iterator[None]:
+    server.psql("ALTER SYSTEM SET default_transaction_read_only = on;")
+    server.psql("SELECT pg_reload_conf();")
+    try:
+        yield
+    finally:
+        server.psql("SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only;")
+        server.psql("SELECT pg_reload_conf();")
+
+
 @pytest.mark.chaos
 @pytest.mark.warns("Waiting for the database", "Lost the connection", "STALE_ACK", "STUCK_MESSAGE")
 def test_a_server_that_turns_read_only_is_waited_for(server: Any, eventually: Callable[..., None]) -> None:
-    def read_only(on: bool) -> None:
-        server.psql(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if on else 'off'};")
-        server.psql("SELECT pg_reload_conf();")
-
     with Database(server.get_uri()) as database:
         traffic = Traffic(database, "read-only")
         eventually(lambda: len(traffic.acked) > 50)
-        try:
-            read_only(True)
-            eventually(lambda: not traffic._reader.monitor.healthy)
-        finally:
-            server.psql("SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only;")
-            server.psql("SELECT pg_reload_conf();")
+        with read_only(server):
+            eventually(lambda: not traffic.reader.monitor.healthy)
+        traffic.flow(eventually)
+        traffic.finish()
+        assert traffic.gave_up == [], "a caller hears only of what takes longer than a minute"
+        assert traffic.reader.monitor.healthy
+        assert sorted(traffic.acked) == sorted(traffic.sent)
+
+
+@pytest.mark.chaos
+@pytest.mark.warns("Waiting for the database")
+def test_an_ack_that_waits_for_the_server_shows_in_the_health_at_once(
+    server: Any, eventually: Callable[..., None]
+) -> None:
+    with Database(server.get_uri()) as database:
+        run = database.run(RUN_ID)
+        with run.writer("health") as writer, run.reader("health", group="g") as holder:
+            writer.send(BatchInfo(tick_start=1))
+            message = holder.receive()
+            done: list[bool] = []
+            acknowledging = threading.Thread(target=lambda: done.append(holder.ack(message)))
+            with read_only(server):
+                acknowledging.start()
+                eventually(lambda: not holder.monitor.healthy, timeout=30)
+            acknowledging.join(60)
+            assert done == [True]
+
+
+@pytest.mark.chaos
+@pytest.mark.warns("Waiting for the database", "Lost the connection", "STALE_ACK", "STUCK_MESSAGE")
+def test_an_outage_longer_than_our_patience_is_an_error_and_everything_goes_on_afterwards(
+    server: Any, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (publisher, reader):
+        monkeypatch.setattr(module, "patiently", partial(patiently, seconds=0.1))
+    with Database(server.get_uri()) as database:
+        traffic = Traffic(database, "long")
+        eventually(lambda: len(traffic.acked) > 50)
+        with read_only(server):
+            eventually(lambda: traffic.gave_up.count("send") > 5)
         traffic.flow(eventually)
         traffic.finish()
         assert sorted(traffic.acked) == sorted(traffic.sent)
+        assert [s.lag for s in database.run(RUN_ID).groups.list("long")] == [0]
 
 
 def test_a_server_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:

@@ -21,14 +21,19 @@ def patiently(
     *,
     seconds: float = PATIENCE_SECONDS,
     pause: Callable[[float], object] = time.sleep,
+    tell: Callable[[DatabaseUnavailable], object] = lambda _: None,
 ) -> _Result:
-    """Repeat `act`, which must be harmless to repeat, until the database answers; raise after `seconds`."""
+    """Repeat `act`, which must be harmless to repeat, until the database answers; raise after `seconds`.
+
+    `tell` hears of each failure.
+    """
     deadline = time.monotonic() + seconds
     length = FIRST_PAUSE
     while True:
         try:
             return act()
         except DatabaseUnavailable as error:
+            tell(error)
             if time.monotonic() + length > deadline:
                 raise
             _log.warning("Waiting for the database: %s", error)

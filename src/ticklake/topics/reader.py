@@ -239,11 +239,7 @@ class TopicReader:
         self._warn("DEAD_LETTER", message_id, reason)
 
     def _insist(self, errors: str, act: Callable[[], _Result]) -> _Result:
-        try:
-            return patiently(act)
-        except DatabaseUnavailable as error:
-            self._unavailable(errors, error)
-            raise
+        return patiently(act, tell=lambda error: self._unavailable(errors, error))
 
     def _let_go(self, claims: Sequence[Claim]) -> None:
         if self._in_hand.let_go(claims) and self._listener is not None:
