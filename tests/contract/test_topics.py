@@ -464,6 +464,21 @@ def test_the_figures_are_counted(run: Run, batch: Batch) -> None:
     assert snapshot["healthy"] is True
 
 
+def test_rates_are_measured_over_the_window_that_was_asked_for(
+    database_url: str, run: Run, batch: Batch, eventually: Callable[..., None]
+) -> None:
+    with Database(database_url, metrics_window_seconds=0.2) as database:
+        again = database.run(run.id)
+        with again.writer("t") as writer, again.reader("t", group="g") as reader:
+            writer.send(batch(1))
+            assert reader.poll(10) is not None
+            rates = [monitor.window("write_throughput_per_sec") for monitor in (again.monitor, writer.monitor)]
+            rates.append(reader.monitor.window("read_throughput_per_sec"))
+            eventually(lambda: all(rate.total == 0 for rate in rates), timeout=10)
+    with pytest.raises(InvalidOption):
+        Database(database_url, metrics_window_seconds=0)
+
+
 @pytest.mark.parametrize("group", ["", "  ", None])
 def test_a_reader_must_name_its_group(run: Run, group: str) -> None:
     with pytest.raises(MissingConsumerGroup, match=r"topic-read:batch-topic\?consumerGroup=GROUP"):

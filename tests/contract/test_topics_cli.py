@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from ticklake import BatchInfo
 from ticklake.cli import cli
+from ticklake.cli.topics import _messages
+from ticklake.errors import InvalidOption
 from ticklake.topics import Run
 
 Command = Callable[..., Result]
@@ -64,6 +67,35 @@ def test_a_topic_is_looked_into(command: Command, five: list[str]) -> None:
     assert objects[4]["payload"] == {"tickStart": "4"}
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_following_shows_as_many_as_asked_for_and_what_comes(run: Run, five: list[str], count: int) -> None:
+    following = _messages(run, "t", count, follow=True, group=None)
+    came = threading.Event()
+    sent: list[str] = []
+
+    def send() -> None:
+        with run.writer("t") as writer:
+            while not came.wait(0.05):
+                sent.append(writer.send(BatchInfo(tick_start=5)))
+
+    assert [next(following).message_id for _ in range(count)] == five[5 - count :]
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        first = next(following).message_id
+    finally:
+        came.set()
+        sending.join()
+    assert first in sent
+
+
+def test_a_negative_count_is_wrong_usage(command: Command, run: Run) -> None:
+    command("topics", "tail", "t", "-n", "-1", code=2)
+    assert command("topics", "tail", "t", "-n", "0").output == ""
+    with pytest.raises(InvalidOption):
+        run.browse_last("t", -1)
+
+
 def test_a_message_is_sent(command: Command, run: Run) -> None:
     sent = command("topics", "send", "other", "--json", '{"tickStart": 7, "storageKey": "k"}').output.strip()
     (message,) = run.browse("other")
@@ -97,6 +129,18 @@ def test_claims_are_listed_and_released(command: Command, data: Callable[..., An
     assert data("claims", "release", "--message", five[2], "--dry-run") == {"released": 1, "dry_run": True}
     assert command("claims", "release", "--group", "g").output == "Released 1 claims.\n"
     assert data("claims") == []
+
+
+def test_any_number_of_claims_is_released_and_a_single_one_is_found_among_them(
+    data: Callable[..., Any], run: Run
+) -> None:
+    with run.writer("many") as writer:
+        ids = writer.send_many(BatchInfo(tick_start=n) for n in range(1100))
+    assert len(run.reader("many", group="g", claim_timeout=0.001).poll_many(2000, 0)) == 1100
+    assert data("claims", "release", "--message", ids[-1], "--dry-run")["released"] == 1
+    assert data("claims", "release", "--topic", "many", "--stuck", "--dry-run")["released"] == 1100
+    assert data("claims", "release", "--topic", "many", "--stuck")["released"] == 1100
+    assert data("claims", "--topic", "many") == []
 
 
 def test_dead_letters_are_shown_replayed_and_discarded(

@@ -53,8 +53,7 @@ def release(
     if not (topic or group or message_id or stuck):
         raise click.UsageError("Say which: --stuck, --topic, --group or --message.")
     with open_run(database, run_id) as run:
-        held = run.claims.list(topic=topic, group=group, stuck=stuck)
-        held = [claim for claim in held if message_id in (None, claim.message_id)]
+        held = run.claims.list(topic=topic, group=group, message_id=message_id, stuck=stuck, limit=None)
         released = len(held) if dry_run else run.claims.release(held)
     if as_json:
         print_json({"released": released, "dry_run": dry_run})

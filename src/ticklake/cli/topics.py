@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -32,14 +33,20 @@ def topics(context: click.Context, database: str | None, run_id: str | None, as_
 @topics.command()
 @run_options
 @click.argument("topic")
-@click.option("-n", "--count", default=10, show_default=True, help="How many of the last messages.")
+@click.option(
+    "-n", "--count", type=click.IntRange(min=0), default=10, show_default=True, help="How many of the last messages."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is published from now on.")
 @click.option("--group", metavar="GROUP", help="Say what this consumer group has done with each.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def tail(
     database: str | None, run_id: str | None, topic: str, count: int, follow: bool, group: str | None, as_json: bool
 ) -> None:
-    """Show the last messages of a topic, claiming nothing."""
+    """Show the last messages of a topic, claiming nothing.
+
+    On PostgreSQL, -f does not show a message whose transaction commits after a later message was shown; consumer
+    groups get it.
+    """
     with open_run(database, run_id) as run:
         for message in _messages(run, topic, count, follow, group):
             click.echo(_json_line(message, group) if as_json else _line(message, group))
@@ -103,20 +110,17 @@ def clock_text(ms: int | None) -> str | None:
 
 
 def _messages(run: Run, topic: str, count: int, follow: bool, group: str | None) -> Iterator[StoredMessage]:
-    listener = run.listen(topic) if follow else None
-    try:
-        found = run.browse_last(topic, count, group=group)
-        yield from found
-        after = found[-1].id if found else 0
-        while listener is not None:
+    if not follow:
+        yield from run.browse_last(topic, count, group=group)
+        return
+    with closing(run.listen(topic)) as listener:
+        after = run.position_before_last(topic, count)
+        while True:
             found = run.browse(topic, after=after, limit=_FOLLOWED_AT_ONCE, group=group)
             yield from found
             after = found[-1].id if found else after
             if not found:
                 listener.wait(None)
-    finally:
-        if listener is not None:
-            listener.close()
 
 
 def _line(message: StoredMessage, group: str | None) -> str:

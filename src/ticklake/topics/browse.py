@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ticklake.errors import UndecodableMessage
+from ticklake.errors import InvalidOption, UndecodableMessage
 from ticklake.topics.envelope import Opened, unwrap
 from ticklake.topics.groups import COUNT_LIMIT
 from ticklake.topics.store import PACKAGE, TopicStore
@@ -54,6 +54,8 @@ def browse(
 
 
 def position_before_last(store: TopicStore, topic: str, count: int) -> int:
-    """The id after which the last `count` messages come."""
+    """The id after which the last `count` messages come; of none, the end."""
+    if count < 0:
+        raise InvalidOption(option="count", value=count, allowed="0 or more")
     with store.schema.reading() as transaction:
         return int(transaction.sql(PACKAGE).newest(topic=topic, limit=count)[0][0])

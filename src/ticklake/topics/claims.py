@@ -8,6 +8,8 @@ from typing import NamedTuple
 from ticklake.topics.store import PACKAGE, TopicStore
 
 STUCK_SECONDS = 300
+CHUNK = 1000
+_ALL = 1 << 60
 
 
 class HeldClaim(NamedTuple):
@@ -30,16 +32,26 @@ class Claims:
         self._store = store
 
     def list(
-        self, *, topic: str | None = None, group: str | None = None, stuck: bool = False, limit: int = 1000
+        self,
+        *,
+        topic: str | None = None,
+        group: str | None = None,
+        message_id: str | None = None,
+        stuck: bool = False,
+        limit: int | None = 1000,
     ) -> list[HeldClaim]:
         """The oldest first. Stuck: expired, or (where claims never expire) held for more than five minutes."""
-        values = {"topic": topic, "group": group, "stuck": int(stuck), "older_ms": STUCK_SECONDS * 1000}
+        which = {"topic": topic, "group": group, "message_id": message_id, "stuck": int(stuck)}
+        count = _ALL if limit is None else limit
         with self._store.schema.reading() as transaction:
-            rows = transaction.sql(PACKAGE).claims(**values, limit=limit)
+            rows = transaction.sql(PACKAGE).claims(**which, older_ms=STUCK_SECONDS * 1000, limit=count)
         return [HeldClaim(*row) for row in rows]
 
     def release(self, claims: Sequence[HeldClaim]) -> int:
         """Take these claims from their holders, whose acks will be refused. How many were still held."""
+        return sum(self._release(claims[start : start + CHUNK]) for start in range(0, len(claims), CHUNK))
+
+    def _release(self, claims: Sequence[HeldClaim]) -> int:
         with self._store.schema.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
             freed = [

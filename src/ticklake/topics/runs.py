@@ -38,6 +38,7 @@ class Database:
     ) -> None:
         _check(max_pool_size >= 1, "max_pool_size", max_pool_size, "1 or more")
         _check(0 <= min_idle <= max_pool_size, "min_idle", min_idle, "0 to max_pool_size")
+        _check(metrics_window_seconds > 0, "metrics_window_seconds", metrics_window_seconds, "more than 0 seconds")
         self.url = url
         self._backend = backend or open_backend(url, max_pool_size=max_pool_size, min_idle=min_idle)
         self._window_seconds = metrics_window_seconds
@@ -154,9 +155,11 @@ class Run:
         return browse(self._topics()[0], topic, after=after, limit=limit, group=group)
 
     def browse_last(self, topic: str, count: int, *, group: str | None = None) -> list[StoredMessage]:
-        store, _ = self._topics()
-        after = position_before_last(store, topic, count)
-        return browse(store, topic, after=after, limit=count, group=group)
+        return self.browse(topic, after=self.position_before_last(topic, count), limit=count, group=group)
+
+    def position_before_last(self, topic: str, count: int) -> int:
+        """The id after which the last `count` messages come, to browse from; of none, the end."""
+        return position_before_last(self._topics()[0], topic, count)
 
     def listen(self, topic: str) -> Listener:
         """Wait for the next message without claiming it."""
