@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
 from ticklake.coordination.gaps import Gap
 from ticklake.coordination.reconcile import Announced, announced, compare, publish, stored
@@ -19,6 +21,7 @@ from ticklake.lake.catalog import Catalog
 from ticklake.lake.coverage import covered, row_counts
 from ticklake.lake.deep import Deep
 from ticklake.lake.deep import compare as compare_deeply
+from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.task import Work
 from ticklake.node import INDEXERS
@@ -174,7 +177,8 @@ class Completeness:
         counts = row_counts(directory, _key(table)) if count_rows else None
         deep = self._deep(table, spark) if spark is not None else None
         flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0)
-        coverage = judge(self.expected, covered(directory).ticks, flaws)
+        present = joined([covered(directory).ticks, *map(self._numbers, deep.without_rows if deep else [])])
+        coverage = judge(self.expected, present, flaws)
         coordinator = self.coordinator(table)
         return TableVerdict(
             table=table,
@@ -228,6 +232,9 @@ class Completeness:
             undecodable=difference.undecodable,
             groups=groups_of(self._database, self._run_id),
         )
+
+    def _numbers(self, ticks: TickRange) -> Ticks:
+        return np.arange(ticks.start, ticks.end + 1, self.step, dtype=np.int64)
 
     def _directory(self, table: str) -> Path:
         return Path(self._catalog.root if self._catalog is not None else ".") / self._run_id / table

@@ -56,6 +56,13 @@ def without_organisms(maker: Any, first: int, last: int) -> None:
     maker.storage.write_batch(maker.run_id, encode_ticks(maker.run_id, ticks))
 
 
+def forget_empty_ticks(table: Path) -> None:
+    """As Delta does with commits that are old enough: a new table with the same rows and no history."""
+    rows = DeltaTable(table).to_pyarrow_table()
+    shutil.rmtree(table)
+    write_deltalake(table, rows)
+
+
 def end(maker: Any, last_tick: int) -> None:
     maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=last_tick))
 
@@ -74,6 +81,17 @@ def test_a_run_indexed_through_the_coordinator_is_complete_also_where_ticks_have
         "environment_data": (3100, 350, 0),
         "organism_data": (300, 350, 0),
     }
+    forget_empty_ticks(maker.lake.directory(maker.run_id, "organism_data"))
+    assert verify().verdict is Verdict.COMPLETE, "the files themselves tell which ticks have no rows"
+
+
+def test_indexing_a_run_again_changes_nothing_also_where_ticks_have_no_rows(
+    maker: Any, index_all: Callable[[], dict[str, Any]]
+):
+    maker.metadata()
+    maker.batches(3)
+    without_organisms(maker, 300, 349)
+    index_all()
     done = index_all()
     assert {name: (table.ticks, table.present) for name, table in done.items()} == {
         "environment_data": (0, 350),

@@ -32,12 +32,13 @@ _ROUNDS = 4
 @dataclass(frozen=True)
 class Deep:
     """The ticks that were compared; those whose rows differ from every file's; those that two files tell differently;
-    those with rows and no file; and files that cannot be read, with the reason."""
+    those with rows and no file; those that have no rows, as it should be; and files that cannot be read, with why."""
 
     ticks: int
     different: list[TickRange]
     disputed: list[TickRange]
     unproven: list[TickRange]
+    without_rows: list[TickRange]
     unreadable: dict[str, str]
 
     @property
@@ -68,6 +69,7 @@ def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: d
         different=ranges_of(np.setdiff1d(all_ticks, matched), step),
         disputed=ranges_of(np.intersect1d(matched, ticks[~same]), step),
         unproven=ranges_of(np.setdiff1d(table.ticks, all_ticks), step),
+        without_rows=ranges_of(np.unique(ticks[same & (rows == 0)]), step),
         unreadable=unreadable,
     )
 
