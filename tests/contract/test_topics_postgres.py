@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import psycopg
@@ -112,6 +113,28 @@ def test_a_group_set_to_the_end_gets_what_commits_afterwards(run: Run) -> None:
             writer.send(BatchInfo(tick_start=2))
             run.groups.reset("t", "g", "end")
         assert ticks(reader) == [1]
+
+
+def test_what_commits_while_a_group_is_set_to_a_time_is_delivered(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    """The reset is held, where it can be, between finding the position and setting it."""
+    begin = datetime.fromtimestamp(0, UTC)
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g") as reader,
+        psycopg.connect(postgres_url) as blocker,
+    ):
+        resetting = threading.Thread(target=lambda: run.groups.reset("t", "g", begin))
+        with run.transaction() as slow:
+            writer.send(BatchInfo(tick_start=1), connection=slow)
+            writer.send(BatchInfo(tick_start=2))
+            blocker.execute(f'LOCK TABLE "{schema_name(run.id)}".topic_dead_letters IN ACCESS EXCLUSIVE MODE')
+            resetting.start()
+            eventually(lambda: waiting_for(blocker, "topic_dead_letters") or not resetting.is_alive())
+        blocker.rollback()
+        resetting.join(60)
+        assert sorted(ticks(reader)) == [1, 2]
 
 
 def test_a_rolled_back_message_leaves_no_hole_that_blocks(run: Run) -> None:

@@ -45,21 +45,21 @@ class Groups:
         """
         with self._store.schema.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
-            position = _position(sql, topic, to)
-            ((ahead,),) = sql.count_after(topic=topic, frontier=position)
-            if not any(row[1] == group for row in sql.groups(topic=topic, limit=1)):
+            if not sql.lock_position(topic=topic, group=group):
                 raise UnknownGroup(topic=topic, group=group)
+            position, seen = _position(sql, topic, to)
+            ((ahead,),) = sql.count_after(topic=topic, frontier=position)
             if not dry_run:
-                sql.set_position(topic=topic, group=group, frontier=position)
+                sql.set_position(topic=topic, group=group, frontier=position, seen=seen)
                 sql.pass_over(topic=topic, group=group)
                 transaction.notify(topic)
         return int(ahead)
 
 
-def _position(sql: Statements, topic: str, to: str | datetime) -> int:
-    """The id after which delivery goes on."""
+def _position(sql: Statements, topic: str, to: str | datetime) -> tuple[int, str | None]:
+    """The id after which delivery goes on, and (on PostgreSQL) the snapshot in which it was found."""
     if to == "earliest":
-        return 0
+        return 0, None
     if to == "end":
         rows = sql.position_of_end(topic=topic)
     elif isinstance(to, datetime):
@@ -68,4 +68,5 @@ def _position(sql: Statements, topic: str, to: str | datetime) -> int:
         rows = sql.position_of_message(topic=topic, message_id=to)
     if not rows:
         raise UnknownMessage(topic=topic, message_id=to)
-    return int(rows[0][0])
+    ((position, seen),) = rows
+    return position, seen

@@ -1,1 +1,1 @@
-SELECT coalesce(max(id), 0) FROM topic_messages WHERE topic_name = :topic
+SELECT coalesce(max(id), 0), NULL FROM topic_messages WHERE topic_name = :topic

@@ -1,3 +1,2 @@
 UPDATE topic_group_positions SET frontier = :frontier
 WHERE topic_name = :topic AND consumer_group = :group
-RETURNING frontier
