@@ -28,7 +28,7 @@ def test_the_topics_snippet_publishes_reads_and_acknowledges(
     names: dict[str, Any] = {}
     exec(compile(readme.block("python", "from ticklake import Database"), "README.md", "exec"), names)
     assert names["message"].payload.tick_end == 99
-    with Database("sqlite:///work/db") as database:
+    with Database("sqlite:///data/db") as database:
         (group,) = database.run("20251014-143025-550e8400").groups.list()
     assert (group.topic, group.group, group.lag) == ("batch-topic", "environment-indexer", 0)
 
