@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from ticklake.cli import cli
 
 FILES = {
     "indexers.conf": ("hocon", "environment-indexer"),
     "population.py": ("python", "class PopulationIndexer"),
     "test_population.py": ("python", "def test_"),
 }
-# The node's fourth commit (the first is the metadata's) stops in its tracks: the kill comes in the middle on every machine.
+# The node's fourth commit (the first is the metadata's) stops in its tracks: so the kill comes in the middle.
 FAULT = "lake.commit.before:hold:4"
 
 
@@ -93,7 +96,45 @@ def test_the_indexers_test_passes_without_spark(tutorial: Any, tmp_path: Path) -
     assert "1 passed" in done.stdout
 
 
+def test_its_configurations_are_fine(tutorial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUN", "20251014-143025-550e8400")
+    monkeypatch.chdir(tmp_path)
+    (init,) = tutorial.shown("ticklake init")
+    assert CliRunner().invoke(cli, init.command.split()[1:]).output == init.output
+    monkeypatch.chdir("node")
+    (check,) = tutorial.shown("ticklake config check")
+    assert CliRunner().invoke(cli, check.command.split()[1:]).output == check.output
+    (edit,) = tutorial.shown("sed ")
+    assert edit.command.split("/")[1] in Path("ticklake.conf").read_text()
+    save(tutorial, Path())
+    checked = CliRunner().invoke(cli, ["config", "check", "indexers.conf"])
+    assert checked.exit_code == 0, checked.output
+
+
 @pytest.mark.spark
+def test_its_indexer_fills_a_table(
+    tutorial: Any, maker: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker.metadata()
+    maker.batches(1)
+    save(tutorial, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TICKLAKE_STORAGE", "storage")
+    monkeypatch.setenv("TICKLAKE_LAKE", "lake")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.setitem(sys.modules, "population", None)
+    monkeypatch.delitem(sys.modules, "population")
+    (index,) = (shown for shown in tutorial.shown("ticklake index") if "population:" in shown.command)
+    words = index.command.replace("$RUN", maker.run_id).split()[1:]
+    result = CliRunner().invoke(cli, words)
+    assert (result.exit_code, result.exception) == (0, None), result.output
+    assert index.looks_like(result.output)
+    rows = sorted(maker.rows("population_data").to_pylist(), key=lambda row: row["tick_number"])
+    assert rows == [{"tick_number": tick, "program_id": "p", "alive": 1} for tick in range(100)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_every_step_does_what_the_page_shows(
