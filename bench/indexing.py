@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-
 from bench.results import Figure, Section
+
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
@@ -61,14 +61,14 @@ def measure(directory: Path, cells: int = 10_000_000, rounds: int = 3) -> Sectio
     memory = task_memory(directory)
     return Section(
         "Indexing",
-        f"{total:,} cells in {len(files)} batch files into `environment_data`, flushes of 100 ticks and more than a million"
-        f" cells, {CORES} cores, best of {rounds}.",
+        f"{total:,} cells in {len(files)} batch files into `environment_data`, flushes of 200 ticks and more than two"
+        f" million cells, {CORES} cores, best of {rounds}.",
         [
             Figure("TickLake: topic-less indexing, Delta commit, fsync", ours, "cells/s"),
             Figure('the same decode through `df.write.format("parquet")`', theirs, "cells/s"),
             Figure("two plain Python processes, no Spark, no commit", script, "cells/s"),
-            Figure("TickLake ÷ Spark's writer", ours / theirs, "×", at_least=3.0),
-            Figure("TickLake ÷ plain script", ours / script, "×", at_least=0.75),
+            Figure("TickLake ÷ Spark's writer", ours / theirs, "times", at_least=3.0),
+            Figure("TickLake ÷ plain script", ours / script, "times", at_least=0.75),
             Figure("peak memory of a task on a 2 GiB batch file", memory, "MiB", at_most=512),
         ],
     )

@@ -45,10 +45,19 @@ def number(value: float) -> str:
 
 
 def markdown(section: Section) -> str:
-    rows = [
-        f"| {one.name} | {number(one.value)} {one.unit} | {one.goal} | {one.verdict} |" for one in section.figures
-    ]
-    return "\n".join([f"## {section.title}", "", section.how, "", "| what | measured | goal | |", "| --- | ---: | --- | --- |", *rows, ""])
+    rows = [f"| {one.name} | {number(one.value)} {one.unit} | {one.goal} | {one.verdict} |" for one in section.figures]
+    return "\n".join(
+        [
+            f"## {section.title}",
+            "",
+            section.how,
+            "",
+            "| what | measured | goal | |",
+            "| --- | ---: | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
 
 
 def chart(section: Section) -> str:
