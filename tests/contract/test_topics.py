@@ -262,7 +262,6 @@ def test_a_reader_holds_only_so_many_messages(run: Run, batch: Batch) -> None:
         assert numbers(reader.poll_many(9, 0)) == [2]
 
 
-@pytest.mark.warns("STALE_ACK_REJECTED")
 @pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
 def test_messages_that_were_given_up_make_room_once_their_leases_are_over(run: Run, batch: Batch) -> None:
     with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0.3, max_unacknowledged=2) as reader:
@@ -277,6 +276,7 @@ def test_messages_that_were_given_up_make_room_once_their_leases_are_over(run: R
             assert numbers(reader.poll_many(10, 10)) == [4]
 
 
+@pytest.mark.warns("STALE_ACK_REJECTED")
 def test_a_message_can_be_released_by_hand_with_plain_sql(run: Run, batch: Batch) -> None:
     with run.writer("t") as writer, run.reader("t", group="g") as stuck, run.reader("t", group="g") as other:
         writer.send(batch(1))
