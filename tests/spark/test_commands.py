@@ -65,7 +65,7 @@ def test_index_with_an_indexer_of_ones_own_and_a_bad_file(maker: Any, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("20990101-000000-00000000",), "metadata.pb"),
+        (("20990101-000000-00000000",), "No run '20990101-000000-00000000'"),
         (("../etc",), "../etc"),
         (("{run}", "--table", "nothing"), "environment_data"),
         (("{run}", "--table", "no.such:Thing"), "no.such:Thing"),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
+
+COLUMN_WIDTH = 80
+LINE_WIDTH = 400
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,10 +40,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     right = set(numbers)
     table = Table(box=SIMPLE, pad_edge=False)
     for column in columns:
-        table.add_column(Text(column), justify="right" if column in right else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        table.add_column(Text(column), justify=justify, overflow="fold", max_width=COLUMN_WIDTH)
     for row in rows:
         table.add_row(*(Text(cell_text(value)) for value in row))
-    Console().print(table)
+    console = Console()
+    # Wider than the terminal rather than folded: what is folded cannot be copied.
+    wanted = console.measure(table, options=console.options.update(width=LINE_WIDTH)).maximum
+    Console(width=max(console.width, wanted)).print(table)
 
 
 def cell_text(value: object) -> str:

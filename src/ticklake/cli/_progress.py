@@ -54,7 +54,7 @@ class Bars:
         when, what = self._said.get(name, (float("-inf"), -1))
         if done != what and (time.monotonic() - when > LINE_SECONDS or done == total):
             self._said[name] = (time.monotonic(), done)
-            click.echo(f"{name}: {done:,} of {total:,}, {note}", err=True)
+            click.echo(f"{name}: {done:,} of {total:,}{', ' if note else ''}{note}", err=True)
 
     def __enter__(self) -> Self:
         self._rich.start()

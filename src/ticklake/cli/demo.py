@@ -139,4 +139,4 @@ def _print_summary(report: RunReport, seconds: float, lake: Path, population: li
     )
     click.echo(plot(population, title="organisms alive, over time"))
     click.echo(f"\nThe tables are in {lake / report.run_id}. Now try:\n")
-    click.echo(f'  .venv/bin/ticklake sql --lake {lake} "{LINEAGES}"\n')
+    click.echo(f'  .venv/bin/ticklake sql --lake {lake} --run {report.run_id} "{LINEAGES}"\n')

@@ -10,7 +10,7 @@ from typing import Any
 from ticklake.config.bindings import Binding, parse_binding
 from ticklake.config.classes import OWN_INDEXER, RESOURCES, SERVICES, resource_class, service_class
 from ticklake.config.document import Document, read, refuse_twins
-from ticklake.config.options import Options, TopicOptions
+from ticklake.config.options import IndexerOptions, Options, TopicOptions
 from ticklake.config.reading import read_options
 from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSettings
 from ticklake.config.source import KeyPath
@@ -131,7 +131,8 @@ def _with_run_id(services: dict[str, ServiceSettings], run_id: str | None) -> di
 
 
 def _given_run(options: Options, run_id: str) -> Options:
-    takes_one = "run_id" in type(options).model_fields and "run_id" not in options.model_fields_set
+    # Not the simulation: it makes a run of its own.
+    takes_one = isinstance(options, IndexerOptions) and "run_id" not in options.model_fields_set
     return options.model_copy(update={"run_id": run_id}) if takes_one else options
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
-from ticklake.errors import NothingToIndex
+from ticklake.errors import NothingToIndex, RunNotFound
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
@@ -15,7 +15,7 @@ from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage
-from ticklake.storage.names import MAX_TICK
+from ticklake.storage.names import MAX_TICK, check_run_id
 from ticklake.ticks import TickRange
 from ticklake.world import World
 
@@ -60,6 +60,9 @@ class FinishedRun:
     def prepare(self) -> Self:
         """Looks at what there is to do and writes the metadata; needs no Spark yet."""
         storage = self._resources.storage
+        runs = storage.runs()
+        if check_run_id(self._run_id) not in runs:
+            raise RunNotFound(run_id=self._run_id, places=storage.url, found=", ".join(runs[-5:]) or "none")
         step = World.of(storage.read_metadata(self._run_id)).sampling_interval
         self._total = sum(file.ticks.within(self._ticks).count(step) for file in _files(storage, self._run_id))
         if not self._total:

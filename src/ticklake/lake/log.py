@@ -36,7 +36,7 @@ class DeltaLog:
         self._schema = schema
         self._log = directory / "_delta_log"
         self._synced = -1
-        _set_torn_commit_aside(self._log)
+        _set_torn_commits_aside(self._log, look_at=1)
         self._delta = self._open()
 
     @property
@@ -89,6 +89,7 @@ class DeltaLog:
             delta = self._create()
         except DeltaError:
             _set_torn_checkpoints_aside(self._log)
+            _set_torn_commits_aside(self._log, look_at=None)
             delta = DeltaTable(self.directory)
         found = delta.metadata().configuration.get("ticklake.format", FORMAT)
         if found != FORMAT:
@@ -138,11 +139,18 @@ class DeltaLog:
         self._synced = version
 
 
-def _set_torn_commit_aside(log: Path) -> None:
-    """A power cut can leave the newest commit empty or cut off. It was never acknowledged and is written again."""
+def _set_torn_commits_aside(log: Path, look_at: int | None) -> None:
+    """A power cut can leave the newest commits empty or cut off: usually one, more where several writers competed.
+
+    A commit is acknowledged only when all before it are on disk. So a torn one was not, nor was any after it: they are
+    written again. `look_at` is how many of the newest to look at, None for all.
+    """
     commits = sorted(path for path in log.glob("*.json") if path.stem.isdigit())
-    if commits and not _is_whole(commits[-1]):
-        commits[-1].rename(commits[-1].with_suffix(".json.torn"))
+    looked_at = commits[-look_at:] if look_at else commits
+    torn = next((commit for commit in looked_at if not _is_whole(commit)), None)
+    if torn is not None:
+        for commit in reversed(commits[commits.index(torn) :]):
+            commit.rename(commit.with_suffix(".json.torn"))
         sync_directory(log)
 
 

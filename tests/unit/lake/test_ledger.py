@@ -163,3 +163,16 @@ def test_ticks_that_are_removed_can_be_indexed_again(ledger: Ledger) -> None:
     add(ledger, "b.parquet", [2, 3, 5])
     assert ledger.present([TickRange(0, 9)]).tolist() == [1, 2, 3, 5, 7]
     assert DeltaTable(ledger.directory).to_pyarrow_table().num_rows == 12
+
+
+@pytest.mark.parametrize("torn", [[2], [2, 3], [3]])
+def test_several_commits_torn_at_once_are_set_aside_with_all_after_them(ledger: Ledger, torn: list[int]) -> None:
+    for number in (1, 2, 3):
+        add(ledger, f"{number}.parquet", [number])
+    for version in torn:
+        commit = ledger.directory / "_delta_log" / f"{version:020d}.json"
+        commit.write_bytes(commit.read_bytes()[:100])
+    again = Ledger(ledger.directory, TABLE)
+    assert again.present([TickRange(0, 9)]).tolist() == list(range(1, torn[0]))
+    add(again, "later.parquet", [2, 3])
+    assert sorted(set(DeltaTable(ledger.directory).to_pyarrow_table().column(0).to_pylist())) == [1, 2, 3]
