@@ -40,7 +40,7 @@ class Traffic:
     def __init__(self, database: Database, topic: str) -> None:
         run = database.run(RUN_ID)
         self._writer, self.reader = run.writer(topic), run.reader(topic, group="g", claim_timeout=5)
-        self._stop = threading.Event()
+        self._stop, self._all_sent = threading.Event(), threading.Event()
         self.sent: list[str] = []
         self.acked: list[str] = []
         self.gave_up: list[str] = []
@@ -53,9 +53,10 @@ class Traffic:
             envelopes = wrap_all([BatchInfo(tick_start=len(self.sent))], client_clock_ms())
             self._insist("send", lambda envelopes=envelopes: self._writer.forward(envelopes))
             self.sent.append(envelopes[0].message_id)
+        self._all_sent.set()
 
     def _read(self) -> None:
-        while not self._stop.is_set() or len(self.acked) < len(self.sent):
+        while not self._all_sent.is_set() or len(self.acked) < len(self.sent):
             messages = self.reader.poll_many(32, 0.5)
             accepted = self._insist("ack", lambda messages=messages: self.reader.ack_many(messages))
             self.acked += [message.id for message, mine in zip(messages, accepted, strict=True) if mine]
