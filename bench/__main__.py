@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.results import chart, markdown
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("codec", "topics", "consumer", "events", "indexing")
+BENCHMARKS = ("codec", "indexing", "consumer", "events", "topics")
 
 
 def main(wanted: list[str]) -> None:
@@ -27,9 +27,8 @@ def main(wanted: list[str]) -> None:
         text = markdown(section)
         print(text, flush=True)
         parts.append(f"{text}\n![{section.title}]({name}.svg)\n")
-    if not wanted:
-        (HERE / "RESULTS.md").write_text("\n".join(parts))
-        print(f"wrote {HERE / 'RESULTS.md'}")
+        if not wanted:
+            (HERE / "RESULTS.md").write_text("\n".join(parts))
 
 
 def heading() -> str:
