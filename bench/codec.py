@@ -1,13 +1,13 @@
-"""Cells per second and core, each way: `python bench/codec.py [REAL_RUNS]`."""
+"""Cells per second and core, each way."""
 
 from __future__ import annotations
 
-import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
+from bench.results import Figure, Section
 
 from ticklake.storage.codec import CellColumns, EncodedTick, OrganismColumns, TickColumns, encode_ticks, read_ticks
 from ticklake.storage.files import BatchFile, Storage
@@ -46,35 +46,19 @@ def count_cells(storage: Storage, files: list[BatchFile]) -> int:
     return sum(len(batch.column("cells").values) for batch in batches)
 
 
-def report(name: str, cells: int, seconds: float) -> None:
-    print(f"{name:<44} {cells / seconds / 1e6:6.1f} M cells/s")
+def measure(directory: Path) -> Section:
+    worlds = {"100 ticks of 10,000 cells": (100, 10_000), "50,000 ticks of 12 cells": (50_000, 12)}
+    figures = [figure for name, (ticks, cells) in worlds.items() for figure in both_ways(directory, name, ticks, cells)]
+    return Section("Codec", "Ticks to bytes and batch files to Arrow, on one core (its CPU time), best of 5.", figures)
 
 
-def generated(ticks: int, cells: int) -> None:
+def both_ways(directory: Path, name: str, ticks: int, cells: int) -> Iterator[Figure]:
     columns = world_in_motion(ticks, cells)
     total = ticks * cells
     encoded: list[EncodedTick] = encode_ticks(RUN, columns)
-    size = sum(len(tick.data) for tick in encoded) // ticks
-    report(f"encode, {size} bytes a tick", total, best(lambda: encode_ticks(RUN, columns)))
-    with tempfile.TemporaryDirectory() as root:
-        for compress in (False, True):
-            storage = Storage(f"{root}/{compress}", compress=compress)
-            file = storage.write_batch(RUN, encoded)
-            seconds = best(lambda storage=storage, file=file: count_cells(storage, [file]))
-            report(f"decode, {size} bytes a tick, {'zstd' if compress else 'plain'}", total, seconds)
-
-
-def real(url: str) -> None:
-    storage = Storage(url)
-    for run in storage.runs():
-        files = storage.batches(run).files
-        cells = count_cells(storage, files)
-        report(f"decode, real run {run[:17]}", cells, best(lambda files=files: count_cells(storage, files)))
-
-
-if __name__ == "__main__":
-    generated(ticks=100, cells=10_000)
-    generated(ticks=1_000, cells=1_000)
-    generated(ticks=50_000, cells=12)
-    if len(sys.argv) > 1:
-        real(sys.argv[1])
+    yield Figure(f"encode, {name}", total / best(lambda: encode_ticks(RUN, columns)), "cells/s")
+    for compress in (False, True):
+        storage = Storage(directory / f"{ticks}-{compress}", compress=compress)
+        file = storage.write_batch(RUN, encoded)
+        seconds = best(lambda storage=storage, file=file: count_cells(storage, [file]))
+        yield Figure(f"decode, {name}, {'zstd' if compress else 'plain'}", total / seconds, "cells/s")
