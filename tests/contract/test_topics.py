@@ -422,18 +422,19 @@ def test_a_waiting_reader_can_be_woken_from_outside(run: Run) -> None:
 
 
 def test_closing_a_reader_ends_its_receive(run: Run) -> None:
-    ended = threading.Event()
+    for _ in range(50):  # at any moment of its wait
+        ended = threading.Event()
+        reader = run.reader("t", group="g")
 
-    def wait() -> None:
-        with pytest.raises(TopicClosed):
-            reader.receive()
-        ended.set()
+        def wait(reader: TopicReader = reader, ended: threading.Event = ended) -> None:
+            with pytest.raises(TopicClosed):
+                reader.receive()
+            ended.set()
 
-    reader = run.reader("t", group="g")
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    reader.close()
-    assert ended.wait(10)
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        reader.close()
+        assert ended.wait(10)
 
 
 def test_many_threads_send_and_nothing_is_lost(run: Run, batch: Batch) -> None:

@@ -186,12 +186,20 @@ class TopicReader:
         limits += [] if found.wait_ms is None else [found.wait_ms / 1000]
         limit = max(0.0, min(limits)) if limits else None
         if self._listener is not None:
-            return self._listener.wait(limit)
+            try:
+                return self._listener.wait(limit)
+            except (OSError, ValueError):
+                # Closed under our feet; the next look says so.
+                if not self._closed:
+                    raise
+                return False
         try:
             self._listener = self._store.listen(self.topic)  # what came before that is found by another look
         except DatabaseUnavailable as error:
             self._unavailable("read_errors", error)
             time.sleep(min(RETRY_MS / 1000, RETRY_MS if limit is None else limit))
+        if self._closed and self._listener is not None:
+            self._listener.close()
         return False
 
     def _open_all(self, found: Claimed) -> list[Message]:
