@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from ticklake.topics import Database
 
 
-# Every page walks the whole run: few large ones.
-_PAGE = 50_000
-
-
 @dataclass(frozen=True)
 class FilesReport:
     """The batch files of a run; `completed` tells whether its producer has closed it."""
@@ -105,18 +101,13 @@ class Places:
 
 
 def files_of(storage: Storage, run_id: str) -> FilesReport:
-    """Counts a run's batch files, page by page."""
+    """Counts a run's batch files."""
     count = size = 0
     ticks: TickRange | None = None
-    token: str | None = None
-    while True:
-        page = storage.batches(run_id, after=token, limit=_PAGE)
-        for file in page.files:
-            count, size = count + 1, size + file.size
-            ticks = _spanning(ticks, file.ticks)
-        token = page.token
-        if token is None:
-            return FilesReport(count, size, ticks, completed=storage.read_completion(run_id) is not None)
+    for file in storage.every_batch(run_id):
+        count, size = count + 1, size + file.size
+        ticks = _spanning(ticks, file.ticks)
+    return FilesReport(count, size, ticks, completed=storage.read_completion(run_id) is not None)
 
 
 def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableReport]:

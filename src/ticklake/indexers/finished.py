@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -14,7 +14,6 @@ from ticklake.indexers.batches import Batches, StoredBatches
 from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.monitoring import Monitor
-from ticklake.storage.files import BatchFile, Storage
 from ticklake.storage.names import MAX_TICK, check_run_id
 from ticklake.ticks import TickRange
 from ticklake.world import World
@@ -64,7 +63,7 @@ class FinishedRun:
         if check_run_id(self._run_id) not in runs:
             raise RunNotFound(run_id=self._run_id, places=storage.url, found=", ".join(runs[-5:]) or "none")
         step = World.of(storage.read_metadata(self._run_id)).sampling_interval
-        self._total = sum(file.ticks.within(self._ticks).count(step) for file in _files(storage, self._run_id))
+        self._total = sum(file.ticks.within(self._ticks).count(step) for file in storage.every_batch(self._run_id))
         if not self._total:
             raise NothingToIndex(run_id=self._run_id, storage=storage.url)
         MetadataIndexer("metadata-indexer", self._resources).write(self._run_id)
@@ -120,13 +119,3 @@ class FinishedRun:
             return self._sources[monitor]
         self._sources[monitor] = StoredBatches(self._resources.storage, run_id, monitor, self._ticks)
         return self._sources[monitor]
-
-
-def _files(storage: Storage, run_id: str) -> Iterator[BatchFile]:
-    token: str | None = None
-    while True:
-        page = storage.batches(run_id, after=token, limit=50_000)
-        yield from page.files
-        token = page.token
-        if token is None:
-            return

@@ -57,7 +57,6 @@ class Flusher:
         self._parallelism = parallelism
         self._flush_id = ""
         self._asked = itertools.count()
-        self._name = work.table.name if work.table else "no table"
         self._step = work.world.sampling_interval if work.world else 1
 
     def flush(self, slices: Sequence[Slice]) -> Flushed:
@@ -65,7 +64,7 @@ class Flusher:
         try:
             return self._flush(slices)
         except (DeltaError, OSError) as error:
-            raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
+            raise LakeUnreadable(table=self._work.name, reason=one_line(error)) from error
 
     def _flush(self, slices: Sequence[Slice]) -> Flushed:
         while True:
@@ -175,13 +174,12 @@ def _run_job(spark: SparkSession, work: Work, shares: Sequence[Sequence[Piece]])
                 yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in results]})
 
     count = len(shares)
-    table = work.table.name if work.table else "no table"
     try:
-        share_cores_fairly(spark, table)
+        share_cores_fairly(spark, work.name)
         rows = spark.range(0, count, 1, count).mapInArrow(run, "result binary").collect()
     except Exception as error:
         if job_died(error):
-            raise FlushFailed(table=table, reason=reason_of(error)) from error
+            raise FlushFailed(table=work.name, reason=reason_of(error)) from error
         raise SparkUnavailable(reason=reason_of(error)) from error
     # What comes back was made by our own tasks a moment ago.
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301

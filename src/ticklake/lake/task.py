@@ -63,6 +63,11 @@ class Work:
     read: Read | None = None
     """Where ticks come from, if not from storage."""
 
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return self.table.name if self.table else "no table"
+
 
 @dataclass(frozen=True)
 class Indexed:

@@ -30,6 +30,7 @@ from ticklake.storage.objects import ObjectFolder
 from ticklake.ticks import TickRange
 
 _M = TypeVar("_M", bound=Message)
+_LARGE_PAGE = 50_000
 
 
 class BatchFile(NamedTuple):
@@ -90,6 +91,16 @@ class Storage:
         found = heapq.nsmallest(limit + 1, self._matching(check_run_id(run_id), after, ticks))
         files = [file for item in found[:limit] if (file := self._sized(run_id, item))]
         return Page(files, found[limit - 1][1] if len(found) > limit else None)
+
+    def every_batch(self, run_id: str) -> Iterator[BatchFile]:
+        """All of a run's batch files in tick order. Every page walks the whole run: few large ones."""
+        token: str | None = None
+        while True:
+            page = self.batches(run_id, after=token, limit=_LARGE_PAGE)
+            yield from page.files
+            token = page.token
+            if token is None:
+                return
 
     def batch(self, key: str) -> BatchFile:
         """The batch file of that key."""
