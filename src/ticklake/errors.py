@@ -325,8 +325,14 @@ class SchemaTooNew(TickLakeError):
     known: int
 
 
+class ConnectMissing(TickLakeError):
+    """Spark Connect needs packages that are not installed ({reason}). Add them: pip install "ticklake[connect]"."""
+
+    reason: str
+
+
 class SparkUnavailable(TickLakeError):
-    """Spark does not answer: {reason}. Nothing is lost; the flush is tried again. Is the master running?"""
+    """Spark does not answer: {reason}. Nothing is lost, indexing goes on where it was. Is the master running?"""
 
     reason: str
 

@@ -224,8 +224,7 @@ class Node:
 
     def _spark(self, lake: str, options: given.SparkOptions) -> SparkSession:
         with self._spark_lock:
-            if lake not in self._sessions:
-                self._sessions[lake] = open_session(options.master, options.settings)
+            self._sessions[lake] = open_session(options.master, options.settings)
             return self._sessions[lake]
 
     def _storage(self, service: ServiceSettings) -> Storage:

@@ -15,7 +15,6 @@ from ticklake.indexers.components import Components, Idempotency, MetadataReadin
 from ticklake.indexers.loop import FlushLoop
 from ticklake.lake.flush import Flusher
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.spark import parallelism
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
 from ticklake.monitoring import Monitor
@@ -107,7 +106,6 @@ class BatchIndexer(Indexer):
     def _flusher(self, run_id: str, world: World | None, ledger: Ledger | None) -> Flusher:
         if self.resources.spark is None:
             raise SparkNeeded(name=self.name)
-        spark = self.resources.spark()
         lake, kind = self.resources.lake, type(self)
         work = Work(
             flush_id="",
@@ -119,7 +117,7 @@ class BatchIndexer(Indexer):
             rows=kind.rows if self.table else None,
             observe=kind.observe,
         )
-        return Flusher(spark, work, ledger, parallelism(spark))
+        return Flusher(self.resources.spark, work, ledger)
 
 
 def _buffer(components: Components, world: World | None) -> TickBuffer:

@@ -15,7 +15,6 @@ from ticklake.events import Batch, Event, IndexerQueue
 from ticklake.lake.flush import Flushed, Flusher
 from ticklake.lake.lake import Lake
 from ticklake.lake.slices import Slice
-from ticklake.lake.spark import parallelism
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
 from ticklake.services.base import Service
@@ -70,12 +69,10 @@ class EventIndexer(Service):
 
     def run(self) -> None:
         ledger = self._lake.ledger(self._run_id, TABLE)
-        spark = self._spark()
-        cores = parallelism(spark)
         while self.proceed():
             batches = self._collect()
             if batches:
-                self._index(batches, lambda work: Flusher(spark, work, ledger, cores))
+                self._index(batches, lambda work: Flusher(self._spark, work, ledger))
             elif self._until_drained:
                 return
 

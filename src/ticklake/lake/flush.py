@@ -7,7 +7,7 @@ import json
 import logging
 import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice, spread
-from ticklake.lake.spark import job_died, reason_of, share_cores_fairly
+from ticklake.lake.spark import job_died, leave_if_gone, parallelism, reason_of, share_cores_fairly
 from ticklake.lake.task import Failed, Indexed, Result, Unavailable, Work
 from ticklake.ticks import TickRange
 
@@ -50,11 +50,11 @@ class Flushed:
 class Flusher:
     """Turns slices into rows of one table. One flush at a time; any number of flushers may compete for a table."""
 
-    def __init__(self, spark: SparkSession, work: Work, ledger: Ledger | None, parallelism: int) -> None:
+    def __init__(self, spark: Callable[[], SparkSession], work: Work, ledger: Ledger | None) -> None:
+        """`spark` is asked for every flush: a session may end, and its cluster may grow."""
         self._spark = spark
         self._work = work
         self._ledger = ledger
-        self._parallelism = parallelism
         self._flush_id = ""
         self._asked = itertools.count()
         self._step = work.world.sampling_interval if work.world else 1
@@ -105,11 +105,12 @@ class Flusher:
         self._flush_id = uuid.uuid4().hex
         faults.reach("lake.flush.before_job")
         work = replace(self._work, flush_id=self._flush_id)
+        spark = self._spark()
         shares = [
             [Piece(pieces[share.number].number, share.slice) for share in dealt]
-            for dealt in spread([piece.slice for piece in pieces], self._parallelism, self._step)
+            for dealt in spread([piece.slice for piece in pieces], parallelism(spark), self._step)
         ]
-        results = _run_job(self._spark, work, shares)
+        results = _run_job(spark, work, shares)
         for result in results:
             if isinstance(result, Unavailable):
                 self._discard(results)
@@ -180,6 +181,7 @@ def _run_job(spark: SparkSession, work: Work, shares: Sequence[Sequence[Piece]])
     except Exception as error:
         if job_died(error):
             raise FlushFailed(table=work.name, reason=reason_of(error)) from error
+        leave_if_gone(spark)
         raise SparkUnavailable(reason=reason_of(error)) from error
     # What comes back was made by our own tasks a moment ago.
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301

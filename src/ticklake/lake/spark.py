@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import threading
@@ -12,14 +13,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ticklake.errors import JavaMissing
+from ticklake.errors import JavaMissing, SparkUnavailable
+from ticklake.lake import connect
+from ticklake.lake.master import CONNECT, knock
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _STARTING = threading.Lock()
+_OPEN: dict[tuple[str, frozenset[tuple[str, str]]], SparkSession] = {}
 _CHATTER = b"Using incubator modules"
+# The last line of a Python traceback.
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _SETTINGS = {
@@ -29,43 +35,83 @@ _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-}
-_LOCAL_SETTINGS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # The JVM only hands work out: a small heap and the quick compiler start sooner and run as fast.
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOGGING}",
 }
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
 
 
 def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on `master`: `local[*]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    """A session on `master`: `local[*]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect.
 
+    Asked the same again, it is the same session, or a new one where that one has ended.
+    """
+    known = (master, frozenset((settings or {}).items()))
+    with _STARTING:
+        if known not in _OPEN or _ended(_OPEN[known]):
+            _OPEN[known] = _open(master, settings or {})
+        return _OPEN[known]
+
+
+def _open(master: str, settings: Mapping[str, str]) -> SparkSession:
     # Workers must run the Python that runs here, whatever `python3` is on the path.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if master.startswith("sc://"):
-        return _configured(SparkSession.builder.remote(master), settings or {}).getOrCreate()
+    knock(master)
+    if master.startswith(CONNECT):
+        return connect.connect(master, settings)
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise JavaMissing()
     own = dict(_SETTINGS)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         own |= _LOCAL_SETTINGS
+    return _start(master, own | dict(settings))
+
+
+def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.master(master).appName("ticklake")
-    with _STARTING, _without_jvm_chatter() if SparkContext._active_spark_context is None else nullcontext():
-        return _configured(builder, own | dict(settings or {})).getOrCreate()
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _without_jvm_chatter() if SparkContext._active_spark_context is None else nullcontext():
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise SparkUnavailable(reason=reason_of(error)) from error
+
+
+def leave_if_gone(spark: SparkSession) -> None:
+    """Ends a session that can run no more jobs, so that whoever asks for it again gets a new one."""
+    if connect.is_connected(spark):
+        connect.leave(spark)
+    elif _stopped_inside(spark):
+        spark.stop()
+
+
+def _ended(spark: SparkSession) -> bool:
+    return spark.is_stopped if connect.is_connected(spark) else spark._sc._jsc is None  # type: ignore[attr-defined]
+
+
+def _stopped_inside(spark: SparkSession) -> bool:
+    """Whether Spark has ended its context by itself, as it does when a cluster's master has dismissed it."""
+    try:
+        return bool(spark._jsc.sc().isStopped())
+    except Exception:  # the JVM is gone
+        return False
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as far as Spark tells."""
-    context = getattr(spark, "_sc", None)
-    if context is not None:
-        return int(context.defaultParallelism)
-    return int(spark.conf.get("spark.default.parallelism", "2") or 2)
+    """How many tasks the cluster runs at once, as far as Spark tells: it grows as executors come."""
+    if connect.is_connected(spark):
+        return connect.cores(spark)
+    return int(spark.sparkContext.defaultParallelism)
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -76,8 +122,12 @@ def warm_up(spark: SparkSession) -> None:
 
         yield from batches
 
-    cores = parallelism(spark)
-    spark.range(0, cores, 1, cores).mapInArrow(load, "id long").collect()
+    try:
+        cores = parallelism(spark)
+        spark.range(0, cores, 1, cores).mapInArrow(load, "id long").collect()
+    except Exception as error:
+        leave_if_gone(spark)
+        raise SparkUnavailable(reason=reason_of(error)) from error
 
 
 def ship_with_jobs(module: ModuleType) -> None:
@@ -89,9 +139,8 @@ def ship_with_jobs(module: ModuleType) -> None:
 
 def share_cores_fairly(spark: SparkSession, pool: str) -> None:
     """Jobs of this thread take turns with those of other pools. (Through Spark Connect the server decides.)"""
-    context = getattr(spark, "_sc", None)
-    if context is not None:
-        context.setLocalProperty("spark.scheduler.pool", pool)
+    if not connect.is_connected(spark):
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
 def job_died(error: Exception) -> bool:
@@ -102,8 +151,13 @@ def job_died(error: Exception) -> bool:
 def reason_of(error: Exception) -> str:
     """The cause at the bottom of what Spark says, in one line; the rest is its stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if "Traceback (most recent call last):" in str(error):
+        raised = [line for line in str(error).splitlines() if _RAISED.match(line)]
+        return (raised or lines)[-1][:300]
     causes = [line for line in lines if "most recent failure" in line] or lines
-    return causes[0].rpartition("Exception: ")[2][:300] if causes else type(error).__name__
+    return causes[0].rpartition("Exception: ")[2][:300]
 
 
 @contextmanager
@@ -125,9 +179,3 @@ def _pass_on(source: int, target: int) -> None:
         for line in lines:
             if _CHATTER not in line:
                 real.write(line)
-
-
-def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder

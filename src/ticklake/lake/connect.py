@@ -1,0 +1,57 @@
+"""Spark Connect: a session on a server elsewhere, with no JVM and no Spark context here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
+
+from ticklake.errors import ConnectMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark's own default tries for ten minutes without a word; the flush tries again anyway, and says so.
+_TRIES, _MAX_PAUSE_MS = 6, 4000
+# A cluster may grow while it is being used.
+_FRESH_SECONDS = 60.0
+_MANY = 4096
+
+_known_cores: WeakKeyDictionary[SparkSession, tuple[float, int]] = WeakKeyDictionary()
+
+
+def connect(url: str, settings: Mapping[str, str]) -> SparkSession:
+    """A new session on the server behind `sc://HOST:PORT`. Settings that belong to the server are left to it."""
+    try:
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession as RemoteSession
+    except ImportError as error:
+        raise ConnectMissing(reason=error) from error
+    session = RemoteSession.builder.remote(url).create()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES, max_backoff=_MAX_PAUSE_MS)])
+    for name, value in settings.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return cast("SparkSession", session)
+
+
+def is_connected(spark: SparkSession) -> bool:
+    """Whether this session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def leave(spark: SparkSession) -> None:
+    """Closes this end of a session whose server does not know it any more."""
+    spark.release_session_on_close = False  # type: ignore[attr-defined]
+    spark.stop()
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks the server's cluster runs at once: into so many partitions it cuts a range that says nothing."""
+    asked, count = _known_cores.get(spark, (0.0, 0))
+    if not count or time.monotonic() - asked > _FRESH_SECONDS:
+        parts = spark.range(_MANY).selectExpr("spark_partition_id() AS part").groupBy().max("part").collect()
+        count = int(parts[0][0]) + 1
+        _known_cores[spark] = (time.monotonic(), count)
+    return count

@@ -1,0 +1,38 @@
+"""The address of a Spark that is already running somewhere: `spark://HOST:PORT[,HOST:PORT…]` or `sc://HOST:PORT`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from ticklake.errors import SparkUnavailable
+
+CONNECT = "sc://"
+STANDALONE = "spark://"
+_PORTS = {CONNECT: 15002, STANDALONE: 7077}
+_ANSWER_SECONDS = 10.0
+
+
+def knock(master: str) -> None:
+    """Finds out at once whether anybody is there; Spark itself would say so minutes later, and at length."""
+    failures = []
+    for address in addresses(master):
+        try:
+            socket.create_connection(address, _ANSWER_SECONDS).close()
+        except OSError as error:
+            failures.append(f"nobody is at {address[0]}:{address[1]} ({error})")
+        else:
+            return
+    if failures:
+        raise SparkUnavailable(reason=", ".join(failures))
+
+
+def addresses(master: str) -> Iterator[tuple[str, int]]:
+    """Where a running Spark listens; nothing for masters that are no address, such as `local[*]` and `yarn`."""
+    for scheme, port in _PORTS.items():
+        if master.startswith(scheme):
+            hosts = master.removeprefix(scheme).partition("/")[0]
+            for host in hosts.split(","):
+                parts = urlsplit(f"//{host}")
+                yield parts.hostname or "localhost", parts.port or port
