@@ -318,9 +318,11 @@ class NestedTransaction(TickLakeError):
 
 
 class SchemaTooNew(TickLakeError):
-    """The tables of {package} have version {found}, this TickLake knows {known}. Upgrade TickLake."""
+    """The tables of {package} in run {run_id!r} have version {found}, this TickLake knows {known}. Upgrade TickLake;
+    `ticklake db status` lists all."""
 
     package: str
+    run_id: str
     found: int
     known: int
 
@@ -470,7 +472,12 @@ class ConfigSyntax(TickLakeError):
 
 
 class IncludeNotFound(TickLakeError):
-    """{where}: the included file {target} does not exist; names are relative to the file that includes."""
+    """{where}: the included file {target} does not exist{hint} Names are relative to the file that includes."""
+
+
+class UnknownReference(TickLakeError):
+    """{where}: ${{{name}}} is neither defined here nor in the environment{hint} Write ${{?{name}}} where it may be
+    missing."""
 
 
 class IncludeCycle(TickLakeError):

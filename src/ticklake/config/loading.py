@@ -10,8 +10,8 @@ from typing import Any
 from ticklake.config.bindings import Binding, parse_binding
 from ticklake.config.classes import OWN_INDEXER, RESOURCES, SERVICES, resource_class, service_class
 from ticklake.config.document import Document, read, refuse_twins
-from ticklake.config.options import IndexerOptions, Options, TopicOptions
-from ticklake.config.reading import read_options
+from ticklake.config.options import IndexerOptions, TopicOptions
+from ticklake.config.reading import Entry, read_options
 from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSettings
 from ticklake.config.source import KeyPath
 from ticklake.config.suggest import fold, listed, nearest
@@ -20,6 +20,8 @@ from ticklake.errors import BadValue, UnknownKey, UnknownResource, WrongKind
 WRAPPERS: tuple[KeyPath, ...] = (("evochora", "datapipeline"), ("pipeline",), ())
 SECTIONS = ("resources", "services", "vars")
 CLASS_KEYS = ("class", "className", "type")
+BESIDE_RESOURCE_OPTIONS = (*CLASS_KEYS, "options")
+BESIDE_SERVICE_OPTIONS = (*CLASS_KEYS, "options", "resources")
 
 
 def load(path: str | Path) -> NodeSettings:
@@ -28,7 +30,7 @@ def load(path: str | Path) -> NodeSettings:
     root, section = _unwrapped(document)
     resources = _block(document, root, section, "resources")
     services = _block(document, root, section, "services")
-    run_id = _shared_run_id(services)
+    run_id = _shared_run_id(document, (*root, "services"), services)
     read_resources = {name: _resource(document, (*root, "resources"), name, body) for name, body in resources.items()}
     read_services = {name: _service(document, (*root, "services"), name, body) for name, body in services.items()}
     settings = NodeSettings(document.file, read_resources, _with_run_id(read_services, run_id))
@@ -73,41 +75,50 @@ def _must_be_block(document: Document, path: KeyPath, value: Any) -> None:
         raise BadValue(where=document.where(path), key=".".join(path), reason="it must be a block in braces { }")
 
 
-def _shared_run_id(services: dict[str, Any]) -> str | None:
-    """`services.runId` holds for all services, as in the original."""
+def _shared_run_id(document: Document, section: KeyPath, services: dict[str, Any]) -> tuple[str, str] | None:
+    """`services.runId` holds for all services, as in the original; with where it comes from."""
     for key in [key for key, value in services.items() if fold(key) == "runid" and not isinstance(value, dict)]:
-        return str(services.pop(key))
+        run_id, path = services.pop(key), (*section, key)
+        if isinstance(run_id, str) and run_id.strip():
+            return run_id, document.origin(path)
+        if run_id is not None:
+            raise BadValue(where=document.where(path), key=".".join(path), reason="it must be text, in quotes")
     return None
 
 
 def _resource(document: Document, section: KeyPath, name: str, body: Any) -> ResourceSettings:
     path = (*section, name)
     _must_be_block(document, path, body)
-    class_name = resource_class(_class_of(body), document.where(path), ".".join(path))
-    options, origins = read_options(document, RESOURCES[class_name], path, _entries(path, body))
+    class_name = resource_class(_class_of(document, path, body), document.where(path), ".".join(path))
+    entries = _entries(document, path, body, BESIDE_RESOURCE_OPTIONS)
+    options, origins = read_options(document, RESOURCES[class_name], path, entries, BESIDE_RESOURCE_OPTIONS)
     return ResourceSettings(name, class_name, options, origins)
 
 
 def _service(document: Document, section: KeyPath, name: str, body: Any) -> ServiceSettings:
     path = (*section, name)
     _must_be_block(document, path, body)
-    class_name = service_class(_class_of(body), name, document.where(path), ".".join(path))
+    class_name = service_class(_class_of(document, path, body), name, document.where(path), ".".join(path))
     bindings = _bindings(document, (*path, "resources"), body.get("resources", {}))
     model = SERVICES.get(class_name, OWN_INDEXER).options
-    options, origins = read_options(document, model, path, _entries(path, body, "resources"))
+    entries = _entries(document, path, body, BESIDE_SERVICE_OPTIONS)
+    options, origins = read_options(document, model, path, entries, BESIDE_SERVICE_OPTIONS)
     return ServiceSettings(name, class_name, bindings, options, origins)
 
 
-def _class_of(body: Mapping[str, Any]) -> str | None:
-    return next((str(body[key]) for key in CLASS_KEYS if body.get(key) is not None), None)
+def _class_of(document: Document, path: KeyPath, body: Mapping[str, Any]) -> str | None:
+    given = [key for key in CLASS_KEYS if body.get(key) is not None]
+    if len(given) > 1:
+        where, key = document.where((*path, given[1])), ".".join((*path, given[1]))
+        raise BadValue(where=where, key=key, reason=f"it is given already as {given[0]}")
+    return str(body[given[0]]) if given else None
 
 
-def _entries(path: KeyPath, body: Mapping[str, Any], *other: str) -> list[tuple[KeyPath, Any]]:
+def _entries(document: Document, path: KeyPath, body: Mapping[str, Any], beside: tuple[str, ...]) -> list[Entry]:
     """The options of a block, given inside `options { }` or right in it, each with its path."""
-    found = [((*path, key), value) for key, value in body.items() if key not in (*CLASS_KEYS, *other, "options")]
-    inner = body.get("options") or {}
-    if not isinstance(inner, dict):
-        return [*found, ((*path, "options"), inner)]
+    inner = {} if body.get("options") is None else body["options"]
+    _must_be_block(document, (*path, "options"), inner)
+    found: list[Entry] = [((*path, key), value) for key, value in body.items() if key not in beside]
     return found + [((*path, "options", key), value) for key, value in inner.items()]
 
 
@@ -124,16 +135,18 @@ def _bindings(document: Document, path: KeyPath, block: Any) -> dict[str, Bindin
     return found
 
 
-def _with_run_id(services: dict[str, ServiceSettings], run_id: str | None) -> dict[str, ServiceSettings]:
-    if run_id is None:
+def _with_run_id(services: dict[str, ServiceSettings], shared: tuple[str, str] | None) -> dict[str, ServiceSettings]:
+    if shared is None:
         return services
-    return {name: replace(service, options=_given_run(service.options, run_id)) for name, service in services.items()}
+    return {name: _given_run(service, *shared) for name, service in services.items()}
 
 
-def _given_run(options: Options, run_id: str) -> Options:
+def _given_run(service: ServiceSettings, run_id: str, origin: str) -> ServiceSettings:
     # Not the simulation: it makes a run of its own.
-    takes_one = isinstance(options, IndexerOptions) and "run_id" not in options.model_fields_set
-    return options.model_copy(update={"run_id": run_id}) if takes_one else options
+    if not isinstance(service.options, IndexerOptions) or "run_id" in service.options.model_fields_set:
+        return service
+    options = service.options.model_copy(update={"run_id": run_id})
+    return replace(service, options=options, origins={**service.origins, "run_id": origin})
 
 
 def _check_references(document: Document, root: KeyPath, settings: NodeSettings) -> None:

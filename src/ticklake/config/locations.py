@@ -6,21 +6,11 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, ValidationInfo
 
 _VARIABLE = re.compile(r"\$\{\??([^}]*)\}")
-
-
-def split_password(url: str) -> tuple[str, str]:
-    """A URL without its password, and the password."""
-    parts = urlsplit(url)
-    credentials, at, host = parts.netloc.rpartition("@")
-    user, colon, password = credentials.partition(":")
-    if not at or not colon:
-        return url, ""
-    return urlunsplit(parts._replace(netloc=f"{user}@{host}")), unquote(password)
 
 
 def with_credentials(url: str, username: str | None, password: str) -> str:
@@ -48,6 +38,7 @@ def _database_url(text: str, info: ValidationInfo) -> str:
         text = _h2_path(text)
     text = text.removeprefix("jdbc:").removeprefix("sqlite:///")
     if text.startswith(("postgresql://", "postgres://")):
+        urlsplit(text)  # its own error tells what is wrong with it
         return text
     if "://" in text or not text:
         raise ValueError("it must be sqlite:///DIRECTORY, postgresql://USER@HOST/DATABASE or a directory")
@@ -62,7 +53,12 @@ def _h2_path(url: str) -> str:
 
 
 def _absolute(text: str, info: ValidationInfo) -> Path:
-    path = Path(_VARIABLE.sub(_variable, text)).expanduser()
+    if "\0" in text:
+        raise ValueError("it holds a zero character, which no path can")
+    try:
+        path = Path(_VARIABLE.sub(_variable, text)).expanduser()
+    except RuntimeError as error:
+        raise ValueError("there is no such user's home directory") from error
     base: Path = (info.context or {}).get("base", Path())
     return Path(os.path.normpath(base.absolute() / path))
 

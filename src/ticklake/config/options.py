@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
-from ticklake.config.locations import DatabaseUrl, Directory, split_password, with_credentials
+from ticklake.config.locations import DatabaseUrl, Directory, with_credentials
 from ticklake.config.units import Bytes, Milliseconds, Seconds
+from ticklake.database.url import split_password
 
 Count = Annotated[int, Field(ge=1)]
 PositiveMilliseconds = Annotated[Milliseconds, Field(ge=1)]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ticklake.config.document import Document
-from ticklake.config.locations import split_password
+from ticklake.config.document import FROM_OUTSIDE, Document
 from ticklake.config.options import Options
 from ticklake.config.source import KeyPath
 from ticklake.config.suggest import fold, listed, nearest
-from ticklake.errors import BadValue, SecretInFile, UnknownKey
+from ticklake.database.url import split_password
+from ticklake.errors import BadValue, SecretInFile, TickLakeError, UnknownKey
 
 Entry = tuple[KeyPath, Any]
 
@@ -26,7 +26,14 @@ _REASONS = {
     "float_parsing": "it must be a number",
     "bool_type": "it must be true or false",
     "bool_parsing": "it must be true or false",
-    "string_type": "it must be text",
+    "string_type": "it must be text, in quotes where it looks like something else",
+    "greater_than_equal": "it must be {ge} or more",
+    "greater_than": "it must be more than {gt}",
+    "less_than": "it must be less than {lt}",
+    "too_short": "it must have {min_length} items, not {actual_length}",
+    "too_long": "it must have {max_length} items, not {actual_length}",
+    "finite_number": "it must be a number that has an end",
+    "int_parsing_size": "it is too large",
     "list_type": "it must be a list in brackets [ ]",
     "model_type": "it must be a block in braces { }",
     "dict_type": "it must be a block in braces { }",
@@ -34,17 +41,27 @@ _REASONS = {
 
 
 def read_options(
-    document: Document, model: type[Options], block: KeyPath, entries: Sequence[Entry]
+    document: Document, model: type[Options], block: KeyPath, entries: Sequence[Entry], beside: Sequence[str]
 ) -> tuple[Options, dict[str, str]]:
-    """The options of a block, and where each one that was given is."""
+    """The options of a block, and where each one that was given is. `beside` names what else may stand in the block."""
     origins: dict[KeyPath, KeyPath] = {}
-    named = _canonical(document, model, entries, (), origins)
-    _refuse_written_secrets(document, named, origins)
+    try:
+        named = _canonical(document, model, entries, (), origins)
+    except _NoSuchField as unknown:
+        others = beside if unknown.path[:-1] == block else ()
+        raise _unknown_key(document, unknown.model, unknown.path, others) from None
+    _refuse_written_secrets(document, origins)
     try:
         options = model.model_validate(named, context={"base": document.file.absolute().parent})
     except ValidationError as error:
-        raise _first_problem(document, error.errors()[0], block, origins) from error
-    return options, {".".join(name): document.where(path) for name, path in origins.items()}
+        raise _first_problem(document, error.errors()[0], block, model, origins) from error
+    return options, {".".join(name): document.origin(path) for name, path in origins.items()}
+
+
+class _NoSuchField(Exception):
+    def __init__(self, model: type[Options], path: KeyPath) -> None:
+        super().__init__()
+        self.model, self.path = model, path
 
 
 def _canonical(
@@ -53,7 +70,7 @@ def _canonical(
     """The values by the names of the model's fields; `origins` gets the way back to the file's keys."""
     named: dict[str, Any] = {}
     for path, value in entries:
-        name = _field(document, model, path)
+        name = _field(model, path)
         if name in named:
             other = ".".join(origins[(*prefix, name)])
             raise BadValue(where=document.where(path), key=".".join(path), reason=f"it is given already as {other}")
@@ -67,30 +84,47 @@ def _canonical(
     return named
 
 
-def _field(document: Document, model: type[Options], path: KeyPath) -> str:
+def _field(model: type[Options], path: KeyPath) -> str:
     words = {name: name for name in model.model_fields} | model.synonyms
     found = {fold(word): name for word, name in words.items()}.get(fold(path[-1]))
     if found is None:
-        allowed = listed(model.model_fields)
-        raise UnknownKey(where=document.where(path), key=".".join(path), hint=nearest(path[-1], words), allowed=allowed)
+        raise _NoSuchField(model, path)
     return found
 
 
-def _refuse_written_secrets(document: Document, named: Mapping[str, Any], origins: Mapping[KeyPath, KeyPath]) -> None:
-    secrets = {"password": bool(named.get("password")), "url": bool(split_password(str(named.get("url", "")))[1])}
-    for name, present in secrets.items():
+def _unknown_key(document: Document, model: type[Options], path: KeyPath, beside: Sequence[str] = ()) -> UnknownKey:
+    hint = nearest(path[-1], [*model.model_fields, *model.synonyms, *beside])
+    allowed = listed([*model.model_fields, *beside, *(["spark.…"] if model.free else [])])
+    return UnknownKey(where=document.where(path), key=".".join(path), hint=hint, allowed=allowed)
+
+
+def _refuse_written_secrets(document: Document, origins: Mapping[KeyPath, KeyPath]) -> None:
+    """A password is the environment's alone, also where a reference, or a default before it, says it in the file."""
+    for name in ("password", "url"):
         path = origins.get((name,))
-        definition = document.at(path) if path else None
-        if present and path and definition and definition.written_out:
-            raise SecretInFile(where=definition.where, key=".".join(path))
+        if path and any(_secret(name, text) for text in document.spellings(path)):
+            raise SecretInFile(where=document.where(path), key=".".join(path))
+
+
+def _secret(name: str, text: str) -> str:
+    secret = text if name == "password" else split_password(text)[1]
+    return secret.replace(FROM_OUTSIDE, "")
 
 
 def _first_problem(
-    document: Document, problem: ErrorDetails, block: KeyPath, origins: Mapping[KeyPath, KeyPath]
-) -> BadValue:
+    document: Document, problem: ErrorDetails, block: KeyPath, model: type[Options], origins: Mapping[KeyPath, KeyPath]
+) -> TickLakeError:
     location = tuple(str(part) for part in problem["loc"])
     path = next((origins[location[:n]] for n in range(len(location), 0, -1) if location[:n] in origins), None)
-    message = problem["msg"].removeprefix("Value error, ")
-    reason = _REASONS.get(problem["type"], message[:1].lower() + message[1:])
+    if problem["type"] == "extra_forbidden" and path:
+        inner = model.model_fields[location[0]].annotation
+        return _unknown_key(document, cast(type[Options], inner), (*path, *location[1:]))
     key = ".".join(path or (*block, *location))
-    return BadValue(where=document.where(path or block), key=key, reason=reason)
+    return BadValue(where=document.where(path or block), key=key, reason=_reason(problem))
+
+
+def _reason(problem: ErrorDetails) -> str:
+    if problem["type"] in _REASONS:
+        return _REASONS[problem["type"]].format(**problem.get("ctx", {}))
+    message = problem["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import SecretStr
 
+from ticklake.config.classes import RESOURCES, SERVICES
+from ticklake.config.document import read
 from ticklake.config.options import Options
 from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSettings
+from ticklake.config.source import KeyPath
+from ticklake.config.templates import REFERENCE
+
+OriginOf = Callable[[str], str]
 
 
 def show(settings: NodeSettings, *, origin: bool = False) -> str:
@@ -49,28 +56,49 @@ def _block(element: ResourceSettings | ServiceSettings, bindings: Mapping[str, s
         yield from (f"    {json.dumps(name)} = {json.dumps(uri)}" for name, uri in bindings.items())
         yield "  }"
     yield "  options {"
-    yield from _indented(_indented(_option_lines(element.options, "", element.origins if origin else None)))
+    yield from _indented(_indented(_option_lines(element.options, _origin_of(element) if origin else None)))
     yield "  }"
     yield "}"
 
 
-def _option_lines(options: Options, prefix: str, origins: Mapping[str, str] | None) -> Iterator[str]:
+def _option_lines(options: Options, origin_of: OriginOf | None, prefix: str = "") -> Iterator[str]:
     for name in type(options).model_fields:
-        value = getattr(options, name)
+        value, path = getattr(options, name), f"{prefix}{name}"
+        source = f"  # {origin_of(path)}" if origin_of else ""
         if isinstance(value, Options):
             yield f"{name} {{"
-            yield from _indented(_option_lines(value, f"{prefix}{name}.", origins))
+            yield from _indented(_option_lines(value, origin_of, f"{path}."))
             yield "}"
         elif isinstance(value, SecretStr):
-            yield f"# {name} is {'set' if value.get_secret_value() else 'not set'}"
+            yield f"# {name} is {'set' if value.get_secret_value() else 'not set'}{source.replace('  #', ',')}"
         else:
-            source = "" if origins is None else f"  # {_origin(type(options), prefix, name, origins)}"
             yield f"{name} = {json.dumps(value)}{source}"
 
 
-def _origin(model: type[Options], prefix: str, name: str, origins: Mapping[str, str]) -> str:
-    given = origins.get(prefix + name)
-    return given or (origins.get(prefix.rstrip(".")) if model.free else None) or "default"
+def _origin_of(element: ResourceSettings | ServiceSettings) -> OriginOf:
+    """Where an option was given: itself, the free block around it, or nowhere but in the reference."""
+
+    def find(option: str) -> str:
+        around = option.partition(".")[0]
+        free = getattr(getattr(element.options, around), "free", False)
+        given = element.origins.get(option) or (element.origins.get(around) if free else None)
+        return given or f"default, {REFERENCE.name}:{_documentation()[type(element.options), option]}"
+
+    return find
+
+
+@cache
+def _documentation() -> dict[tuple[type[Options], str], int]:
+    """The line of the reference that documents an option."""
+    document = read(REFERENCE)
+    models = RESOURCES | {name: service.options for name, service in SERVICES.items()}
+    blocks = ((section, name, body) for section, found in document.tree.items() for name, body in found.items())
+    classes: dict[KeyPath, str] = {(section, name): body["class"] for section, name, body in blocks}
+    return {
+        (models[classes[found.path[:2]]], ".".join(found.path[3:])): found.line
+        for found in document.definitions
+        if len(found.path) > 3 and found.path[2] == "options"
+    }
 
 
 def _indented(lines: Iterator[str]) -> Iterator[str]:

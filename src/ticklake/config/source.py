@@ -1,4 +1,7 @@
-"""Where each key of a HOCON file stands. pyhocon forgets lines, lets missing includes pass and takes `+=` for `=`."""
+"""Where each key of a HOCON file stands, and what is written there.
+
+pyhocon forgets lines, lets missing includes pass and takes `+=` for `=`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ticklake.config.suggest import nearest
 from ticklake.errors import AppendNotSupported, ConfigNotFound, ConfigSyntax, IncludeCycle, IncludeNotFound
 
 KeyPath = tuple[str, ...]
@@ -34,17 +38,24 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Definition:
-    """One place where a key is given: `block` if it opens braces, `written_out` if its value is more than `${…}`."""
+    """One place where a key is given: `block` if it opens braces, `value` is what else is written there."""
 
     path: KeyPath
     file: Path
     line: int
     block: bool = False
-    written_out: bool = False
+    value: tuple[Token, ...] = ()
 
     @property
     def where(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+class Scan(NamedTuple):
+    """All that a file and those it includes define, in order, and which files these are, included ones first."""
+
+    definitions: list[Definition]
+    files: list[Path]
 
 
 @dataclass
@@ -53,14 +64,22 @@ class _Frame:
 
     path: KeyPath
     is_list: bool = False
+    line: int = 0
     key: list[Token] = field(default_factory=list)
     current: int | None = None
     has_value: bool = False
 
 
-def scan(file: Path, prefix: KeyPath = (), including: tuple[Path, ...] = ()) -> list[Definition]:
-    """Every definition of the file and of those it includes, in order."""
-    return _Scanner(file, prefix, including).definitions()
+def scan(file: Path) -> Scan:
+    found = _Scanner(file)
+    return Scan(found.definitions(), found.files)
+
+
+def imbalance(file: Path) -> tuple[int, str] | None:
+    """The line of a brace or bracket without its other half: what a parser only notices at the very end."""
+    scanner = _Scanner(file)
+    scanner.definitions()
+    return scanner.imbalance()
 
 
 def read_text(file: Path) -> str:
@@ -75,7 +94,9 @@ def read_text(file: Path) -> str:
 class _Scanner:
     """Follows braces, keys and includes of one file; whether the rest is HOCON is the parser's question."""
 
-    def __init__(self, file: Path, prefix: KeyPath, including: tuple[Path, ...]) -> None:
+    def __init__(self, file: Path, prefix: KeyPath = (), including: tuple[Path, ...] = ()) -> None:
+        self.files = [file]
+        self._stray: Token | None = None
         self._file = file
         self._text = read_text(file)
         self._including = (*including, file.resolve())
@@ -97,14 +118,22 @@ class _Scanner:
         self._end_of_entry(self._frames[-1])
         return self._found
 
+    def imbalance(self) -> tuple[int, str] | None:
+        if self._stray:
+            return self._stray.line, f"this {self._stray.text} closes nothing"
+        if len(self._frames) > 1:
+            frame = self._frames[-1]
+            return frame.line, f"the {'[' if frame.is_list else '{'} of this line is never closed"
+        return None
+
     def _mark(self, frame: _Frame, token: Token) -> None:
         match token.text:
             case "{":
                 self._open(frame, token)
             case "[":
-                self._frames.append(_Frame((*self._path(frame), "[]"), is_list=True))
+                self._frames.append(_Frame((*self._path(frame), "[]"), is_list=True, line=token.line))
             case "}" | "]":
-                self._close(frame)
+                self._close(frame, token)
             case "=" | ":" if not frame.is_list and frame.current is None:
                 self._define(frame, token)
             case "\n" | ",":
@@ -115,14 +144,16 @@ class _Scanner:
             self._define(frame, token)
         if frame.current is not None:
             self._found[frame.current] = replace(self._found[frame.current], block=True)
-        self._frames.append(_Frame(self._path(frame)))
+        self._frames.append(_Frame(self._path(frame), line=token.line))
 
     def _path(self, frame: _Frame) -> KeyPath:
         return frame.path if frame.current is None else self._found[frame.current].path
 
-    def _close(self, frame: _Frame) -> None:
+    def _close(self, frame: _Frame, token: Token) -> None:
         self._end_of_entry(frame)
-        if len(self._frames) > 1:
+        if len(self._frames) == 1:
+            self._stray = self._stray or token
+        else:
             self._frames.pop()
             self._frames[-1].has_value = True
 
@@ -134,8 +165,9 @@ class _Scanner:
     def _value(self, frame: _Frame, token: Token) -> None:
         if token.kind in ("quoted", "word", "reference"):
             frame.has_value = True
-        if token.kind in ("quoted", "word") and frame.current is not None:
-            self._found[frame.current] = replace(self._found[frame.current], written_out=True)
+            if frame.current is not None:
+                found = self._found[frame.current]
+                self._found[frame.current] = replace(found, value=(*found.value, token))
 
     def _end_of_entry(self, frame: _Frame) -> None:
         if frame.current is None:
@@ -152,12 +184,14 @@ class _Scanner:
         named = [token for token in words if token.kind == "quoted"]
         if len(named) != 1 or any(token.text.startswith(("url", "package", "classpath")) for token in words[1:]):
             raise ConfigSyntax(where=where, reason='only files can be included: include "other.conf"')
-        target = self._file.parent / _unquoted(named[0].text)
+        target = self._file.parent / unquoted(named[0].text)
         if not target.is_file():
-            raise IncludeNotFound(where=where, target=target)
+            raise IncludeNotFound(where=where, target=target, hint=_similar_file(target))
         if target.resolve() in self._including:
             raise IncludeCycle(where=where, target=target)
-        self._found.extend(scan(target, frame.path, self._including))
+        included = _Scanner(target, frame.path, self._including)
+        self._found.extend(included.definitions())
+        self.files = [*included.files, *self.files]
 
     def _where(self, token: Token) -> str:
         return f"{self._file}:{token.line}"
@@ -177,7 +211,7 @@ def _components(key: list[Token]) -> KeyPath:
     parts = [""]
     for token in key:
         if token.kind == "quoted":
-            parts[-1] += _unquoted(token.text)
+            parts[-1] += unquoted(token.text)
         else:
             first, *others = token.text.split(".")
             parts[-1] += first
@@ -185,9 +219,22 @@ def _components(key: list[Token]) -> KeyPath:
     return tuple(part.strip() for part in parts)
 
 
+def _similar_file(target: Path) -> str:
+    try:
+        return nearest(target.name, [found.name for found in target.parent.iterdir() if found.is_file()])
+    except OSError:
+        return "."
+
+
+def reference_name(token: Token) -> tuple[KeyPath, bool]:
+    """What `${a.b}` or `${?a.b}` refers to, and whether it may be missing."""
+    name = token.text[2:-1].strip()
+    return tuple(part.strip().strip('"') for part in name.removeprefix("?").split(".")), name.startswith("?")
+
+
 def _spelling(key: list[Token]) -> str:
     return "".join(token.text for token in key).strip()
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
     return text[3:-3] if text.startswith('"""') else re.sub(r"\\(.)", r"\1", text[1:-1])

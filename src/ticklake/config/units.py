@@ -68,6 +68,8 @@ def _relative(value: Any) -> Any:
 
 
 def _quantity(text: str, units: dict[str, Any], allowed: str) -> tuple[float, Any]:
+    if text.lstrip().startswith("-"):
+        raise ValueError("it cannot be negative")
     match = _QUANTITY.fullmatch(text)
     unit = match[2] if match else text
     factor = units.get(unit, units.get(unit.lower()))

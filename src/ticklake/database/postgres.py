@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import psycopg_pool
@@ -19,6 +18,7 @@ from ticklake.database.names import schema_name
 from ticklake.database.readiness import readable
 from ticklake.database.schema import Row, Transaction
 from ticklake.database.statements import statements
+from ticklake.database.url import split_password
 from ticklake.errors import (
     DatabaseClosed,
     DatabaseFull,
@@ -61,7 +61,7 @@ class PostgresBackend:
 
     def __init__(self, url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> None:
         self._url = url
-        self.name = _without_password(url)
+        self.name = split_password(url)[0]
         self._lock = threading.Lock()
         self._schemas: dict[str, PostgresSchema] = {}
         self._closed = False
@@ -332,9 +332,3 @@ class PostgresListener:
 
 def _own(name: str) -> bytes:
     return statements(_OWN, "postgres")[name].encode()
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host))

@@ -68,7 +68,7 @@ class Transaction(ABC):
         ((applied,),) = own.version_of_package(package=package)
         known = steps[-1].number if steps else 0
         if applied > known:
-            raise SchemaTooNew(package=package, found=applied, known=known)
+            raise SchemaTooNew(package=package, run_id=self.run_id, found=applied, known=known)
         for step in steps:
             if step.number > applied:
                 self.execute_script(step.text)
@@ -117,9 +117,10 @@ class Listener(Protocol):
 
 
 class Schema(Protocol):
-    """One run's tables."""
+    """One run's tables; `name` is what the database calls them: a schema, or a file."""
 
     run_id: str
+    name: str
     dialect: str
 
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:

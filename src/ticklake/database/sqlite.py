@@ -81,6 +81,7 @@ class SqliteSchema:
     def __init__(self, path: Path, run_id: str, clock: Callable[[], int] = wall_clock_ms) -> None:
         self.run_id = run_id
         self.path = path
+        self.name = str(path)
         self._clock = clock
         self._hints = Hints(path)
         self._writer = _Seat(path, clock, write=True)

@@ -30,7 +30,7 @@ def test_show_writes_the_defaults_out_and_says_where_values_come_from(ticklake, 
     shown = ticklake("config", "show", file).stdout
     assert "poll_interval_ms = 1000\n" in shown
     origins = ticklake("config", "show", file, "--origin").stdout
-    assert "poll_interval_ms = 1000  # default\n" in origins
+    assert "poll_interval_ms = 1000  # default, reference.conf:" in origins
     assert f"max_ticks = 2000  # {file}:" in origins
     assert report("config", "show", file)["services"]["simulation"]["options"]["max_ticks"] == 2000
 

@@ -34,7 +34,8 @@ LINE = "node.conf:12: "
             "services.dummy-indexer.options.insertBatchSiz; did you mean 'insert_batch_size'?",
         ),
         ("flushTimeout = 3", "did you mean 'flush_timeout_ms'?"),
-        ("zzz = 3", "unknown key services.dummy-indexer.zzz. Allowed here: enable_idempotency, flush_timeout_ms,"),
+        ("zzz = 3", "unknown key services.dummy-indexer.zzz. Allowed here: class, className, enable_idempotency,"),
+        ("resourcs { }", "unknown key services.dummy-indexer.resourcs; did you mean 'resources'?"),
     ],
 )
 def test_an_unknown_key(load_text, body, expected):
@@ -48,13 +49,14 @@ def test_an_unknown_key(load_text, body, expected):
     [
         ("insertBatchSize = many", "options.insertBatchSize: it must be a whole number."),
         ("insertBatchSize = 1.5", "it must be a whole number"),
-        ("insertBatchSize = 0", "input should be greater than or equal to 1"),
+        ("insertBatchSize = 0", "options.insertBatchSize: it must be 1 or more."),
         ("insertBatchSize = [1]", "it must be a whole number"),
         ("insertBatchSize { a = 1 }", "it must be a whole number"),
         ("enableIdempotency = perhaps", "it must be true or false"),
         ("flushTimeoutMs = 5 fortnights", "it needs a number and a unit: ms, s, m, h, d"),
         ("flushTimeoutMs = 3 months", "months and years have no fixed length"),
-        ("flushTimeoutMs = -1", "greater than or equal to 0"),
+        ("flushTimeoutMs = -1", "it must be 0 or more"),
+        ("flushTimeoutMs = -5 s", "it cannot be negative"),
         ("flushTimeoutMs = true", "it cannot be true or false"),
         ("insertBatchSize = true", "it cannot be true or false"),
         ("runId = [1, 2]", "it must be text"),
@@ -149,8 +151,26 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
             errors.BadValue,
             "it is given already as resources.x.path",
         ),
-        ("resources { x { class = Lake, path = y, spark { mastr = z } } }", errors.BadValue, "resources.x.spark"),
-        ("services { x { class = DummyIndexer, options = 3 } }", errors.UnknownKey, "unknown key services.x.options"),
+        (
+            "resources { x { class = Lake, path = y, spark { mastr = z } } }",
+            errors.UnknownKey,
+            "unknown key resources.x.spark.mastr; did you mean 'master'? Allowed here: master, settings, spark.…",
+        ),
+        (
+            "services { x { class = DummyIndexer, options = 3 } }",
+            errors.BadValue,
+            "services.x.options: it must be a block",
+        ),
+        ("services { x { class = DummyIndexer, options = false } }", errors.BadValue, "it must be a block"),
+        (
+            "services { x { class = DummyIndexer, type = DummyIndexer } }",
+            errors.BadValue,
+            "services.x.type: it is given already as class",
+        ),
+        ("services { simulation { shape = [200] } }", errors.BadValue, "shape: it must have 2 items, not 1"),
+        ("services { runId = [1] }", errors.BadValue, "services.runId: it must be text, in quotes"),
+        ('resources { x { class = Storage, path = "~nobody-at-all/x" } }', errors.BadValue, "no such user's home"),
+        ('resources { x { class = Database, url = "postgresql://[::1/x" } }', errors.BadValue, "invalid IPv6 URL"),
         (
             "services { x { class = DummyIndexer, resources = 3 } }",
             errors.BadValue,
@@ -172,13 +192,20 @@ def test_a_wrong_section_class_or_resource(load_text, text, kind, expected):
 @pytest.mark.parametrize(
     ("text", "kind", "expected"),
     [
-        ("a {", errors.ConfigSyntax, "node.conf:1: end of text is not expected here"),
+        ("a {\n b = 1\n", errors.ConfigSyntax, "node.conf:1: the { of this line is never closed"),
+        ("vars {\n a = [1, 2\n", errors.ConfigSyntax, "node.conf:2: the [ of this line is never closed"),
+        ("vars { }\n}", errors.ConfigSyntax, "node.conf:2: this } closes nothing"),
+        (
+            'vars { a "b" }',
+            errors.ConfigSyntax,
+            "node.conf:1: '\"' is not expected here: a key needs `=`, `:` or `{` after it",
+        ),
         ('resources {\n  a = "b', errors.ConfigSyntax, "node.conf:"),
         ("[1, 2]", errors.ConfigSyntax, "not a list"),
         (
-            "vars { a = ${b.c} }",
-            errors.ConfigSyntax,
-            "node.conf:1: ${b.c} is neither defined here nor in the environment",
+            "vars { size = 3 \n a = ${vars.siz} }",
+            errors.UnknownReference,
+            "node.conf:2: ${vars.siz} is neither defined here nor in the environment; did you mean 'vars.size'?",
         ),
         (
             "vars { a = ${vars.b}\n b = ${vars.a} }",
@@ -198,6 +225,12 @@ def test_a_wrong_section_class_or_resource(load_text, text, kind, expected):
 )
 def test_text_that_cannot_be_read(load_text, text, kind, expected):
     assert expected in mistake(load_text, kind, text, before="")
+
+
+def test_a_missing_include_names_the_file_that_may_be_meant(load_text, tmp_path: Path):
+    (tmp_path / "places.conf").touch()
+    message = mistake(load_text, errors.IncludeNotFound, 'include "place.conf"', before="")
+    assert "place.conf does not exist; did you mean 'places.conf'?" in message
 
 
 def test_two_services_with_one_name_are_not_merged(load_text):
@@ -238,3 +271,15 @@ def test_an_error_in_an_included_file_names_that_file_and_line(load_text, tmp_pa
     assert "part.conf:3: unknown key resources.s.pth" in mistake(
         load_text, errors.UnknownKey, 'include "part.conf"', before=""
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "expected"),
+    [
+        ("vars {\n a = 1\n b \n", errors.ConfigSyntax, "part.conf:1: the { of this line is never closed"),
+        ("vars {\n a = ${nowhere} }", errors.UnknownReference, "part.conf:2: ${nowhere}"),
+    ],
+)
+def test_text_that_cannot_be_read_in_an_included_file_names_that_file(load_text, tmp_path: Path, part, kind, expected):
+    (tmp_path / "part.conf").write_text(part)
+    assert expected in mistake(load_text, kind, '\n\n\ninclude "part.conf"\n', before="")

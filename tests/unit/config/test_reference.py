@@ -74,7 +74,29 @@ def test_origins_tell_file_and_line_or_default(load_text):
     (given,) = [line for line in shown.splitlines() if "insert_batch_size = 5" in line]
     (default,) = [line for line in shown.splitlines() if "flush_timeout_ms" in line]
     assert given.endswith("node.conf:11")
-    assert default.endswith("# default")
+    assert re.search(r"# default, reference.conf:(\d+)$", default)
+    line = int(default.rpartition(":")[2])
+    assert "flush_timeout_ms = 5000" in REFERENCE.read_text(encoding="utf-8").splitlines()[line - 1]
+
+
+def test_origins_tell_what_the_environment_gave_and_what_holds_for_all(load_text, monkeypatch):
+    monkeypatch.setenv("THE_SIZE", "7")
+    text = """services { runId = "r"
+        dummy-indexer { insertBatchSize = 5
+          insertBatchSize = ${?THE_SIZE}
+          flushTimeoutMs = 3
+          flushTimeoutMs = ${?NOT_SET_ANYWHERE} }
+        persistence-service { retry { max_attempts = 2 } } }"""
+    shown = [line.strip() for line in showing.show(load_text(text), origin=True).splitlines()]
+
+    def origin(start: str) -> str:
+        return next(line for line in shown if line.startswith(start)).partition("# ")[2]
+
+    assert re.fullmatch(r"environment THE_SIZE in .*node.conf:12", origin("insert_batch_size = 7"))
+    assert origin("flush_timeout_ms = 3").endswith("node.conf:13")
+    assert origin('run_id = "r"').endswith("node.conf:10")
+    assert origin("max_attempts = 2").endswith("node.conf:15")
+    assert origin("first_delay_ms = 100").startswith("default, reference.conf:")
 
 
 def test_init_writes_the_starter_and_never_over_anything(tmp_path):

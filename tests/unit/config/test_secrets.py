@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ticklake.config import showing
-from ticklake.errors import SecretInFile, TickLakeError
+from ticklake.database import open_backend
+from ticklake.database.url import split_password
+from ticklake.errors import SecretInFile, TickLakeError, UnknownDatabase
 
 SECRET = "hunter2-and-more"
 
@@ -16,6 +18,37 @@ SECRET = "hunter2-and-more"
 def test_a_password_written_into_the_file_is_refused_without_repeating_it(load_text, line):
     with pytest.raises(SecretInFile, match=r"node.conf:\d+: resources.d\.\w+ is written out") as caught:
         load_text(f'resources.d {{ class = Database, url = "postgresql://ann@host/db"\n {line} }}')
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [
+        (f'vars {{ pw = "{SECRET}" }}', '= { url = "postgresql://h/d", password = ${vars.pw}'),
+        ("", f'{{ url = "postgresql://h/d?password={SECRET}"'),
+        (f'vars {{ d {{ password = "{SECRET}" }} }}', '= ${vars.d} { url = "postgresql://h/d"'),
+        ("", f'{{ url = "postgresql://h/d", password = {SECRET}, password = ${{?DB_SECRET}}'),
+        (f'vars {{ at = "ann:{SECRET}@h" }}', '{ url = "postgresql://"${vars.at}"/d"'),
+    ],
+)
+def test_a_password_in_the_file_is_found_however_it_gets_to_its_place(load_text, monkeypatch, before, body):
+    monkeypatch.setenv("DB_SECRET", "other")
+    with pytest.raises(SecretInFile) as caught:
+        load_text(f"{before}\n resources.d {body}, class = Database }}")
+    assert SECRET not in str(caught.value)
+
+
+def test_a_url_of_which_only_the_password_is_the_environments_is_fine(load_text, monkeypatch):
+    monkeypatch.setenv("DB_SECRET", SECRET)
+    found = load_text('resources.d { class = Database, url = "postgresql://ann:"${DB_SECRET}"@h/d" }').resources["d"]
+    assert found.options.url == "postgresql://ann@h/d"
+
+
+def test_no_password_of_a_database_url_is_repeated(monkeypatch):
+    for url in (f"mysql://ann:{SECRET}@h/d", f"postgresql://h/d?password={SECRET}&sslmode=require"):
+        assert SECRET not in split_password(url)[0]
+    with pytest.raises(UnknownDatabase) as caught:
+        open_backend(f"mysql://ann:{SECRET}@h/d")
     assert SECRET not in str(caught.value)
 
 

@@ -10,6 +10,7 @@ import pytest
 from ticklake.config import load
 
 SEEDS = Path(__file__).parents[4] / "shared" / "seeds"
+GOOD = Path(__file__).parent / "good"
 EXAMPLE = re.compile(r"^```hocon\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # What the examples refer to and leave out.
@@ -64,6 +65,21 @@ def test_an_example_of_the_seeds_loads(example: str, tmp_path: Path):
     file.write_text(wrapped(example), encoding="utf-8")
     settings = load(file)
     assert settings.services or settings.resources
+
+
+@pytest.mark.parametrize("file", sorted(GOOD.glob("*.conf")), ids=lambda file: file.stem)
+def test_a_configuration_with_the_constructs_of_the_seeds_loads_and_lacks_nothing(file: Path):
+    settings = load(file)
+    settings.check_complete()
+    assert settings.resources
+
+
+def test_a_later_word_wins_and_blocks_can_be_built_on_others():
+    settings = load(GOOD / "competing.conf")
+    one, two = settings.services["dummy-indexer-1"], settings.services["dummy-indexer-2"]
+    assert (one.options.insert_batch_size, two.options.insert_batch_size) == (5000, 2000)
+    assert set(one.bindings) == {"storage", "coordinator"}
+    assert two.bound("db-coordinator").resource == "cloud"
 
 
 @pytest.mark.skipif(not SEEDS.is_dir(), reason="the seeds are not beside this repository")

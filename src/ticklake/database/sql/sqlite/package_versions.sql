@@ -1,0 +1,1 @@
+SELECT package, max(version) FROM schema_versions GROUP BY package ORDER BY package

@@ -1,0 +1,104 @@
+"""Which version the tables of a run have, which one this TickLake makes of them, and the SQL in between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from ticklake.database.schema import Schema
+from ticklake.database.statements import Migration, migrations, statements
+
+_OWN = "ticklake.database"
+_VALUE = re.compile(r"%\((\w+)\)s|:(\w+)")
+
+
+class PackageVersion(NamedTuple):
+    """A package's tables in one run; `wanted` is None where the package is not installed here."""
+
+    run_id: str
+    package: str
+    version: int
+    wanted: int | None
+
+    @property
+    def state(self) -> str:
+        if self.wanted is None:
+            return "not installed"
+        return "current" if self.version == self.wanted else "behind" if self.version < self.wanted else "too new"
+
+
+def package_versions(schema: Schema) -> list[PackageVersion]:
+    """Every package that has tables in the run; nothing is changed."""
+    with schema.reading() as transaction:
+        found = transaction.sql(_OWN).package_versions()
+    return [PackageVersion(schema.run_id, name, version, _wanted(name, schema.dialect)) for name, version in found]
+
+
+def upgrade(schema: Schema) -> list[PackageVersion]:
+    """Brings what is behind up to date; says what that was. A version from the future is refused by `SchemaTooNew`."""
+    changed = [one for one in package_versions(schema) if one.state in ("behind", "too new")]
+    for one in changed:
+        schema.prepare(one.package)
+    return changed
+
+
+def upgrade_script(schema: Schema) -> str:
+    """What `upgrade` would do, for somebody else to do; empty where there is nothing to do."""
+    behind = [one for one in package_versions(schema) if one.state == "behind"]
+    steps = [line for one in behind for line in _steps(schema.dialect, one.package, after=one.version)]
+    return _script(schema, [], steps) if steps else ""
+
+
+def creation_script(schema: Schema, packages: Iterable[str]) -> str:
+    """All the SQL of a run that is not there yet."""
+    steps = [line for package in packages for line in _steps(schema.dialect, package, after=0)]
+    return _script(schema, _foundation(schema), steps)
+
+
+def _wanted(package: str, dialect: str) -> int | None:
+    if find_spec(package.partition(".")[0]) is None or find_spec(package) is None:
+        return None
+    steps = migrations(package, dialect)
+    return steps[-1].number if steps else 0
+
+
+def _steps(dialect: str, package: str, after: int) -> Iterator[str]:
+    for step in migrations(package, dialect):
+        if step.number > after:
+            yield _titled(package, step)
+            yield _filled("record_version", dialect, package=package, version=step.number)
+
+
+def _titled(package: str, step: Migration) -> str:
+    return f"-- {package}, version {step.number}\n{step.text.strip()}"
+
+
+def _script(schema: Schema, foundation: list[str], steps: list[str]) -> str:
+    postgres = schema.dialect == "postgres"
+    enter = [f'SET LOCAL search_path TO "{schema.name}"'] if postgres else []
+    head = f"-- run {schema.run_id}, {'schema' if postgres else 'file'} {schema.name}\n"
+    make, rest = foundation[: 2 * postgres], foundation[2 * postgres :]
+    lines = ["BEGIN" if postgres else "BEGIN IMMEDIATE", *make, *enter, *rest, *steps, "COMMIT"]
+    return head + "\n".join(line.removesuffix(";") + ";" for line in lines)
+
+
+def _foundation(schema: Schema) -> list[str]:
+    """What is there before any package: whose schema it is, and the table of versions."""
+    if schema.dialect == "sqlite":
+        names = ("create_versions", "create_run", "record_run")
+        return [_filled(name, "sqlite", run_id=schema.run_id) for name in names]
+    comment = f'COMMENT ON SCHEMA "{schema.name}" IS {_literal(schema.run_id)}'
+    rest = [_filled(name, "postgres") for name in ("create_versions", "clock", "clock_ms")]
+    return [f'CREATE SCHEMA "{schema.name}"', comment, *rest]
+
+
+def _filled(statement: str, dialect: str, **values: str | int) -> str:
+    """A statement of ours with its values written in: a script has nobody to bind them."""
+    text = statements(_OWN, dialect)[statement].strip()
+    return _VALUE.sub(lambda found: _literal(values[found[1] or found[2]]) if values else found[0], text)
+
+
+def _literal(value: str | int) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
