@@ -93,7 +93,7 @@ def compete(run: Run, url: str, kills: int, rng: random.Random) -> Validators:
     total = left = work_left(run)
     validators = Validators(url, rng)
     try:
-        while left:
+        while left or validators.killed < kills:
             if validators.killed < kills and left < total * (1 - validators.killed / kills):
                 validators.kill_one()
             time.sleep(0.02)

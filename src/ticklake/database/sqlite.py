@@ -165,12 +165,16 @@ class SqliteTransaction(Transaction):
         self._channels: set[str] = set()
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
-        with _translated(self._connection.filename):
+        try:
             return self._connection.execute(text, values).fetchall()
+        except apsw.Error as error:
+            raise _in_our_words(error, self._connection.filename) from error
 
     def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
-        with _translated(self._connection.filename):
+        try:
             return self._connection.executemany(text, values).fetchall()
+        except apsw.Error as error:
+            raise _in_our_words(error, self._connection.filename) from error
 
     def execute_script(self, text: str) -> None:
         self.execute(text, {})
@@ -209,8 +213,9 @@ class _Seat:
             raise NestedTransaction(database=self._path)
         self._take()
         try:
-            with _translated(str(self._path)):
-                yield self._connected()
+            yield self._connected()
+        except apsw.Error as error:
+            raise _in_our_words(error, str(self._path)) from error
         finally:
             self._owner = 0
             self._lock.release()
@@ -300,16 +305,8 @@ def _run_ids(path: Path) -> list[str]:
     return []
 
 
-@contextmanager
-def _translated(path: str) -> Iterator[None]:
-    """The driver's errors in our words."""
-    try:
-        yield
-    except apsw.Error as error:
-        raise _in_our_words(error, path) from error
-
-
 def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:
+    """The driver's errors as ours."""
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
     if isinstance(error, apsw.FullError):

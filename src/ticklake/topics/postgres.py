@@ -21,7 +21,7 @@ class PostgresTopicStore(TopicStore):
         message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
         self.joined(connection).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
 
-    def claim(self, consumer: Consumer, limit: int) -> Claimed:
+    def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:  # noqa: ARG002  looks as it claims
         with self._alone() as sql:
             rows = sql.claim(
                 topic=consumer.topic,

@@ -56,6 +56,7 @@ class TopicReader:
         self._in_hand = InHand(max_unacknowledged, consumer.lease_ms)
         self._lock = threading.Lock()
         self._listener: Listener | None = None
+        self._more = False
         self._woken = False
         self._closed = False
         self.monitor.gauge("messages_in_hand", lambda: len(self._in_hand))
@@ -172,12 +173,13 @@ class TopicReader:
             if not self.monitor.healthy:
                 self._store.give_back_unknown(self._consumer, self._in_hand.message_ids())
             with self.monitor.percentiles("claim_latency").timed():
-                found = self._store.claim(self._consumer, room)
+                found = self._store.claim(self._consumer, room, more=self._more)
         except DatabaseUnavailable as error:
             self._unavailable("read_errors", error)
             return Claimed(wait_ms=RETRY_MS)
         self.monitor.healthy = True
         self.monitor.counter("claim_attempts").add()
+        self._more = len(found.claims) == room
         return found
 
     def _wait(self, found: Claimed, deadline: float | None) -> bool:

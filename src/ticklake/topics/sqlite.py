@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ticklake.database import Transaction
 from ticklake.database.schema import Statement, Statements
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
+
+
+class _Look(NamedTuple):
+    """Is there something new, and in how many milliseconds is something free again (None: not by itself)?"""
+
+    fresh: bool
+    wait_ms: int | None
 
 
 class SqliteTopicStore(TopicStore):
@@ -22,27 +29,50 @@ class SqliteTopicStore(TopicStore):
         )
         connection.notify(topic)
 
-    def claim(self, consumer: Consumer, limit: int) -> Claimed:
-        fresh, wait_ms = self._look(consumer)
-        if not fresh and wait_ms != 0:
-            return Claimed(wait_ms=wait_ms)
+    def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
+        # Nothing is written, and nobody waited for, where there is nothing to claim.
+        known = None if more else self._look_first(consumer)
+        if known and not known.fresh and known.wait_ms != 0:
+            return Claimed(wait_ms=known.wait_ms)
         with self.schema.transaction(durable=False) as transaction:
-            sql = transaction.sql(PACKAGE)
-            values: dict[str, Any] = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
-            values |= {"lease_ms": consumer.lease_ms, "now": self.schema.now_ms()}
-            again, dead = self._claim_again(sql, consumer, values, limit) if wait_ms == 0 else ([], [])
-            new = self._claim_fresh(sql, values, limit - len(again))
-        return Claimed((*again, *new), dead, 0)
+            return self._claim(transaction.sql(PACKAGE), consumer, limit, known)
+
+    def _claim(self, sql: Statements, consumer: Consumer, limit: int, known: _Look | None) -> Claimed:
+        values: dict[str, Any] = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        values |= {"lease_ms": consumer.lease_ms, "now": self.schema.now_ms()}
+        look = known or _look(sql, consumer)
+        again, dead = self._claim_again(sql, consumer, values, limit) if look.wait_ms == 0 else ([], [])
+        new = self._claim_fresh(sql, values, limit - len(again))
+        return Claimed((*again, *new), dead, 0 if again or new or dead else look.wait_ms)
+
+    def _look_first(self, consumer: Consumer) -> _Look:
+        with self.schema.reading() as view:
+            return _look(view.sql(PACKAGE), consumer)
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.transaction() as transaction:
             return self._bury(transaction.sql(PACKAGE), consumer, claim, error)
 
+    def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> list[bool]:
+        with self._alone(connection) as sql:
+            ((before,),) = sql.changes()
+            sql.ack.many(self._each(consumer, claims))
+            ((after,),) = sql.changes()
+            if after - before == len(claims):
+                return [True] * len(claims)
+            done = self._fenced(sql.acknowledged, consumer, claims)
+        return [claim.message_id in done for claim in claims]
+
     def _fenced(self, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> set[str]:
-        shared = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id, **values}
-        shared["now"] = self.schema.now_ms()
-        rows = statement.many({**shared, "message_id": claim.message_id, "version": claim.version} for claim in claims)
-        return {row[0] for row in rows}
+        return {row[0] for row in statement.many(self._each(consumer, claims, **values))}
+
+    def _each(self, consumer: Consumer, claims: Sequence[Claim], **values: object) -> Iterator[dict[str, object]]:
+        """The values for each claim in turn, in one dictionary: they are bound before the next is asked for."""
+        values |= {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        values["now"] = self.schema.now_ms()
+        for claim in claims:
+            values["message_id"], values["version"] = claim.message_id, claim.version
+            yield values
 
     @staticmethod
     def _bury(sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
@@ -51,12 +81,6 @@ class SqliteTopicStore(TopicStore):
             return False
         sql.add_dead_letter(**place, error=describe(error), traceback=trace(error))
         return True
-
-    def _look(self, consumer: Consumer) -> tuple[bool, int | None]:
-        """Is there something new, and in how many milliseconds is something free again (None: not by itself)?"""
-        with self.schema.reading() as transaction:
-            ((fresh, wait_ms),) = transaction.sql(PACKAGE).look(topic=consumer.topic, group=consumer.group)
-        return bool(fresh), wait_ms
 
     def _claim_again(
         self, sql: Statements, consumer: Consumer, values: dict[str, Any], limit: int
@@ -78,6 +102,11 @@ class SqliteTopicStore(TopicStore):
         rows = sql.fresh(**values, limit=limit) if limit else []
         if not rows:
             return []
-        versions = sql.take.many({**values, "id": id_, "message_id": message_id} for id_, message_id, _ in rows)
+        versions = {row[0]: row[1] for row in sql.take(**values, first=rows[0][0], last=rows[-1][0])}
         sql.advance(**values, frontier=rows[-1][0])
-        return [Claim(row[1], version, 1, row[2]) for row, (version,) in zip(rows, versions, strict=True)]
+        return [Claim(message_id, versions[message_id], 1, data) for _, message_id, data in rows]
+
+
+def _look(sql: Statements, consumer: Consumer) -> _Look:
+    ((fresh, wait_ms),) = sql.look(topic=consumer.topic, group=consumer.group)
+    return _Look(bool(fresh), wait_ms)

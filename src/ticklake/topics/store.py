@@ -67,8 +67,8 @@ class TopicStore(ABC):
                 self.publish(topic, envelopes, transaction)
 
     @abstractmethod
-    def claim(self, consumer: Consumer, limit: int) -> Claimed:
-        """Claim up to `limit` messages, the oldest first."""
+    def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
+        """Claim up to `limit` messages, the oldest first. `more`: there were as many as asked for the last time."""
 
     @abstractmethod
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:

@@ -1,0 +1,2 @@
+-- Rows changed by this connection so far.
+SELECT total_changes()
