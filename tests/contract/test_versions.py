@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -134,6 +135,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
             for number, step in enumerate(steps, start=1):
                 file = folder / f"{number:03d}_shop.sql"
                 file.write_text(step) if number <= versions else file.unlink(missing_ok=True)
+        importlib.invalidate_caches()
         migrations.cache_clear()
         statements.cache_clear()
         return name
