@@ -546,9 +546,27 @@ class ConfigExists(TickLakeError):
 
 
 class ProducerMissing(TickLakeError):
-    """{file}: service {service} writes what a simulation produces, and none comes before it. Put a Simulation first."""
+    """{file}: service {service} writes what a simulation produces, and there is none. Add a Simulation."""
 
     service: str
+
+
+class InstanceRunning(TickLakeError):
+    """Node {name!r} runs already in {directory}: process {pid} on {host}. Stop that one, give this one another
+    node.name or node.directory, or let both share the work: node.instances = compete."""
+
+    name: str
+    directory: object
+    pid: int | None
+    host: str | None
+
+
+class UnknownService(TickLakeError):
+    """This node has no service {name!r}{hint} There are: {found}."""
+
+    name: str
+    hint: str
+    found: str
 
 
 class UnknownIndexer(TickLakeError):

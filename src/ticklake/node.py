@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from types import TracebackType
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
-from ticklake.errors import ProducerMissing, UnknownIndexer, UnknownTable
+from ticklake.config.order import start_order
+from ticklake.config.suggest import listed, nearest
+from ticklake.errors import ProducerMissing, UnknownIndexer, UnknownService, UnknownTable
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.coordinated import coordinated
@@ -25,6 +27,7 @@ from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
+from ticklake.instance import Instance
 from ticklake.lake.lake import Lake
 from ticklake.lake.spark import open_session, ship_with_jobs, warm_up
 from ticklake.services.base import Service, State
@@ -35,6 +38,7 @@ from ticklake.services.queue import TickQueue
 from ticklake.services.reconciliation import ReconciliationService
 from ticklake.services.retry import Retry
 from ticklake.services.simulation import SimulationService
+from ticklake.services.supervisor import RestartPolicy, Supervisor
 from ticklake.simulation import SimulationSettings
 from ticklake.storage.files import Storage
 from ticklake.storage.names import new_run_id
@@ -70,13 +74,30 @@ class Node:
         self._spark_lock = threading.Lock()
         self._sessions: dict[str, SparkSession] = {}
         self._simulation: SimulationService | None = None
-        self.services: dict[str, Service] = {}
-        for service in settings.services.values():
-            self.services[service.name] = self._build(service)
+        built = {service.name: self._build(service) for service in _producers_first(settings)}
+        self.services: dict[str, Service] = {name: built[name] for name in start_order(settings)}
+        self.supervisor = Supervisor(self.services.values(), _restart_policy(settings.node.restart))
+        self.instance = Instance(settings.node.directory, settings.node.name, settings.node.instances)
+        self.started_at: float | None = None
+        self.stopping = False
+
+    @property
+    def settings(self) -> NodeSettings:
+        return self._settings
+
+    @property
+    def databases(self) -> Iterable[Database]:
+        return list(self._databases.values())
+
+    @property
+    def queues(self) -> Mapping[str, TickQueue]:
+        return self._queues
 
     def start(self) -> None:
-        for service in self.services.values():
-            service.start()
+        """Starts the services, those that others depend on first. Raises `InstanceRunning` where another one runs."""
+        self.instance.acquire()
+        self.started_at = self._clock()
+        self.supervisor.start_all()
 
     def warm_up(self) -> None:
         """Starts what takes its time, Spark and its workers, before the first tick needs it."""
@@ -84,22 +105,27 @@ class Node:
             if isinstance(service, BatchIndexer) and service.resources.spark is not None:
                 warm_up(service.resources.spark())
 
-    def stop(self, timeout: float = 60.0) -> bool:
+    def stop(self, timeout: float | None = None) -> bool:
         """Stops the services, last started first, and gives the resources back. False where one took too long."""
-        deadline = time.monotonic() + timeout
-        stopped = [
-            service.stop(max(0.0, deadline - time.monotonic())) for service in reversed(list(self.services.values()))
-        ]
+        self.stopping = True
+        late = self.supervisor.stop_all(self._settings.node.stop_timeout if timeout is None else timeout)
         for database in self._databases.values():
             database.close()
-        for session in self._sessions.values():
-            session.stop()
-        return all(stopped)
+        if not late:  # a session with a job under way may take its time
+            for session in self._sessions.values():
+                session.stop()
+        self.instance.release()
+        return not late
 
     @property
     def ended(self) -> bool:
-        """Whether no service is at work any more."""
-        return all(service.state in (State.STOPPED, State.ERROR) for service in self.services.values())
+        """Whether no service is at work any more, nor will be by itself."""
+        return self.supervisor.ended
+
+    def service(self, name: str) -> Service:
+        if name not in self.services:
+            raise UnknownService(name=name, hint=nearest(name, self.services), found=listed(self.services))
+        return self.services[name]
 
     @property
     def failed(self) -> list[Service]:
@@ -263,6 +289,17 @@ def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
         if table not in kinds and ":" not in table:
             raise UnknownTable(table=table, known=", ".join(kinds))
     return [kinds.get(table) or _own_indexer(table) for table in wanted]
+
+
+def _producers_first(settings: NodeSettings) -> list[ServiceSettings]:
+    """Who persists the metadata of a simulation is built from it."""
+    return sorted(settings.services.values(), key=lambda service: service.class_name != "Simulation")
+
+
+def _restart_policy(options: given.RestartOptions) -> RestartPolicy:
+    return RestartPolicy(
+        options.max_restarts, options.first_delay_ms / 1000, options.max_delay_ms / 1000, options.reset_after_ms / 1000
+    )
 
 
 def _retry(options: given.RetryOptions) -> Retry:

@@ -10,7 +10,7 @@ from ticklake.errors import ClassMissing, UnknownClass
 
 
 class ServiceClass(NamedTuple):
-    """Its options and the kinds of resources it cannot do without."""
+    """Its options and what it cannot do without, as usages of resources."""
 
     options: type[options.Options]
     needs: tuple[str, ...]
@@ -24,19 +24,20 @@ RESOURCES: dict[str, type[options.Options]] = {
     "Lake": options.LakeOptions,
 }
 
-_INDEXED = ("Storage", "Lake")
+_STORED = ("storage-write", "topic-write")
+_INDEXED = ("storage-read", "lake-write")
 SERVICES: dict[str, ServiceClass] = {
-    "Simulation": ServiceClass(options.SimulationOptions, ("Queue",)),
-    "PersistenceService": ServiceClass(options.PersistenceOptions, ("Queue", "Storage", "Topic")),
-    "MetadataPersistenceService": ServiceClass(options.MetadataPersistenceOptions, ("Storage", "Topic")),
-    "CompletionService": ServiceClass(options.CompletionOptions, ("Queue", "Storage", "Topic")),
-    "ReconciliationService": ServiceClass(options.ReconciliationOptions, ("Storage", "Topic")),
-    "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "Topic")),
+    "Simulation": ServiceClass(options.SimulationOptions, ("queue-out",)),
+    "PersistenceService": ServiceClass(options.PersistenceOptions, ("queue-in", *_STORED)),
+    "MetadataPersistenceService": ServiceClass(options.MetadataPersistenceOptions, _STORED),
+    "CompletionService": ServiceClass(options.CompletionOptions, ("queue-in", *_STORED)),
+    "ReconciliationService": ServiceClass(options.ReconciliationOptions, ("storage-read", "topic-write")),
+    "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "topic-read")),
     "EnvironmentIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "DummyIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "SimpleBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, _INDEXED),
-    "MinimalBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, ("Storage",)),
+    "MinimalBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, ("storage-read",)),
 }
 OWN_INDEXER = SERVICES["EnvironmentIndexer"]
 """What `class = "module:Class"` takes, an indexer of the user's own."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ticklake.config.bindings import Binding, parse_binding
 from ticklake.config.classes import OWN_INDEXER, RESOURCES, SERVICES, resource_class, service_class
 from ticklake.config.document import Document, read, refuse_twins
-from ticklake.config.options import IndexerOptions, TopicOptions
+from ticklake.config.options import IndexerOptions, NodeOptions, TopicOptions
 from ticklake.config.reading import Entry, read_options
 from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSettings
 from ticklake.config.source import KeyPath
@@ -18,7 +18,7 @@ from ticklake.config.suggest import fold, listed, nearest
 from ticklake.errors import BadValue, UnknownKey, UnknownResource, WrongKind
 
 WRAPPERS: tuple[KeyPath, ...] = (("evochora", "datapipeline"), ("pipeline",), ())
-SECTIONS = ("resources", "services", "vars")
+SECTIONS = ("node", "resources", "services", "vars")
 CLASS_KEYS = ("class", "className", "type")
 BESIDE_RESOURCE_OPTIONS = (*CLASS_KEYS, "options")
 BESIDE_SERVICE_OPTIONS = (*CLASS_KEYS, "options", "resources")
@@ -33,7 +33,8 @@ def load(path: str | Path) -> NodeSettings:
     run_id = _shared_run_id(document, (*root, "services"), services)
     read_resources = {name: _resource(document, (*root, "resources"), name, body) for name, body in resources.items()}
     read_services = {name: _service(document, (*root, "services"), name, body) for name, body in services.items()}
-    settings = NodeSettings(document.file, read_resources, _with_run_id(read_services, run_id))
+    node, origins = _node(document, root, section)
+    settings = NodeSettings(document.file, read_resources, _with_run_id(read_services, run_id), node, origins)
     _check_references(document, root, settings)
     return settings
 
@@ -84,6 +85,15 @@ def _shared_run_id(document: Document, section: KeyPath, services: dict[str, Any
         if run_id is not None:
             raise BadValue(where=document.where(path), key=".".join(path), reason="it must be text, in quotes")
     return None
+
+
+def _node(document: Document, root: KeyPath, section: Mapping[str, Any]) -> tuple[NodeOptions, dict[str, str]]:
+    path, body = (*root, "node"), section.get("node", {})
+    _must_be_block(document, path, body)
+    options, origins = read_options(
+        document, NodeOptions, path, [((*path, key), value) for key, value in body.items()], ()
+    )
+    return cast(NodeOptions, options), origins
 
 
 def _resource(document: Document, section: KeyPath, name: str, body: Any) -> ResourceSettings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
@@ -220,3 +220,40 @@ class UnbufferedIndexerOptions(IndexerOptions):
     topic_poll_timeout_ms: PositiveMilliseconds = 5000
     enable_idempotency: bool = False
     until_caught_up: bool = False
+
+
+class RestartOptions(Options):
+    """How a service that died is started again: each pause about twice as long as the one before."""
+
+    max_restarts: Annotated[int, Field(ge=0)] = 10
+    first_delay_ms: PositiveMilliseconds = 1000
+    max_delay_ms: PositiveMilliseconds = 60_000
+    reset_after_ms: PositiveMilliseconds = 300_000
+
+
+class LogOptions(Options):
+    """What `ticklake run` logs to stderr; `-v` and `--log-format` come before these."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+
+
+class HttpOptions(Options):
+    """The HTTP side of the node: off without a port. Another address than loopback needs TICKLAKE_TOKEN."""
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    path_prefix: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
+    allowed_hosts: list[str] = []
+
+
+class NodeOptions(Options):
+    """The node as a whole: who it is, where it keeps what is its own, how it starts again what died."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "ticklake"
+    directory: Annotated[Directory, Field(validate_default=True)] = "data"
+    instances: Literal["refuse", "compete"] = "refuse"
+    stop_timeout: Annotated[Seconds, Field(gt=0)] = 60
+    restart: RestartOptions = RestartOptions()
+    log: LogOptions = LogOptions()
+    http: HttpOptions = HttpOptions()

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from ticklake.config.bindings import Binding
+from ticklake.config.bindings import USAGES, Binding
 from ticklake.config.classes import OWN_INDEXER, SERVICES
-from ticklake.config.options import DatabaseOptions, Options, TopicOptions
+from ticklake.config.options import DatabaseOptions, NodeOptions, Options, TopicOptions
 from ticklake.config.suggest import listed
 from ticklake.errors import BindingMissing
 
@@ -41,11 +41,13 @@ class ServiceSettings:
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """A whole configuration. Services are in the order of the file, which is the order they start in."""
+    """A whole configuration. Services are in the order of the file; `start_order` is the one they start in."""
 
     file: Path
     resources: Mapping[str, ResourceSettings]
     services: Mapping[str, ServiceSettings]
+    node: NodeOptions = field(default_factory=NodeOptions)
+    node_origins: Mapping[str, str] = field(default_factory=dict)
 
     def of_kind(self, service: str, kind: str) -> ResourceSettings:
         """The resource of a kind that a service is bound to; without a binding, the only one there is."""
@@ -66,5 +68,13 @@ class NodeSettings:
     def check_complete(self) -> None:
         """Raises `BindingMissing` where a service lacks something it cannot run without."""
         for service in self.services.values():
-            for kind in SERVICES.get(service.class_name, OWN_INDEXER).needs:
-                self.of_kind(service.name, kind)
+            for usage in SERVICES.get(service.class_name, OWN_INDEXER).needs:
+                self.of_kind(service.name, USAGES[usage])
+
+    def uses(self, service: str) -> set[tuple[str, str]]:
+        """What a service does with which resource, `("queue-in", "tick-queue")`: as bound, or as it must be."""
+        settings = self.services[service]
+        bound = {(binding.usage, binding.resource) for binding in settings.bindings.values()}
+        kinds = {USAGES[usage] for usage, _ in bound}
+        needs = SERVICES.get(settings.class_name, OWN_INDEXER).needs
+        return bound | {(one, self.of_kind(service, USAGES[one]).name) for one in needs if USAGES[one] not in kinds}

@@ -21,7 +21,8 @@ OriginOf = Callable[[str], str]
 
 def show(settings: NodeSettings, *, origin: bool = False) -> str:
     """With `origin`, each option says where it was given, or that it is the default."""
-    lines = ["resources {"]
+    lines = ["node {", *_indented(_option_lines(settings.node, "", settings.node_origins if origin else None)), "}"]
+    lines += ["resources {"]
     for resource in settings.resources.values():
         lines += _indented(_block(resource, {}, origin))
     lines += ["}", "services {"]
@@ -35,6 +36,7 @@ def as_dict(settings: NodeSettings) -> dict[str, Any]:
     """The same as plain values, for JSON."""
     return {
         "file": str(settings.file),
+        "node": {"options": settings.node.model_dump(mode="json"), "origins": dict(settings.node_origins)},
         "resources": {name: _plain(resource) for name, resource in settings.resources.items()},
         "services": {
             name: {**_plain(service), "resources": {key: str(bound) for key, bound in service.bindings.items()}}

@@ -6,14 +6,17 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
 from ticklake.errors import WrongServiceState
+from ticklake.logs import log_service
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
 
 log = logging.getLogger(__name__)
+_LAST_MOMENT = 5.0
 
 
 class State(StrEnum):
@@ -26,13 +29,15 @@ class State(StrEnum):
 class Service(ABC):
     """Subclasses write `run`: a loop `while self.proceed(): …` that ends by itself or when it is asked to stop.
 
-    What `run` raises puts the service into the error state and is kept in `error` until the next start.
+    What `run` raises puts the service into the error state and is kept in `error` until the next start. Either way
+    `on_end` is called, in the service's thread.
     """
 
     def __init__(self, name: str, metrics_window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
         self.name = name
         self.monitor = Monitor(name, metrics_window_seconds)
         self.error: BaseException | None = None
+        self.on_end: Callable[[], None] = lambda: None
         self._state = State.STOPPED
         self._stopping = False
         self._changed = threading.Condition()
@@ -58,6 +63,7 @@ class Service(ABC):
         return self._stopping or self._state is State.PAUSED
 
     def start(self) -> None:
+        self._let_end()
         with self._changed:
             self._require("start", State.STOPPED, State.ERROR)
             self._state, self._stopping, self.error = State.RUNNING, False, None
@@ -68,14 +74,18 @@ class Service(ABC):
 
     def stop(self, timeout: float = 30.0) -> bool:
         """Ask it to finish what it holds and end. False where it is still at it after `timeout` seconds."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        self.wake()
+        self.ask_to_stop()
         ended = self.join(timeout)
         if not ended:
             log.warning("%s did not stop within %g seconds", self.name, timeout)
         return ended
+
+    def ask_to_stop(self) -> None:
+        """Ask it to finish what it holds and end, without waiting for that."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self.wake()
 
     def pause(self) -> None:
         with self._changed:
@@ -111,21 +121,32 @@ class Service(ABC):
             return not self._changed.wait_for(lambda: self._stopping, seconds)
 
     def _live(self) -> None:
+        log_service.set(self.name)
         started = time.monotonic()
         try:
             self.run()
         except BaseException as error:
             self._fail(error)
         else:
-            self._state = State.STOPPED
+            self._end_as(State.STOPPED)
             log.info("%s stopped after %.1f seconds", self.name, time.monotonic() - started)
+        self.on_end()
 
     def _fail(self, error: BaseException) -> None:
         self.error = error
         self.monitor.healthy = False
         self.monitor.errors.record("SERVICE_FAILED", error, type(error).__name__)
-        self._state = State.ERROR
         log.error("%s failed: %s: %s", self.name, type(error).__name__, error)
+        self._end_as(State.ERROR)
+
+    def _end_as(self, state: State) -> None:
+        with self._changed:
+            self._state = state
+
+    def _let_end(self) -> None:
+        """A thread that has said its last word is gone in a moment."""
+        if self._state in (State.STOPPED, State.ERROR):
+            self.join(_LAST_MOMENT)
 
     def _require(self, action: str, *allowed: State) -> None:
         alive = self._thread is not None and self._thread.is_alive()

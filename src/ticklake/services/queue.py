@@ -125,6 +125,10 @@ class TickQueue:
         return self._last_tick
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def finished(self) -> bool:
         """Closed, and every tick is done."""
         with self._changed:

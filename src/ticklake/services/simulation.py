@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from ticklake.errors import QueueClosed
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.simulation import Ecosystem, SimulationSettings
@@ -36,39 +37,43 @@ class SimulationService(Service):
         self._ticks = ticks
         self._clock = clock
         self._world = Ecosystem(settings)
+        self._group: list[TickColumns] = []
         self.metadata = self._world.metadata(run_id, self._now_ms())
         self.monitor.gauge("tick", lambda: self._world.tick)
         self.monitor.gauge("organisms", lambda: len(self._world.organisms))
 
+    def start(self) -> None:
+        """Not after its end: a run that has ended has ended."""
+        if self._queue.closed:
+            raise QueueClosed(last_tick=self._queue.last_tick)
+        super().start()
+
     def run(self) -> None:
-        for columns in self._groups():
-            if not self._emit(columns):
-                break
+        while self._grow_group() and self._emit():
+            pass
         self._queue.close()
 
     def wake(self) -> None:
         self._queue.wake()
 
-    def _groups(self) -> Iterator[list[TickColumns]]:
-        """Sampled ticks, a few at a time: encoding costs less that way."""
-        group: list[TickColumns] = []
+    def _grow_group(self) -> bool:
+        """Sampled ticks, a few at a time: encoding costs less that way. False once there are no more."""
         while self.proceed() and (self._ticks is None or self._world.tick < self._ticks):
+            if sum(len(tick.cells) for tick in self._group) >= _CELLS_A_CALL:
+                return True
             if self._world.tick % self._world.settings.sampling_interval == 0:
-                group.append(self._world.columns(self._now_ms()))
-            if sum(len(tick.cells) for tick in group) >= _CELLS_A_CALL:
-                yield group
-                group = []
+                self._group.append(self._world.columns(self._now_ms()))
             self._world.step()
-        if group:
-            yield group
+        return bool(self._group)
 
-    def _emit(self, columns: list[TickColumns]) -> bool:
-        for tick, encoded in zip(columns, encode_ticks(self._run_id, columns), strict=True):
+    def _emit(self) -> bool:
+        """Puts the group into the queue, tick by tick: a start after a failure goes on with what is left of it."""
+        for encoded in encode_ticks(self._run_id, self._group):
             while not self._queue.put(encoded, unless=self.interrupted):
                 if not self.proceed():
                     return False
             self.monitor.counter("ticks_produced").add()
-            self.monitor.counter("cells_produced").add(len(tick.cells))
+            self.monitor.counter("cells_produced").add(len(self._group.pop(0).cells))
             self.monitor.window("ticks_produced_per_sec").add()
         return True
 

@@ -117,7 +117,7 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
         (
             "service { }",
             errors.UnknownKey,
-            "unknown key service; did you mean 'services'? Allowed here: resources, services, vars",
+            "unknown key service; did you mean 'services'? Allowed here: node, resources, services, vars",
         ),
         ("pipeline { resource { } }", errors.UnknownKey, "unknown key pipeline.resource; did you mean 'resources'?"),
         ("services = 3", errors.BadValue, "node.conf:1: services: it must be a block"),

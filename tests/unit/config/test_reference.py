@@ -10,7 +10,7 @@ import pytest
 from ticklake.config import load, showing
 from ticklake.config.classes import RESOURCES, SERVICES
 from ticklake.config.document import read
-from ticklake.config.options import Options
+from ticklake.config.options import NodeOptions, Options
 from ticklake.config.templates import REFERENCE, STARTER, write_starter
 from ticklake.errors import ConfigExists
 
@@ -30,6 +30,12 @@ def documented() -> dict[type[Options], dict]:
 @pytest.mark.parametrize("model", MODELS, ids=MODELS.values())
 def test_every_option_is_documented_with_its_default(model):
     assert_documented(model, documented()[model])
+
+
+def test_every_option_of_the_node_is_documented_with_its_default():
+    assert_documented(NodeOptions, read(REFERENCE).tree["node"])
+    defaults = NodeOptions.model_validate({}, context={"base": REFERENCE.parent})
+    assert load(REFERENCE).node == defaults
 
 
 def assert_documented(model: type[Options], written: dict) -> None:
@@ -61,6 +67,7 @@ def test_it_loads_and_lacks_nothing(file):
 def test_what_is_shown_loads_to_the_same_settings(file, load_text):
     settings = load(file)
     again = load_text(showing.show(settings, origin=True), before="")
+    assert again.node == settings.node
     assert {name: found.options for name, found in again.resources.items()} == {
         name: found.options for name, found in settings.resources.items()
     }

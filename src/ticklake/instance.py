@@ -1,0 +1,61 @@
+"""Who runs here: a lock in the node's directory, held for life. The system lets go of it when the process is gone."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any, Literal
+
+from ticklake.errors import InstanceRunning
+
+Instances = Literal["refuse", "compete"]
+
+
+class Instance:
+    """One running node. `refuse` wants to be the only one of its name; those that `compete` only bear each other."""
+
+    def __init__(self, directory: str | Path, name: str, instances: Instances = "refuse") -> None:
+        self._file = Path(directory) / f"{name}.lock"
+        self._name = name
+        self._shared = instances == "compete"
+        self._held: int | None = None
+
+    def acquire(self) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            holder = read_holder(self._file)
+            raise InstanceRunning(
+                name=self._name, directory=self._file.parent, pid=holder.get("pid"), host=holder.get("host")
+            ) from error
+        self._held = descriptor
+        self.tell()
+
+    def tell(self, **more: object) -> None:
+        """Writes down who this is, for those who are refused and for commands that look for it."""
+        if self._held is not None:
+            text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}).encode()
+            os.ftruncate(self._held, 0)
+            os.pwrite(self._held, text, 0)
+
+    def release(self) -> None:
+        if self._held is not None:
+            if not self._shared:
+                os.ftruncate(self._held, 0)
+            os.close(self._held)
+            self._held = None
+
+
+def read_holder(file: Path) -> dict[str, Any]:
+    """What the holder of a lock wrote down; nothing where it has not yet, or nobody holds it."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,59 @@
+"""Logs: one line an event, for people or as JSON, and never a password."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Literal, TextIO
+
+Format = Literal["text", "json"]
+
+log_service: ContextVar[str] = ContextVar("log_service", default="")
+"""The service whose thread this is."""
+
+_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+@")
+
+
+def set_up(level: int, form: Format = "text", stream: TextIO | None = None) -> None:
+    """Sends all logs to `stream`, stderr unless told. Called again, the last one counts."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    root = logging.getLogger()
+    for old in [one for one in root.handlers if isinstance(one.formatter, TextLines | JsonLines)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)
+
+
+class TextLines(logging.Formatter):
+    """`2025-10-14 14:30:25,123 WARNING ticklake.services.retry [persistence-service] Writing … failed`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        service = log_service.get()
+        where = f"{record.name} [{service}]" if service else record.name
+        return f"{self.formatTime(record)} {record.levelname} {where}: {_one_line(record)}"
+
+
+class JsonLines(logging.Formatter):
+    """An object a line: `ts`, `level`, `logger`, `message`, and `service` where one is at work."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        event = {
+            "ts": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _one_line(record),
+        }
+        service = log_service.get()
+        return json.dumps(event | ({"service": service} if service else {}), ensure_ascii=False)
+
+
+def _one_line(record: logging.LogRecord) -> str:
+    text = record.getMessage()
+    if record.exc_info and record.exc_info[1] is not None:
+        text += f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info[0] else ""
+    return " ".join(_PASSWORD.sub(r"\1:***@", text).split())
