@@ -561,6 +561,35 @@ class InstanceRunning(TickLakeError):
     host: str | None
 
 
+class AddressUnavailable(TickLakeError):
+    """HTTP cannot listen on {host} port {port}: {reason}. Choose another node.http.port, or 0 for any free one."""
+
+    host: str
+    port: int
+    reason: object
+
+
+class TokenMissing(TickLakeError):
+    """HTTP on {host} can be reached by other machines and needs a token: put one into the environment as {variable},
+    or listen on 127.0.0.1."""
+
+    host: str
+    variable: str
+
+
+class TokenTooShort(TickLakeError):
+    """The token in {variable} is too short to be a secret: give it {shortest} characters or more."""
+
+    variable: str
+    shortest: int
+
+
+class WebMissing(TickLakeError):
+    """HTTP needs {module}, which is not installed: pip install 'ticklake[web]'."""
+
+    module: str | None
+
+
 class UnknownService(TickLakeError):
     """This node has no service {name!r}{hint} There are: {found}."""
 

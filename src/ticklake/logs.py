@@ -56,4 +56,9 @@ def _one_line(record: logging.LogRecord) -> str:
     text = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:
         text += f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info[0] else ""
-    return " ".join(_PASSWORD.sub(r"\1:***@", text).split())
+    return " ".join(redacted(text).split())
+
+
+def redacted(text: str) -> str:
+    """Without the passwords of URLs."""
+    return _PASSWORD.sub(r"\1:***@", text)

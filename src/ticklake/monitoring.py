@@ -145,6 +145,11 @@ class Percentiles:
                     return bound
         return 0.0
 
+    def add_totals(self, other: Percentiles) -> None:
+        with self._lock:
+            self.count += other.count
+            self.sum += other.sum
+
     @property
     def average(self) -> float:
         return self.sum / self.count if self.count else 0.0
@@ -245,6 +250,13 @@ class Monitor:
             numbers |= {f"{name}_p{p}_ms": latency.percentile(p) * 1000 for p in (50, 95, 99)}
             numbers[f"{name}_avg_ms"] = latency.average * 1000
         return numbers | {"error_count": self.errors.recorded.value, "healthy": self.healthy}
+
+    def add_counts(self, other: Monitor) -> None:
+        """Takes over what another one has counted and timed in its life."""
+        for name, counter in list(other._counters.items()):
+            self.counter(name).add(counter.value)
+        for name, latency in list(other._percentiles.items()):
+            self.percentiles(name).add_totals(latency)
 
     def _metric(self, metrics: dict[str, _Metric], name: str, make: Callable[[], _Metric]) -> _Metric:
         with self._lock:

@@ -86,8 +86,23 @@ class Node:
         return self._settings
 
     @property
-    def databases(self) -> Iterable[Database]:
+    def databases(self) -> list[Database]:
+        """Those that a service uses."""
         return list(self._databases.values())
+
+    def database(self, name: str) -> Database | None:
+        """The database of this resource, where a service uses it."""
+        resource = self._settings.resources[name]
+        if resource.class_name != "Database":
+            return None
+        return self._databases.get(cast(given.DatabaseOptions, resource.options).dsn())
+
+    def runs(self) -> list[str]:
+        """The runs that this node produces or indexes, as far as they are known by now."""
+        produced = {self.run_id} if self._simulation is not None else set()
+        indexers = [service for service in self.services.values() if isinstance(service, Indexer)]
+        indexed = {one.run_id or one.options.run_id for one in indexers}
+        return sorted(produced | {run for run in indexed if run is not None})
 
     @property
     def queues(self) -> Mapping[str, TickQueue]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import pkgutil
 import sys
 from typing import NoReturn
 
 import click
 
+from ticklake import logs
+from ticklake.cli._logs import level_of
 from ticklake.errors import TickLakeError
 
 FAILED = 1
@@ -34,10 +35,10 @@ class CommandFolder(click.Group):
 @click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ticklake", message="ticklake %(version)s")
 @click.option("-v", "--verbose", count=True, help="Log what happens to stderr; twice for every detail.")
-def cli(verbose: int) -> None:
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="How to log: text unless told.")
+def cli(verbose: int, log_format: logs.Format | None) -> None:
     """Ticks in, tables out, exactly once."""
-    level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.set_up(level_of(verbose), log_format or "text")
 
 
 def main() -> None:

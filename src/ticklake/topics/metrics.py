@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
+from weakref import WeakSet
 
 from ticklake.database import Schema
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+
+
+class TopicEnd(NamedTuple):
+    """The readers of a group, or the writers (without a group), of one topic in this process."""
+
+    topic: str
+    group: str | None
+    monitors: list[Monitor]
 
 
 class TopicMetrics:
@@ -13,6 +25,9 @@ class TopicMetrics:
 
     def __init__(self, schema: Schema, window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
         self.window_seconds = window_seconds
+        self._lock = threading.Lock()
+        self._open: dict[tuple[str, str | None], WeakSet[Monitor]] = {}
+        self._closed: dict[tuple[str, str | None], Monitor] = {}
         self.monitor = Monitor(f"topics of {schema.run_id}", window_seconds)
         for name in (
             "messages_published",
@@ -29,6 +44,24 @@ class TopicMetrics:
         self._read_rate = self.monitor.window("read_throughput_per_sec")
         for state in ("active", "idle", "total", "waiting"):
             self.monitor.gauge(f"pool_{state}_connections", partial(_connections, schema, state))
+
+    def opened(self, monitor: Monitor, topic: str, group: str | None = None) -> None:
+        with self._lock:
+            self._open.setdefault((topic, group), WeakSet()).add(monitor)
+
+    def closed(self, monitor: Monitor, topic: str, group: str | None = None) -> None:
+        """What it has counted stays counted."""
+        with self._lock:
+            there = self._open.get((topic, group), WeakSet())
+            if monitor in there:
+                there.discard(monitor)
+                self._closed.setdefault((topic, group), Monitor("closed", self.window_seconds)).add_counts(monitor)
+
+    def ends(self) -> Iterator[TopicEnd]:
+        with self._lock:
+            for (topic, group), there in self._open.items():
+                past = self._closed.get((topic, group))
+                yield TopicEnd(topic, group, [*there, *([past] if past else [])])
 
     def published(self, count: int) -> None:
         self._published.add(count)

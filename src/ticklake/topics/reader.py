@@ -61,6 +61,7 @@ class TopicReader:
         self._closed = False
         self.monitor.gauge("messages_in_hand", lambda: len(self._in_hand))
         self.monitor.gauge("claim_conflict_ratio", self._conflict_ratio)
+        metrics.opened(self.monitor, self.topic, self.group)
 
     def poll(self, timeout: float) -> Message | None:
         """The next message, claimed; None after `timeout` seconds without one."""
@@ -141,6 +142,7 @@ class TopicReader:
             self._give_back(claims, 0, forgiven=True)
         if self._listener is not None:
             self._listener.close()
+        self._metrics.closed(self.monitor, self.topic, self.group)
 
     def __enter__(self) -> TopicReader:
         return self

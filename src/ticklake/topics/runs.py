@@ -16,7 +16,7 @@ from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topi
 from ticklake.topics.claims import Claims
 from ticklake.topics.deadletters import DeadLetters
 from ticklake.topics.groups import Groups
-from ticklake.topics.metrics import TopicMetrics
+from ticklake.topics.metrics import TopicEnd, TopicMetrics
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
 from ticklake.topics.retention import Retention, remove_outdated
@@ -53,6 +53,12 @@ class Database:
 
     def runs(self) -> list[str]:
         return self._backend.runs()
+
+    @property
+    def opened(self) -> list[Run]:
+        """The runs that were asked for so far."""
+        with self._lock:
+            return list(self._runs.values())
 
     def close(self) -> None:
         self._backend.close()
@@ -129,6 +135,10 @@ class Run:
     def monitor(self) -> Monitor:
         """What all readers and writers of this run have counted in this process."""
         return self._metrics.monitor
+
+    def ends(self) -> list[TopicEnd]:
+        """What the readers and the writers of each topic have counted in this process."""
+        return list(self._metrics.ends())
 
     def now_ms(self) -> int:
         """The database's clock."""

@@ -33,6 +33,7 @@ class TopicWriter:
         self._sent = self.monitor.counter("messages_sent")
         self._rate = self.monitor.window("write_throughput_per_sec")
         self._closed = False
+        metrics.opened(self.monitor, topic)
 
     def send(self, message: Payload, *, connection: Transaction | None = None) -> str:
         """Publish a message and return its id. With `connection`, it is published when that transaction commits."""
@@ -53,6 +54,7 @@ class TopicWriter:
 
     def close(self) -> None:
         self._closed = True
+        self._metrics.closed(self.monitor, self.topic)
 
     def __enter__(self) -> TopicWriter:
         return self

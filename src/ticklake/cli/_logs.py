@@ -1,0 +1,23 @@
+"""Which logs a command shows: the options of `ticklake` itself first, then the configuration."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake import logs
+
+if TYPE_CHECKING:
+    from ticklake.config.options import LogOptions
+
+
+def set_up_logs(context: click.Context, configured: LogOptions) -> None:
+    asked = context.find_root().params
+    level = logging.getLevelNamesMapping()[configured.level.upper()]
+    logs.set_up(level_of(asked["verbose"]) if asked["verbose"] else level, asked["log_format"] or configured.format)
+
+
+def level_of(verbose: int) -> int:
+    return [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]

@@ -1,0 +1,1 @@
+"""The HTTP side of a node: metrics, health, control. Needs the extra `web`."""

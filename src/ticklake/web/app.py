@@ -1,0 +1,49 @@
+"""The application: routes, guard and errors put together. Pages join in as further routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount
+
+from ticklake.errors import TickLakeError
+from ticklake.node import Node
+from ticklake.web import answers, control, probes
+from ticklake.web.exposition import Exposition
+from ticklake.web.guard import Guard, Guarded
+from ticklake.web.openapi import document
+from ticklake.web.operations import Operation, routes
+
+
+def show_openapi(request: Request) -> Response:
+    return JSONResponse(document(OPERATIONS, request.app.state.prefix))
+
+
+OPERATIONS = (
+    *control.OPERATIONS,
+    *probes.OPERATIONS,
+    Operation("GET", "/openapi.json", show_openapi, "This document", "Document"),
+)
+
+
+def create_app(node: Node, guard: Guard, pages: Sequence[BaseRoute] = ()) -> Starlette:
+    """Everything below the guard's prefix. `pages` come after the API's own routes."""
+    found: list[BaseRoute] = [*routes(OPERATIONS), *pages]
+    app = Starlette(
+        routes=[Mount(guard.prefix, routes=found)] if guard.prefix else found,
+        middleware=[Middleware(Guarded, guard=guard)],
+        exception_handlers={
+            TickLakeError: answers.refused,
+            HTTPException: answers.wrong_request,
+            Exception: answers.failed,
+        },
+    )
+    app.state.node = node
+    app.state.prefix = guard.prefix
+    app.state.exposition = Exposition(node)
+    return app

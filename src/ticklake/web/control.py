@@ -1,0 +1,78 @@
+"""The API: what there is, how it is, and start, stop, pause, resume."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ticklake.node import Node
+from ticklake.web import views
+from ticklake.web.answers import problem
+from ticklake.web.operations import Operation
+
+STOP_SECONDS = 10.0
+"""How long an answer waits for a service to stop; it goes on stopping after that."""
+
+ACTIONS = ("start", "stop", "pause", "resume")
+
+
+def node_of(request: Request) -> Node:
+    node: Node = request.app.state.node
+    return node
+
+
+def show_node(request: Request) -> Response:
+    return JSONResponse(views.node_view(node_of(request)))
+
+
+def list_services(request: Request) -> Response:
+    return JSONResponse(views.services_view(node_of(request)))
+
+
+def show_service(request: Request) -> Response:
+    return JSONResponse(views.service_view(node_of(request), request.path_params["name"]))
+
+
+def list_errors(request: Request) -> Response:
+    return JSONResponse(views.errors_view(node_of(request), request.path_params["name"]))
+
+
+def list_resources(request: Request) -> Response:
+    return JSONResponse(views.resources_view(node_of(request)))
+
+
+def change_service(request: Request) -> Response:
+    node, name, action = node_of(request), request.path_params["name"], request.path_params["action"]
+    service = node.service(name)
+    if action not in ACTIONS:
+        return problem(HTTPStatus.NOT_FOUND, f"A service cannot {action}; it can {', '.join(ACTIONS)}.")
+    done = True
+    if action == "start":
+        node.supervisor.start(name)
+    elif action == "stop":
+        done = node.supervisor.stop(name, STOP_SECONDS)
+    elif action == "pause":
+        service.pause()
+    else:
+        service.resume()
+    return JSONResponse(views.service_view(node, name), HTTPStatus.OK if done else HTTPStatus.ACCEPTED)
+
+
+OPERATIONS = (
+    Operation("GET", "/api/node", show_node, "The node itself", "Node"),
+    Operation("GET", "/api/services", list_services, "All services, in the order in which they start", "Services"),
+    Operation("GET", "/api/services/{name}", show_service, "One service", "Service", refusals=(404,)),
+    Operation("GET", "/api/services/{name}/errors", list_errors, "Its last 100 errors", "Errors", refusals=(404,)),
+    Operation(
+        "POST",
+        "/api/services/{name}/{action}",
+        change_service,
+        "Start, stop, pause or resume a service; 202 where it is still stopping",
+        "Service",
+        refusals=(401, 404, 409),
+        choices={"action": ACTIONS},
+    ),
+    Operation("GET", "/api/resources", list_resources, "All resources and who uses them", "Resources"),
+)

@@ -1,0 +1,148 @@
+"""What the node counts, as Prometheus reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
+from typing import TypeVar, cast
+
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from ticklake.metrics import GROUP, HELP, NODE, READER, SERVICE, TOPICS, WRITER, Scope
+from ticklake.monitoring import Monitor
+from ticklake.node import Node
+from ticklake.services.base import Service, State
+from ticklake.web import views
+from ticklake.web.lag import LagSampler
+
+_Family = TypeVar("_Family", bound=Metric)
+OWN = "Counted by an indexer of your own."
+
+
+class Exposition:
+    """The text of `/metrics`."""
+
+    def __init__(self, node: Node) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(NodeCollector(node, LagSampler(node)))
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+
+class NodeCollector(Collector):
+    """Reads every monitor of the node at each scrape; each costs the same however much it has counted."""
+
+    def __init__(self, node: Node, lag: LagSampler) -> None:
+        self._node, self._lag = node, lag
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        families = Families()
+        self._collect_node(families)
+        for name, service in self._node.services.items():
+            _collect_service(families, name, service)
+        for run in (run for database in self._node.databases for run in database.opened):
+            families.monitors(TOPICS, (run.id,), [run.monitor])
+            for end in run.ends():
+                scope = WRITER if end.group is None else READER
+                labels = (run.id, end.topic) if end.group is None else (run.id, end.topic, end.group)
+                families.monitors(scope, labels, end.monitors)
+        self._collect_groups(families)
+        yield from families
+
+    def _collect_node(self, families: Families) -> None:
+        node = self._node
+        who = {"name": node.settings.node.name, "version": version("ticklake")}
+        families.gauge(NODE, "info", tuple(who.values()), 1, labels=tuple(who))
+        families.gauge(NODE, "ready", (), not views.not_ready(node))
+        for name, queue in node.queues.items():
+            families.gauge(NODE, "queued_ticks", (name,), len(queue), labels=("queue",))
+            families.gauge(NODE, "queued_bytes", (name,), queue.size_bytes, labels=("queue",))
+
+    def _collect_groups(self, families: Families) -> None:
+        sample = self._lag.sample()
+        families.gauge(NODE, "store_up", (), sample.up)
+        for run, group in sample.groups:
+            labels = (run, group.topic, group.group)
+            families.gauge(GROUP, "lag", labels, group.lag)
+            families.gauge(GROUP, "claimed", labels, group.claimed)
+            families.gauge(GROUP, "dead_letters", labels, group.dead_letters)
+            families.gauge(GROUP, "oldest_age_seconds", labels, group.oldest_seconds or 0.0)
+
+
+def _collect_service(families: Families, name: str, service: Service) -> None:
+    for state in State:
+        families.gauge(SERVICE, "state", (name, state.value), service.state is state, labels=("service", "state"))
+    families.gauge(SERVICE, "healthy", (name,), service.monitor.healthy)
+    families.counter(SERVICE, "errors", (name,), service.monitor.errors.recorded.value)
+    families.monitors(SERVICE, (name,), [service.monitor])
+
+
+class Families:
+    """Metric families in the making, by their full names."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Metric] = {}
+
+    def __iter__(self) -> Iterator[Metric]:
+        return iter(self._families.values())
+
+    def counter(self, scope: Scope, name: str, values: Sequence[str], number: float) -> None:
+        family = CounterMetricFamily(_full(scope, name), _help(scope, name), labels=scope.labels)
+        self._add(family).add_metric(values, number)
+
+    def gauge(
+        self, scope: Scope, name: str, values: Sequence[str], number: float, labels: Sequence[str] | None = None
+    ) -> None:
+        names = scope.labels if labels is None else labels
+        family = GaugeMetricFamily(_full(scope, name), _help(scope, name), labels=names)
+        self._add(family).add_metric(values, float(number))
+
+    def monitors(self, scope: Scope, values: Sequence[str], monitors: Sequence[Monitor]) -> None:
+        """Monitors with the same labels as one: counts and rates added up, of ratios and latencies the worst."""
+        for name in _names(one.counters for one in monitors):
+            self.counter(scope, name, values, sum(one.counters[name].value for one in monitors if name in one.counters))
+        for name in _names(one.windows for one in monitors):
+            self.gauge(scope, name, values, sum(one.windows[name].rate for one in monitors if name in one.windows))
+        for name in _names(one.gauges for one in monitors):
+            numbers = [one.gauges[name]() for one in monitors if name in one.gauges]
+            self.gauge(scope, name, values, max(numbers) if name.endswith(("_ratio", "_rate")) else sum(numbers))
+        for name in _names(one.latencies for one in monitors):
+            self._latency(scope, name, values, [one for one in monitors if name in one.latencies])
+
+    def _latency(self, scope: Scope, name: str, values: Sequence[str], monitors: Sequence[Monitor]) -> None:
+        found = [one.latencies[name] for one in monitors]
+        count, total = sum(one.count for one in found), sum(one.sum for one in found)
+        for percent in (50, 95, 99):
+            worst = max(one.percentile(percent) for one in found)
+            self._milliseconds(scope, name, f"p{percent}", values, worst)
+        self._milliseconds(scope, name, "avg", values, total / count if count else 0.0)
+        family = SummaryMetricFamily(f"{_full(scope, name)}_seconds", _help(scope, name), labels=scope.labels)
+        self._add(family).add_metric(values, count_value=count, sum_value=total)
+
+    def _milliseconds(self, scope: Scope, name: str, what: str, values: Sequence[str], seconds: float) -> None:
+        text = f"{_help(scope, name)} ({'average' if what == 'avg' else f'{what[1:]}th percentile'}, milliseconds)"
+        family = GaugeMetricFamily(f"{_full(scope, name)}_{what}_ms", text, labels=scope.labels)
+        self._add(family).add_metric(values, seconds * 1000)
+
+    def _add(self, family: _Family) -> _Family:
+        return cast(_Family, self._families.setdefault(family.name, family))
+
+
+def _full(scope: Scope, name: str) -> str:
+    return f"ticklake_{scope.name}_{name}"
+
+
+def _help(scope: Scope, name: str) -> str:
+    return HELP.get((scope.name, name), OWN)
+
+
+def _names(named: Iterable[Iterable[str]]) -> list[str]:
+    return sorted({name for names in named for name in list(names)})

@@ -1,0 +1,38 @@
+"""One thing the API can do: its route and its documentation in one place, so that they cannot drift apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+Endpoint = Callable[[Request], Response]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`answers` names a schema of the OpenAPI document; None is text. `refusals` are its other statuses."""
+
+    method: str
+    path: str
+    endpoint: Endpoint
+    summary: str
+    answers: str | None
+    status: int = 200
+    refusals: tuple[int, ...] = ()
+    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.endpoint.__name__
+
+    @property
+    def parameters(self) -> list[str]:
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+
+def routes(operations: Iterable[Operation]) -> list[Route]:
+    return [Route(one.path, one.endpoint, methods=[one.method], name=one.id) for one in operations]

@@ -1,0 +1,36 @@
+"""For machines that watch: is it alive, is it ready, what does it count."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ticklake.web import views
+from ticklake.web.control import node_of
+from ticklake.web.operations import Operation
+
+
+def health(_request: Request) -> Response:
+    """Alive: this process answers. Whether it gets its work done is what `/ready` says."""
+    return JSONResponse({"status": "ok"})
+
+
+def ready(request: Request) -> Response:
+    problems = views.not_ready(node_of(request))
+    if problems:
+        return JSONResponse({"status": "not ready", "services": problems}, HTTPStatus.SERVICE_UNAVAILABLE)
+    return JSONResponse({"status": "ready", "services": {}})
+
+
+def metrics(request: Request) -> Response:
+    return Response(request.app.state.exposition.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+OPERATIONS = (
+    Operation("GET", "/health", health, "Whether the process is alive", "Health"),
+    Operation("GET", "/ready", ready, "Whether every service can do its work", "Readiness", refusals=(503,)),
+    Operation("GET", "/metrics", metrics, "All metrics, for Prometheus", None),
+)

@@ -1,0 +1,69 @@
+"""The server: a socket, a thread, and a clean end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import uvicorn
+from starlette.applications import Starlette
+
+from ticklake.config.options import HttpOptions
+from ticklake.errors import AddressUnavailable
+from ticklake.node import Node
+from ticklake.web.app import create_app
+from ticklake.web.guard import Guard, find_token
+
+STOP_SECONDS = 5
+_BACKLOG = 64
+
+
+class HttpServer:
+    """Has its address from the moment it is made; answers between `start` and `stop`."""
+
+    def __init__(self, app: Starlette, host: str, port: int) -> None:
+        self._socket = _bound(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self.port}{app.state.prefix}"
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                lifespan="off",
+                ws="none",
+                timeout_graceful_shutdown=STOP_SECONDS,
+            )
+        )
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Requests under way are answered first, for a few seconds."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(STOP_SECONDS * 2)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+
+def open_server(node: Node, options: HttpOptions) -> HttpServer:
+    """The server of a node, bound to its address. `AddressUnavailable` or `TokenMissing` where it cannot be."""
+    directory = node.settings.node.directory
+    guard = Guard(find_token(options.host, directory), options.host, tuple(options.allowed_hosts), options.path_prefix)
+    return HttpServer(create_app(node, guard), options.host, options.port or 0)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise AddressUnavailable(host=host, port=port, reason=error.strerror or error) from error

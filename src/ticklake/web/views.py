@@ -1,0 +1,107 @@
+"""A node as plain values: what the API answers with and what pages show."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from ticklake.config import showing
+from ticklake.indexers.base import Indexer
+from ticklake.logs import redacted
+from ticklake.monitoring import Monitor
+from ticklake.node import Node
+from ticklake.services.base import State
+
+
+def node_view(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.settings.node.name,
+        "version": version("ticklake"),
+        "file": str(node.settings.file),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started_at": _moment(node.started_at),
+        "runs": node.runs(),
+        "stopping": node.stopping,
+        "ready": not not_ready(node),
+    }
+
+
+def services_view(node: Node) -> list[dict[str, Any]]:
+    """In the order in which they start."""
+    return [service_view(node, name) for name in node.services]
+
+
+def service_view(node: Node, name: str) -> dict[str, Any]:
+    service = node.service(name)
+    settings = node.settings.services[name]
+    return {
+        "name": name,
+        "class": settings.class_name,
+        "state": service.state.value,
+        "healthy": service.monitor.healthy,
+        "error": redacted(str(service.error)) if service.error else None,
+        "restart_in_seconds": node.supervisor.restart_in(name),
+        "run_id": service.run_id if isinstance(service, Indexer) else None,
+        "resources": {name: str(binding) for name, binding in settings.bindings.items()},
+        "metrics": service.monitor.snapshot(),
+    }
+
+
+def errors_view(node: Node, name: str) -> list[dict[str, Any]]:
+    """The last of them, oldest first."""
+    return [
+        {"at": _moment(error.at), "code": error.code, "message": redacted(error.message), "details": error.details}
+        for error in node.service(name).monitor.errors
+    ]
+
+
+def resources_view(node: Node) -> list[dict[str, Any]]:
+    """Each with its options, without passwords, and who uses it for what."""
+    plain = showing.as_dict(node.settings)["resources"]
+    uses = {service: node.settings.uses(service) for service in node.services}
+    return [
+        {
+            "name": name,
+            "class": settings["class"],
+            "options": settings["options"],
+            "used_by": {
+                service: sorted(usage for usage, resource in used if resource == name)
+                for service, used in uses.items()
+                if any(resource == name for _, resource in used)
+            },
+            "metrics": _resource_metrics(node, name),
+        }
+        for name, settings in plain.items()
+    ]
+
+
+def not_ready(node: Node) -> dict[str, str]:
+    """Which services cannot do their work just now, and why."""
+    if node.started_at is None or node.stopping:
+        return {"node": "stopping" if node.stopping else "starting"}
+    return {
+        name: "error" if service.state is State.ERROR else "unhealthy"
+        for name, service in node.services.items()
+        if service.state is State.ERROR or not service.monitor.healthy
+    }
+
+
+def _resource_metrics(node: Node, name: str) -> Mapping[str, Any]:
+    queue = node.queues.get(name)
+    if queue is not None:
+        return {"queued_ticks": len(queue), "queued_bytes": queue.size_bytes}
+    database = node.database(name)
+    return {run.id: _numbers(run.monitor) for run in database.opened} if database is not None else {}
+
+
+def _numbers(monitor: Monitor) -> dict[str, Any]:
+    return monitor.snapshot()
+
+
+def _moment(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

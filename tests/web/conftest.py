@@ -1,0 +1,92 @@
+"""Nodes without Spark: a small simulation, its persistence, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ticklake.config import load
+from ticklake.node import Node
+from ticklake.web.server import HttpServer, open_server
+
+TOKEN = "a-token-for-these-tests-only"
+CONFIG = """
+node {{ {node} }}
+resources {{
+  index-database {{ class = Database, url = {database} }}
+  batch-topic    {{ class = Topic, database = index-database }}
+  metadata-topic {{ class = Topic, database = index-database }}
+  run-topic      {{ class = Topic, database = index-database }}
+  tick-storage   {{ class = Storage, path = data/storage }}
+  tick-queue     {{ class = Queue, max_ticks = 20 }}
+}}
+services {{
+  simulation {{ options {{ shape = [16, 16], organisms = 5{simulation} }} }}
+  persistence-service {{
+    resources {{ batch-out = "topic-write:batch-topic" }}
+    options {{ max_batch_size = 5, batch_timeout_seconds = 1 }}
+  }}
+  metadata-persistence-service {{ resources {{ metadata-out = "topic-write:metadata-topic" }} }}
+  completion-service {{ resources {{ run-out = "topic-write:run-topic" }} }}
+}}
+"""
+
+
+@pytest.fixture
+def write_config(tmp_path: Path) -> Callable[..., Path]:
+    def write(node: str = "", simulation: str = "", database: str = '"sqlite:///data/database"') -> Path:
+        file = tmp_path / "node.conf"
+        file.write_text(CONFIG.format(node=node, simulation=simulation, database=database))
+        return file
+
+    return write
+
+
+@pytest.fixture
+def make_node(write_config: Callable[..., Path]) -> Iterator[Callable[..., Node]]:
+    nodes: list[Node] = []
+
+    def make(**settings: str) -> Node:
+        nodes.append(Node(load(write_config(**settings))))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        assert node.stop(60)
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    node = make_node()
+    node.start()
+    return node
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., httpx.Client]]:
+    """A real server on a free port of loopback, and a client that has the token unless told otherwise."""
+    servers: list[HttpServer] = []
+    clients: list[httpx.Client] = []
+    monkeypatch.setenv("TICKLAKE_TOKEN", TOKEN)
+
+    def start(node: Node, token: str | None = TOKEN) -> httpx.Client:
+        server = open_server(node, node.settings.node.http)
+        server.start()
+        servers.append(server)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        clients.append(httpx.Client(base_url=server.url, headers=headers, timeout=60, trust_env=False))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.close()
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def client(node: Node, serve: Callable[..., httpx.Client]) -> httpx.Client:
+    return serve(node)
