@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from ticklake.config.classes import RESOURCES, SERVICES
 from ticklake.config.document import read
-from ticklake.config.options import Options
+from ticklake.config.options import NodeOptions, Options
 from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSettings
 from ticklake.config.source import KeyPath
 from ticklake.config.templates import REFERENCE
@@ -21,8 +21,8 @@ OriginOf = Callable[[str], str]
 
 def show(settings: NodeSettings, *, origin: bool = False) -> str:
     """With `origin`, each option says where it was given, or that it is the default."""
-    lines = ["node {", *_indented(_option_lines(settings.node, "", settings.node_origins if origin else None)), "}"]
-    lines += ["resources {"]
+    origin_of = _origin_of(settings.node, settings.node_origins) if origin else None
+    lines = ["node {", *_indented(_option_lines(settings.node, origin_of)), "}", "resources {"]
     for resource in settings.resources.values():
         lines += _indented(_block(resource, {}, origin))
     lines += ["}", "services {"]
@@ -58,7 +58,8 @@ def _block(element: ResourceSettings | ServiceSettings, bindings: Mapping[str, s
         yield from (f"    {json.dumps(name)} = {json.dumps(uri)}" for name, uri in bindings.items())
         yield "  }"
     yield "  options {"
-    yield from _indented(_indented(_option_lines(element.options, _origin_of(element) if origin else None)))
+    origin_of = _origin_of(element.options, element.origins) if origin else None
+    yield from _indented(_indented(_option_lines(element.options, origin_of)))
     yield "  }"
     yield "}"
 
@@ -77,14 +78,14 @@ def _option_lines(options: Options, origin_of: OriginOf | None, prefix: str = ""
             yield f"{name} = {json.dumps(value)}{source}"
 
 
-def _origin_of(element: ResourceSettings | ServiceSettings) -> OriginOf:
+def _origin_of(options: Options, origins: Mapping[str, str]) -> OriginOf:
     """Where an option was given: itself, the free block around it, or nowhere but in the reference."""
 
     def find(option: str) -> str:
         around = option.partition(".")[0]
-        free = getattr(getattr(element.options, around), "free", False)
-        given = element.origins.get(option) or (element.origins.get(around) if free else None)
-        return given or f"default, {REFERENCE.name}:{_documentation()[type(element.options), option]}"
+        free = getattr(getattr(options, around), "free", False)
+        given = origins.get(option) or (origins.get(around) if free else None)
+        return given or f"default, {REFERENCE.name}:{_documentation()[type(options), option]}"
 
     return find
 
@@ -94,9 +95,11 @@ def _documentation() -> dict[tuple[type[Options], str], int]:
     """The line of the reference that documents an option."""
     document = read(REFERENCE)
     models = RESOURCES | {name: service.options for name, service in SERVICES.items()}
-    blocks = ((section, name, body) for section, found in document.tree.items() for name, body in found.items())
+    elements = {section: document.tree[section] for section in ("resources", "services")}
+    blocks = ((section, name, body) for section, found in elements.items() for name, body in found.items())
     classes: dict[KeyPath, str] = {(section, name): body["class"] for section, name, body in blocks}
-    return {
+    node = [found for found in document.definitions if found.path[0] == "node"]
+    return {(NodeOptions, ".".join(found.path[1:])): found.line for found in node} | {
         (models[classes[found.path[:2]]], ".".join(found.path[3:])): found.line
         for found in document.definitions
         if len(found.path) > 3 and found.path[2] == "options"
