@@ -7,7 +7,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -48,12 +48,13 @@ class _Slots:
         self.seconds = seconds
         self._width = seconds / WINDOW_SLOTS
         self._clock = clock
-        self._started = self._now()
-        self._latest = self._started
+        self._started = self._latest = int(clock() // self._width)
 
-    def advance(self) -> tuple[int, list[int]]:
+    def advance(self) -> tuple[int, Sequence[int]]:
         """The current slot, and the slots that hold what is now too old (at most the whole ring)."""
-        now = max(self._now(), self._latest)
+        now = int(self._clock() // self._width)
+        if now <= self._latest:
+            return self._latest % WINDOW_SLOTS, ()
         first = max(self._latest + 1, now - WINDOW_SLOTS + 1)
         self._latest = now
         return now % WINDOW_SLOTS, [slot % WINDOW_SLOTS for slot in range(first, now + 1)]
@@ -61,9 +62,6 @@ class _Slots:
     def covered(self) -> float:
         """The seconds the window speaks for: fewer than it lasts as long as it is young."""
         return min(self.seconds, (self._latest - self._started + 1) * self._width)
-
-    def _now(self) -> int:
-        return int(self._clock() // self._width)
 
 
 class Window:

@@ -33,7 +33,7 @@ class Hints:
 
     def send(self, channel: str) -> None:
         try:
-            names = [found.name for found in self._folder.iterdir() if found.name.startswith(_prefix(channel))]
+            names = [name for name in os.listdir(self._folder) if name.startswith(_prefix(channel))]  # noqa: PTH208  at every send
         except FileNotFoundError:
             return
         if names:
