@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
+import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -244,6 +249,77 @@ class Procrastinate:
         self._loop.close()
 
 
+class Pgmq:
+    name = "pgmq"
+
+    def __init__(self, url: str, sql: str) -> None:
+        import psycopg
+
+        self._connection = psycopg.connect(url, autocommit=True)
+        if not self._connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'pgmq'").fetchone():
+            self._connection.execute(sql.encode())
+            self._connection.execute("SELECT pgmq.create('q')")
+        self._payload = json.dumps({"x": PAYLOAD})
+
+    def publish(self) -> int:
+        self._connection.execute("SELECT pgmq.send('q', %s::jsonb)", [self._payload])
+        return 1
+
+    def publish_many(self, count: int) -> int:
+        self._connection.execute("SELECT pgmq.send_batch('q', %s::jsonb[])", [[self._payload] * count])
+        return count
+
+    def claim_and_ack(self, limit: int) -> int:
+        claimed = self._connection.execute("SELECT msg_id FROM pgmq.read('q', 300, %s)", [limit]).fetchall()
+        ids = [row[0] for row in claimed]
+        return len(self._connection.execute("SELECT pgmq.delete('q', %s::bigint[])", [ids]).fetchall())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def pgmq_sql(folder: Path) -> str | None:
+    """From the crate that carries it; None without cargo or a network."""
+    if not shutil.which("cargo"):
+        return None
+    folder.mkdir()
+    (folder / "lib.rs").touch()
+    (folder / "Cargo.toml").write_text(
+        '[package]\nname = "peer"\nversion = "0.0.0"\nedition = "2021"\n'
+        '[lib]\npath = "lib.rs"\n[dependencies]\npgmq = "=0.33.5"\n'
+    )
+    environment = os.environ | {"CARGO_HOME": str(folder / "home")}
+    subprocess.run(["cargo", "fetch", "--quiet"], cwd=folder, env=environment, check=False)
+    found = list(folder.glob("home/registry/src/*/pgmq-*/src/install/embedded/sql/pgmq.sql"))
+    return found[0].read_text() if found else None
+
+
+@contextlib.contextmanager
+def slow_disk(seconds: float) -> Iterator[None]:
+    """Until the end, SQLite's syncs take that much longer, in every database that is opened meanwhile."""
+    import apsw
+
+    base = apsw.vfs_names()[0]
+
+    class SlowFile(apsw.VFSFile):
+        def xSync(self, flags: int) -> None:
+            time.sleep(seconds)
+            super().xSync(flags)
+
+    class SlowDisk(apsw.VFS):
+        def __init__(self) -> None:
+            super().__init__("slow", base, makedefault=True)
+
+        def xOpen(self, name: Any, flags: list[int]) -> Any:
+            return SlowFile(base, name, flags)
+
+    disk = SlowDisk()
+    try:
+        yield
+    finally:
+        disk.unregister()
+
+
 @contextlib.contextmanager
 def sqlite_peers(folder: Path, durable: bool) -> Iterator[list[Peer]]:
     folder.mkdir()
@@ -255,7 +331,7 @@ def sqlite_peers(folder: Path, durable: bool) -> Iterator[list[Peer]]:
 
 
 @contextlib.contextmanager
-def postgres_peers(url: str) -> Iterator[list[Peer]]:
+def postgres_peers(url: str, pgmq: str | None) -> Iterator[list[Peer]]:
     with contextlib.ExitStack() as stack:
-        kinds: tuple[Any, ...] = (PgQueuer, Procrastinate)
+        kinds: list[Any] = [PgQueuer, Procrastinate, *([partial(Pgmq, sql=pgmq)] if pgmq else [])]
         yield [stack.enter_context(contextlib.closing(kind(url))) for kind in kinds]

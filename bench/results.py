@@ -14,6 +14,7 @@ class Figure:
     unit: str
     at_least: float | None = None
     at_most: float | None = None
+    fsyncs: float | None = None  # how many fsyncs the disk did a second just then, where it matters
 
     @property
     def goal(self) -> str:
@@ -45,19 +46,26 @@ def number(value: float) -> str:
 
 
 def markdown(section: Section) -> str:
-    rows = [f"| {one.name} | {number(one.value)} {one.unit} | {one.goal} | {one.verdict} |" for one in section.figures]
+    measured = any(one.fsyncs for one in section.figures)
+    rows = [_row(one, measured) for one in section.figures]
     return "\n".join(
         [
             f"## {section.title}",
             "",
             section.how,
             "",
-            "| what | measured | goal | |",
-            "| --- | ---: | --- | --- |",
+            f"| what | measured |{' an fsync |' if measured else ''} goal | |",
+            f"| --- | ---: |{' ---: |' if measured else ''} --- | --- |",
             *rows,
             "",
         ]
     )
+
+
+def _row(figure: Figure, measured: bool) -> str:
+    share = number(figure.value / figure.fsyncs) if figure.fsyncs else ""
+    cells = [figure.name, f"{number(figure.value)} {figure.unit}", *([share] if measured else [])]
+    return f"| {' | '.join([*cells, figure.goal, figure.verdict])} |"
 
 
 def chart(section: Section) -> str:
