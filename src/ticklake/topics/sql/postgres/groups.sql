@@ -20,7 +20,7 @@ SELECT p.topic_name, p.consumer_group, p.frontier,
             LIMIT %(limit)s::bigint) AS claimed) AS claimed,
        (SELECT count(*) FROM topic_dead_letters AS d
         WHERE d.topic_name = p.topic_name AND d.consumer_group = p.consumer_group) AS dead,
-       (SELECT now_ms() - (extract(epoch FROM m.created_at) * 1000)::bigint FROM topic_messages AS m WHERE m.id = coalesce(
+       (SELECT now_ms() - (extract(epoch FROM m.created_at) * 1000)::bigint FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND m.id = coalesce(
             (SELECT min(c.id) FROM topic_consumer_group AS c
              WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
                AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL),
