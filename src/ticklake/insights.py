@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ticklake.coordination.coordinator import count_gaps
 from ticklake.errors import RunNotFound, TableUnreadable
 from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange
@@ -50,6 +51,16 @@ class GroupReport:
     claimed: int
     dead_letters: int
     oldest_seconds: float | None
+
+
+@dataclass(frozen=True)
+class GapsReport:
+    """What one coordinated indexer misses: gaps still looked for, gaps given up, and the age of the oldest."""
+
+    indexer_class: str
+    pending: int
+    permanent: int
+    oldest_seconds: float
 
 
 @dataclass(frozen=True)
@@ -122,6 +133,14 @@ def groups_of(database: Database, run_id: str) -> list[GroupReport]:
         GroupReport(found.topic, found.group, found.lag, found.claimed, found.dead_letters, _seconds(found.oldest_ms))
         for found in database.run(run_id, create=False).groups.list()
     ]
+
+
+def gaps_of(database: Database, run_id: str) -> list[GapsReport]:
+    """Bounded: open gaps only, whatever the length of the run."""
+    if run_id not in database.runs():
+        return []
+    counts = count_gaps(database.run(run_id, create=False))
+    return [GapsReport(one.indexer_class, one.pending, one.permanent, one.oldest_ms / 1000) for one in counts]
 
 
 def _seconds(milliseconds: int | None) -> float | None:

@@ -21,6 +21,7 @@ from ticklake.topics import Run
 from ticklake.topics.reader import new_consumer_id
 
 PACKAGE = "ticklake.coordination"
+COUNT_LIMIT = 100_000
 EVERYTHING = TickRange(0, 2**63 - 1)
 
 log = logging.getLogger(__name__)
@@ -295,6 +296,23 @@ def frontiers(run: Run) -> dict[str, int | None]:
     run.prepare(PACKAGE)
     with run.reading() as transaction:
         return dict(transaction.sql(PACKAGE).classes())
+
+
+class GapCount(NamedTuple):
+    """The open gaps of one indexer class; `oldest_ms` is how long ago the first of them was noticed."""
+
+    indexer_class: str
+    pending: int
+    permanent: int
+    oldest_ms: int
+
+
+def count_gaps(run: Run) -> list[GapCount]:
+    """For those who only look: a run that nobody coordinates gets no tables by it."""
+    if not run.has_tables_of(PACKAGE):
+        return []
+    with run.reading() as transaction:
+        return [GapCount(*row) for row in transaction.sql(PACKAGE).count_gaps(limit=COUNT_LIMIT)]
 
 
 def _fence(claims: Sequence[Claim]) -> str:

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
 from ticklake.database.names import check_name
+from ticklake.database.versions import PackageVersion, package_versions
 from ticklake.errors import InvalidOption, MissingConsumerGroup
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
 from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last
@@ -130,6 +131,14 @@ class Run:
     def prepare(self, package: str) -> None:
         """Have the tables of another package (`<package>/sql/<dialect>/schema/001_….sql`) in this run."""
         self._schema.prepare(package)
+
+    def has_tables_of(self, package: str) -> bool:
+        """Whether a package's tables are in this run; looking makes none."""
+        return any(found.package == package for found in self.versions())
+
+    def versions(self) -> list[PackageVersion]:
+        """Which version the tables of each package have; looking upgrades none."""
+        return package_versions(self._schema)
 
     @property
     def monitor(self) -> Monitor:

@@ -91,6 +91,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "places.conf").write_text((GOOD / "places.conf").read_text())
 
 
+@pytest.mark.timeout(300 + fuzz.max_examples)
 @fuzz
 @given(text=st.sampled_from(TEXTS), changes=st.lists(edits(), min_size=1, max_size=3))
 def test_a_changed_configuration_gives_settings_or_one_clear_error(text: str, changes: list[Edit], tmp_path: Path):

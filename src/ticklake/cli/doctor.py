@@ -1,0 +1,48 @@
+"""`ticklake doctor`: what could keep a node from running, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ticklake.cli._output import cell_text, json_option, print_json
+from ticklake.cli._places import places_options
+
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+WIDTH = 15
+
+
+@click.command()
+@click.option("--config", metavar="FILE", help="Examine what this configuration names.")
+@places_options
+@json_option
+def doctor(config: str | None, storage: str | None, lake: str | None, database: str | None, as_json: bool) -> None:
+    """Examine this machine and the places of a configuration; say for each problem what to do. Changes nothing."""
+    from ticklake.config import load
+    from ticklake.doctor import Patient, examine
+    from ticklake.doctor.patient import Store
+
+    patient = Patient.of(load(config)) if config else Patient(
+        (Path(storage),) if storage else (), (Path(lake),) if lake else (), (Store(database),) if database else ()
+    )  # fmt: skip
+    found = []
+    with patient:
+        for finding in examine(patient):
+            found.append(finding)
+            if not as_json:
+                _print(finding.check, finding.level, finding.message, finding.remedy)
+    if as_json:
+        print_json(found)
+    else:
+        counts = {level: sum(one.level == level for one in found) for level in ("error", "warning")}
+        click.echo(f"\n{counts['error']} errors, {counts['warning']} warnings.")
+    if any(one.level == "error" for one in found):
+        raise click.exceptions.Exit(1)
+
+
+def _print(check: str, level: str, message: str, remedy: str) -> None:
+    mark, color = MARKS[level]
+    click.echo(f"{click.style(mark, fg=color)} {check:<{WIDTH}} {cell_text(message)}")
+    if remedy:
+        click.echo(f"  {'':<{WIDTH}} → {cell_text(remedy)}")

@@ -1,0 +1,142 @@
+"""Python, Java, and packages that fit together; how many files may be open."""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from ticklake.doctor.findings import Finding, error, ok, warning
+from ticklake.doctor.patient import Machine, Patient
+
+PYTHON = (3, 11)
+JAVA = 17
+FEW_FILES, TOO_FEW_FILES = 1024, 256
+_INSTALL_JAVA = "apt-get install openjdk-17-jre-headless"
+_TOGETHER = ("deltalake", "pyarrow", "pandas", "pyspark")
+
+
+def python(_: Patient) -> Iterator[Finding]:
+    found = sys.version_info[:3]
+    text = f"Python {'.'.join(map(str, found))} in {sys.prefix}"
+    yield ok("python", text) if found >= PYTHON else error("python", text, "Install Python 3.11 or newer.")
+
+
+def java(patient: Patient) -> Iterator[Finding]:
+    blame = error if patient.needs_spark else warning
+    command = _java_command(patient.machine)
+    if command is None:
+        yield blame("java", "There is no Java, and Spark needs 17 or newer.", _INSTALL_JAVA)
+        return
+    shown = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False)
+    version = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
+    if version is None:
+        yield blame("java", f"{command} does not say which version it is.", _INSTALL_JAVA)
+    elif int(version[1]) < JAVA:
+        yield blame("java", f"Java {version[1]} in {command}, and Spark needs {JAVA} or newer.", _INSTALL_JAVA)
+    else:
+        yield ok("java", f"Java {version[1]} in {command}")
+
+
+def _java_command(machine: Machine) -> str | None:
+    """As Spark looks for it."""
+    home = machine.environment.get("JAVA_HOME")
+    if home:
+        return shutil.which("java", path=str(Path(home) / "bin"))
+    return shutil.which("java", path=machine.environment.get("PATH", ""))
+
+
+def spark(patient: Patient) -> Iterator[Finding]:
+    version = patient.machine.version_of("pyspark")
+    place = find_spec("pyspark")
+    if version is None or place is None or place.origin is None:
+        yield error("pyspark", "pyspark is not installed.", "pip install --force-reinstall ticklake")
+        return
+    jars = Path(place.origin).parent / "jars"
+    core = [jar.name for jar in jars.glob(f"spark-core_*-{version}.jar")]
+    if not core:
+        found = ", ".join(jar.name for jar in jars.glob("spark-core_*.jar")) or "none"
+        yield error(
+            "pyspark",
+            f"pyspark {version}, and its jars are {found}.",
+            f"pip install --force-reinstall pyspark=={version}",
+        )
+        return
+    yield ok("pyspark", f"pyspark {version} with {core[0]} and {sum(1 for _ in jars.glob('*.jar'))} jars in all")
+
+
+def packages(patient: Patient) -> Iterator[Finding]:
+    """What this TickLake, deltalake and pyspark ask of each other."""
+    version_of = patient.machine.version_of
+    misfits = []
+    for owner in ("ticklake", "deltalake", "pyspark"):
+        for name, clauses in _requirements(owner):
+            found = version_of(name)
+            if name in _TOGETHER and found is not None and not _satisfies(found, clauses):
+                misfits.append(f"{owner} {version_of(owner) or ''} needs {name} {clauses}, there is {found}")
+    if misfits:
+        yield error("packages", "; ".join(misfits) + ".", "pip install --upgrade ticklake")
+        return
+    yield ok("packages", ", ".join(f"{name} {version_of(name)}" for name in _TOGETHER) + " fit together")
+
+
+def delta_jar(patient: Patient) -> Iterator[Finding]:
+    """Only who queries with Spark SQL needs it, and then it has to be the one for this Spark."""
+    delta, found = patient.machine.version_of("delta-spark"), patient.machine.version_of("pyspark")
+    if delta is None or found is None:
+        yield ok("delta jar", "delta-spark is not installed; only Spark SQL over the tables would need it")
+        return
+    clauses = dict(_requirements("delta-spark")).get("pyspark", "")
+    if not _satisfies(found, clauses):
+        yield warning(
+            "delta jar",
+            f"delta-spark {delta} is for pyspark {clauses}, there is {found}.",
+            "pip install ticklake[delta-sql]",
+        )
+        return
+    jar = f"io.delta:delta-spark_{'.'.join(found.split('.')[:2])}_2.13:{delta}"
+    yield ok("delta jar", f"delta-spark {delta} fits pyspark {found}; its jar is {jar}")
+
+
+def open_files(_: Patient) -> Iterator[Finding]:
+    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or limit >= FEW_FILES:
+        yield ok(
+            "open files", f"{'any number of' if limit == resource.RLIM_INFINITY else f'{limit:,}'} files may be open"
+        )
+        return
+    blame = error if limit < TOO_FEW_FILES else warning
+    yield blame("open files", f"Only {limit:,} files may be open at once.", "ulimit -n 4096")
+
+
+def _requirements(owner: str) -> list[tuple[str, str]]:
+    """Names and version clauses, of extras too."""
+    try:
+        lines = metadata.requires(owner) or []
+    except metadata.PackageNotFoundError:
+        return []
+    parsed = (re.match(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)", line) for line in lines)
+    return [(found[1].lower(), found[2].strip()) for found in parsed if found]
+
+
+def _satisfies(version: str, clauses: str) -> bool:
+    tests = re.findall(r"(==|>=|<=|!=|<|>)\s*([\d.]+)", clauses)
+    compared = [(sign, _compare(version, wanted)) for sign, wanted in tests]
+    allowed = {"==": {0}, ">=": {0, 1}, "<=": {0, -1}, "!=": {1, -1}, "<": {-1}, ">": {1}}
+    return all(order in allowed[sign] for sign, order in compared)
+
+
+def _compare(one: str, other: str) -> int:
+    def numbers(version: str) -> list[int]:
+        return [int(part) for part in re.findall(r"\d+", version)[:4]]
+
+    left, right = numbers(one), numbers(other)
+    length = max(len(left), len(right))
+    left, right = left + [0] * (length - len(left)), right + [0] * (length - len(right))
+    return (left > right) - (left < right)

@@ -1,0 +1,116 @@
+"""What is examined: this machine, and the places that a configuration names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import cast
+
+from ticklake.config import NodeSettings
+from ticklake.config.options import DatabaseOptions, LakeOptions, StorageOptions
+from ticklake.database.url import split_password
+from ticklake.errors import TickLakeError
+from ticklake.topics import Database, Run
+
+NEWEST_RUNS = 20
+
+
+def installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a test can hold still: the environment, file systems, and the packages that are installed."""
+
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
+    mounts: Path = Path("/proc/mounts")
+    version_of: Callable[[str], str | None] = installed
+
+
+class Store:
+    """One database, opened once for all the checks; without its password where it is named."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.name = split_password(url)[0]
+
+    @property
+    def directory(self) -> Path | None:
+        """Of a SQLite database."""
+        return Path(self._url.removeprefix("sqlite:///")) if self._url.startswith("sqlite:///") else None
+
+    @cached_property
+    def database(self) -> Database:
+        return Database(self._url, max_pool_size=1, min_idle=0)
+
+    @cached_property
+    def failure(self) -> TickLakeError | None:
+        """Why it cannot be used; the other checks then have nothing to look at."""
+        try:
+            self.database.runs()
+        except TickLakeError as error:
+            return error
+        return None
+
+    def runs(self) -> Iterator[Run]:
+        """The newest runs whose tables are of this version: looking at another would upgrade it."""
+        for run_id in [] if self.failure else self.database.runs()[-NEWEST_RUNS:]:
+            run = self.database.run(run_id, create=False)
+            if all(found.state in ("current", "not installed") for found in run.versions()):
+                yield run
+
+    def close(self) -> None:
+        if "database" in self.__dict__:
+            self.database.close()
+
+
+@dataclass(frozen=True)
+class Patient(AbstractContextManager["Patient"]):
+    """The machine and the places; all of them optional."""
+
+    storages: tuple[Path, ...] = ()
+    lakes: tuple[Path, ...] = ()
+    stores: tuple[Store, ...] = ()
+    needs_spark: bool = True
+    machine: Machine = Machine()
+
+    @classmethod
+    def of(cls, settings: NodeSettings, machine: Machine | None = None) -> Patient:
+        """Everything that a configuration names."""
+        by_kind = {kind: [one for one in settings.resources.values() if one.class_name == kind] for kind in _KINDS}
+        urls = {settings.database_of(one.name).dsn(): None for one in by_kind["Topic"]}
+        urls |= {cast(DatabaseOptions, one.options).dsn(): None for one in by_kind["Database"]}
+        storages = [cast(StorageOptions, one.options).path for one in by_kind["Storage"]]
+        lakes = [cast(LakeOptions, one.options).path for one in by_kind["Lake"]]
+        return cls(
+            tuple(Path(path) for path in storages if "://" not in path),
+            tuple(Path(path) for path in lakes),
+            tuple(map(Store, urls)),
+            bool(lakes),
+            machine or Machine(),
+        )
+
+    @property
+    def directories(self) -> dict[str, Path]:
+        """What is written to, by what it is."""
+        named = [("storage", path) for path in self.storages] + [("lake", path) for path in self.lakes]
+        named += [("database", store.directory) for store in self.stores if store.directory]
+        return {f"{kind} {path}": path for kind, path in named}
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for store in self.stores:
+            store.close()
+
+
+_KINDS = ("Topic", "Database", "Storage", "Lake")

@@ -1,0 +1,343 @@
+"""The doctor: each check sees what is broken, says what to type next, and leaves everything as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from deltalake import write_deltalake
+
+from ticklake import Database
+from ticklake.cli import cli
+from ticklake.config import load
+from ticklake.config.templates import write_starter
+from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.doctor import CHECKS, Finding, Level, Patient, examine
+from ticklake.doctor.machine import _satisfies
+from ticklake.doctor.patient import Machine, Store, installed
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+
+HEALTHY = Patient()
+
+
+def found(check: str, patient: Patient = HEALTHY) -> list[Finding]:
+    return list(CHECKS[check](patient))
+
+
+def only(check: str, patient: Patient = HEALTHY) -> Finding:
+    (finding,) = found(check, patient)
+    assert finding.check == check
+    assert bool(finding.remedy) == (finding.level is not Level.OK)
+    return finding
+
+
+def with_machine(**changes) -> Patient:
+    return replace(HEALTHY, machine=replace(Machine(), **changes))
+
+
+# The machine
+
+
+def test_python_and_packages_of_this_installation_are_fine():
+    for check in ("python", "pyspark", "packages", "delta jar"):
+        assert only(check).level is Level.OK
+
+
+@pytest.fixture
+def java(tmp_path: Path):
+    """A PATH with a Java of this version in it, or with none."""
+
+    def path(version: str | None) -> Patient:
+        if version:
+            (tmp_path / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+            (tmp_path / "java").chmod(0o755)
+        return with_machine(environment={"PATH": str(tmp_path)})
+
+    return path
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "25", "21-ea"])
+def test_a_java_that_spark_can_use_is_fine(java, version):
+    assert only("java", java(version)).level is Level.OK
+
+
+@pytest.mark.parametrize("version", [None, "1.8.0_392", "11.0.2"])
+def test_a_missing_or_old_java_is_an_error_only_where_spark_is_needed(java, version):
+    patient = java(version)
+    assert only("java", patient).level is Level.ERROR
+    assert "openjdk-17" in only("java", patient).remedy
+    assert only("java", replace(patient, needs_spark=False)).level is Level.WARNING
+
+
+def test_packages_that_do_not_fit_together_are_named():
+    versions = {"deltalake": "0.9.0", "pyarrow": "19.0"}
+    finding = only("packages", with_machine(version_of=lambda name: versions.get(name) or installed(name)))
+    assert finding.level is Level.ERROR
+    assert "needs deltalake" in finding.message
+    assert "there is 0.9.0" in finding.message
+    assert "pyarrow" in finding.message
+
+
+def test_a_delta_jar_for_another_spark_is_a_warning_and_none_is_fine():
+    other = with_machine(version_of=lambda name: "4.9.0" if name == "pyspark" else installed(name))
+    assert only("delta jar", other).level is Level.WARNING
+    none = with_machine(version_of=lambda name: None if name == "delta-spark" else installed(name))
+    assert only("delta jar", none).level is Level.OK
+
+
+def test_a_pyspark_without_its_jars_is_an_error():
+    assert only("pyspark", with_machine(version_of=lambda name: "9.9.9")).level is Level.ERROR
+    assert only("pyspark", with_machine(version_of=lambda name: None)).level is Level.ERROR
+
+
+@pytest.mark.parametrize(("version", "clauses", "fits"), [
+    ("1.6.6", "<2,>=1.6", True), ("2.0", "<2,>=1.6", False), ("1.10.0", ">=1.9", True), ("4.2.0", "==4.2.0", True),
+    ("4.2", "==4.2.0", True), ("3.0.0", "!=3.0.0", False), ("5", "", True), ("26.0.1", ">=21", True),
+])  # fmt: skip
+def test_version_clauses_are_understood(version, clauses, fits):
+    assert _satisfies(version, clauses) is fits
+
+
+@pytest.mark.parametrize(("limit", "level"), [(100, "error"), (512, "warning"), (2048, "ok")])
+def test_a_low_limit_of_open_files_is_noticed(limit, level):
+    script = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}));"
+        "from ticklake.doctor import CHECKS, Patient; print(*[one.level for one in CHECKS['open files'](Patient())])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == level
+
+
+# Places
+
+
+def space(free: int, total: int = 1 << 40, inodes: int = 1 << 30) -> Machine:
+    return replace(
+        Machine(), statvfs=lambda _: os.statvfs_result((1, 1, total, free, free, 1 << 30, inodes, inodes, 0, 255))
+    )
+
+
+@pytest.mark.parametrize(
+    ("free", "level"),
+    [(100 << 20, Level.ERROR), (1 << 30, Level.WARNING), (1 << 35, Level.WARNING), (1 << 39, Level.OK)],
+)
+def test_little_space_is_a_warning_and_none_an_error(tmp_path, free, level):
+    finding = only("disk space", Patient(storages=(tmp_path / "not" / "there",), machine=space(free)))
+    assert finding.level == level
+    assert str(tmp_path) in finding.message
+
+
+def test_space_is_looked_at_for_storage_lake_and_sqlite(tmp_path):
+    patient = Patient((tmp_path,), (tmp_path / "lake",), (Store(f"sqlite:///{tmp_path}/db"), Store("postgresql://h/d")))
+    assert [one.message.split()[0] for one in found("disk space", patient)] == ["storage", "lake", "database"]
+
+
+def test_a_file_where_a_directory_should_be_is_an_error(tmp_path):
+    (tmp_path / "file").touch()
+    assert only("permissions", Patient(storages=(tmp_path / "file",))).level is Level.ERROR
+    assert only("permissions", Patient(storages=(tmp_path / "new",))).level is Level.OK
+
+
+@pytest.mark.parametrize(("kind", "level"), [("nfs4", "warning"), ("cifs", "warning"), ("9p", "warning"),
+                                             ("fuse.sshfs", "warning"), ("ext4", "ok"), ("overlay", "ok")])  # fmt: skip
+def test_sqlite_on_a_network_file_system_is_a_warning(tmp_path, kind, level):
+    folder = tmp_path / "shared disk"
+    folder.mkdir()
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nhost:/x {str(folder).replace(' ', chr(92) + '040')} {kind} rw 0 0\n")
+    patient = Patient(stores=(Store(f"sqlite:///{folder}/db"),), machine=replace(Machine(), mounts=mounts))
+    assert only("file system", patient).level == level
+
+
+def test_files_of_killed_writers_are_found_once_they_are_old(tmp_path):
+    storage = tmp_path / "storage"
+    (storage / "run" / "000").mkdir(parents=True)
+    file = storage / "run" / "000" / ".batch_0_9.pb.123-abcd.tmp"
+    file.touch()
+    assert only("abandoned files", Patient(storages=(storage,))).level is Level.OK
+    os.utime(file, (0, 0))
+    finding = only("abandoned files", Patient(storages=(storage,)))
+    assert finding.level is Level.WARNING
+    assert finding.details == (str(file),)
+    subprocess.run(finding.remedy, shell=True, check=True)
+    assert only("abandoned files", Patient(storages=(storage,))).level is Level.OK
+
+
+def test_parquet_files_that_no_commit_knows_are_found_and_those_of_older_versions_are_not(tmp_path):
+    table = tmp_path / "lake" / "run" / "organism_data"
+    for mode in ("append", "overwrite"):
+        write_deltalake(table, pa.table({"tick_number": pa.array([1], pa.int64())}), mode=mode)
+    for file in table.glob("*.parquet"):
+        os.utime(file, (0, 0))
+    patient = Patient(lakes=(tmp_path / "lake",))
+    assert only("orphaned files", patient).level is Level.OK
+    orphan = table / "flush-0000-0-0000.parquet"
+    orphan.touch()
+    assert only("orphaned files", patient).level is Level.OK
+    os.utime(orphan, (0, 0))
+    assert only("orphaned files", patient).details == (str(orphan),)
+
+
+# Databases
+
+
+@pytest.fixture
+def patient(database_url: str) -> Iterator[Patient]:
+    with Patient(stores=(Store(database_url),)) as made:
+        yield made
+
+
+def about(run, findings: list[Finding]) -> list[Finding]:
+    return [one for one in findings if run.id in one.message or run.id in str(one.details)]
+
+
+def test_a_database_that_answers_is_fine(run, patient):
+    run.topics()
+    for check in ("database", "schema version", "stuck claims", "gaps", "dead letters"):
+        assert about(run, found(check, patient)) == []
+        assert {one.level for one in found(check, patient)} <= {Level.OK, Level.WARNING}
+
+
+@pytest.mark.parametrize("url", ["postgresql://ann:hunter2@127.0.0.1:1/none", "sqlite:////proc/none"])
+def test_a_database_that_does_not_answer_is_one_error_without_its_password(url):
+    with Patient(stores=(Store(url),)) as patient:
+        findings = [one for check in ("database", "schema version", "clock", "gaps") for one in found(check, patient)]
+    if url.startswith("postgresql"):
+        assert [one.level for one in findings] == [Level.ERROR]
+    assert "hunter2" not in str(findings)
+
+
+def test_a_stuck_claim_is_found_and_the_remedy_releases_it(run, patient, database_url, batch, pass_time):
+    with run.writer("t") as writer:
+        writer.send(batch(1))
+    reader = run.reader("t", group="g", claim_timeout=0.001)
+    assert reader.poll(5)
+    with run.transaction() as transaction:
+        transaction.execute_script("UPDATE topic_consumer_group SET lease_until = 1")
+    (finding,) = about(run, found("stuck claims", patient))
+    assert finding.level is Level.WARNING
+    command = [run.id if one.startswith("2025") else one for one in finding.remedy.split()[1:]]
+    assert CliRunner().invoke(cli, command, catch_exceptions=False).stdout == "Released 1 claims.\n"
+    assert about(run, found("stuck claims", patient)) == []
+    reader.close()
+
+
+def test_dead_letters_are_counted(run, patient, batch):
+    with run.writer("t") as writer:
+        writer.send(batch(1))
+    with run.reader("t", group="g", max_delivery_attempts=1) as reader:
+        assert reader.poll(5)
+    with run.transaction() as transaction:
+        transaction.execute_script(
+            "INSERT INTO topic_dead_letters (topic_name, consumer_group, message_id, id, envelope, attempts, error,"
+            " traceback, dead_at) SELECT topic_name, 'g', message_id, id, envelope, 1, 'no', '', created_at"
+            " FROM topic_messages"
+        )
+    (finding,) = about(run, found("dead letters", patient))
+    assert "ticklake dead-letters list --database" in finding.remedy
+
+
+def test_gaps_are_counted_and_looking_makes_no_tables(run, patient):
+    run.topics()
+    assert about(run, found("gaps", patient)) == []
+    assert not run.has_tables_of("ticklake.coordination")
+    Coordinator(run, "EnvironmentIndexer", step=1).claim([Found("b", TickRange(100, 199))], 1)
+    (finding,) = about(run, found("gaps", patient))
+    assert (finding.level, finding.details) == (Level.WARNING, (f"{run.id}: 1",))
+    assert finding.remedy.startswith("ticklake reconcile")
+
+
+def record_version(run, version: int) -> None:
+    with run.transaction() as transaction:
+        transaction.execute_script(
+            "DELETE FROM schema_versions WHERE package = 'ticklake.topics';"
+            f"INSERT INTO schema_versions (package, version) VALUES ('ticklake.topics', {version})"
+        )
+
+
+def test_tables_of_another_version_are_noticed_and_left_alone(run, patient):
+    run.topics()
+    record_version(run, 99)
+    (finding,) = [one for one in found("schema version", patient) if run.id in one.message]
+    assert finding.level is Level.ERROR
+    assert "ticklake.topics" in finding.message
+    assert "version 99, this TickLake knows" in finding.message
+    record_version(run, 0)
+    assert "ticklake db upgrade" in "".join(one.remedy for one in found("schema version", patient))
+    assert [one.version for one in run.versions()] == [0]
+
+
+def test_a_clock_that_differs_is_a_warning(run, patient, pass_time, database_url):
+    run.topics()
+    if database_url.startswith("sqlite"):
+        assert found("clock", patient) == []
+        return
+    with Patient(stores=(OneRun(database_url, run.id),)) as own:
+        assert only("clock", own).level is Level.OK
+        pass_time(60)
+        finding = only("clock", own)
+    assert finding.level is Level.WARNING
+    assert "60.0 s ahead of this machine" in finding.message
+
+
+class OneRun(Store):
+    """A server that several tests share, seen as if it had one run."""
+
+    def __init__(self, url: str, run_id: str) -> None:
+        super().__init__(url)
+        self._run_id = run_id
+
+    def runs(self):
+        yield self.database.run(self._run_id, create=False)
+
+
+# The whole
+
+
+def test_a_check_that_fails_is_a_finding_and_the_others_go_on(tmp_path):
+    def broken(_: Path):
+        raise ValueError("two\nlines")
+
+    patient = Patient(storages=(tmp_path,), machine=replace(Machine(), statvfs=broken))
+    findings = list(examine(patient))
+    (failed,) = [one for one in findings if one.level is Level.ERROR]
+    assert (failed.check, failed.message) == ("disk space", "The check itself failed: two lines")
+    assert findings[-1].check == "abandoned files"
+
+
+def test_a_configuration_names_all_that_is_examined(tmp_path):
+    patient = Patient.of(load(write_starter(tmp_path)))
+    assert patient.storages == (tmp_path / "data" / "storage",)
+    assert patient.lakes == (tmp_path / "data" / "lake",)
+    assert [store.directory for store in patient.stores] == [tmp_path / "data" / "database"]
+
+
+def test_the_command_prints_a_line_each_and_its_exit_code_tells_of_errors(tmp_path):
+    def doctor(*arguments):
+        environment = {"TICKLAKE_STORAGE": None, "TICKLAKE_LAKE": None, "TICKLAKE_DATABASE": None}
+        return CliRunner().invoke(cli, ["doctor", *map(str, arguments)], catch_exceptions=False, env=environment)
+
+    file = write_starter(tmp_path)
+    Storage(tmp_path / "data" / "storage")
+    fine = doctor("--config", file)
+    assert fine.exit_code == 0
+    assert "✓ python" in fine.stdout
+    assert "0 errors" in fine.stdout
+    (tmp_path / "a file").touch()
+    broken = doctor("--storage", tmp_path / "a file", "--json")
+    assert broken.exit_code == 1
+    findings = json.loads(broken.stdout)
+    assert {"check", "level", "message", "remedy", "details"} == set(findings[0])
+    assert [one["check"] for one in findings if one["level"] == "error"] == ["permissions"]
+    with Database(f"sqlite:///{tmp_path}/db") as database:
+        database.run("r").topics()
+    assert "has 1 runs" in doctor("--database", f"sqlite:///{tmp_path}/db").stdout
