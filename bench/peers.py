@@ -272,7 +272,7 @@ class Pgmq:
     def claim_and_ack(self, limit: int) -> int:
         claimed = self._connection.execute("SELECT msg_id FROM pgmq.read('q', 300, %s)", [limit]).fetchall()
         ids = [row[0] for row in claimed]
-        return len(self._connection.execute("SELECT pgmq.delete('q', %s::bigint[])", [ids]).fetchall())
+        return len(self._connection.execute("SELECT pgmq.archive('q', %s::bigint[])", [ids]).fetchall())
 
     def close(self) -> None:
         self._connection.close()

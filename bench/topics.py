@@ -31,8 +31,8 @@ HOW = (
     " `off`). `honker` cannot publish at `FULL`; `huey` and `persist-queue` have no batches, and a dequeue of `huey`"
     " deletes: no lease, no ack. Our topics keep history and serve any number of groups. Nobody receives a message"
     " before it is durable, so the goals for `durable send to receive` count from the return of `send`; with the send"
-    " itself, the disk's confirmation is part of the time. `pgmq` is the SQL of its crate; its ack"
-    " deletes. *an fsync*: messages for each fsync that the disk did in the same seconds."
+    " itself, the disk's confirmation is part of the time. `pgmq` is the SQL of its crate; like"
+    " all who can, it keeps what is done. *an fsync*: messages for each fsync that the disk did in the same seconds."
 )
 
 
