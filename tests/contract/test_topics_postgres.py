@@ -202,3 +202,23 @@ def test_claims_and_acks_read_no_table_from_end_to_end(run: Run, count: int) -> 
             assert len(acked) == len(rows)
             ((after,),) = transaction.execute(SCANS, {})
             assert after - before == 0
+
+
+READ = SCANS.replace("sum(seq_tup_read)", "sum(seq_tup_read + idx_tup_fetch)")
+
+
+@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run: Run, count: int) -> None:
+    with run.transaction(durable=False) as transaction:
+        transaction.execute_script(FILL.format(count=count))
+    with run.writer("t") as writer, run.reader("t", group="acked") as reader:
+        with run.transaction() as slow:
+            writer.send(BatchInfo(tick_start=1), connection=slow)
+            writer.send_many(BatchInfo(tick_start=n) for n in range(2, 5))
+            assert ticks(reader) == [2, 3, 4]
+        with run.transaction(durable=False) as transaction:
+            ((before,),) = transaction.execute(READ, {})
+            who = {"topic": "t", "group": "acked", "consumer": "me"}
+            assert len(transaction.sql("ticklake.topics").claim(**who, lease_ms=1000, max_attempts=5, limit=10)) == 1
+            ((after,),) = transaction.execute(READ, {})
+            assert after - before < 50

@@ -74,8 +74,8 @@ BEGIN
         next AS MATERIALIZED (
             (SELECT l.id, l.message_id, l.envelope FROM late AS l
              WHERE l.topic_name = p_topic AND l.id <= v_position.frontier
-               AND NOT EXISTS (SELECT 1 FROM topic_consumer_group AS c
-                               WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = l.message_id)
+               AND (SELECT c.id FROM topic_consumer_group AS c  -- no join: that may read all that the group has
+                    WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = l.message_id) IS NULL
              ORDER BY l.id LIMIT v_room)
             UNION ALL
             (SELECT m.id, m.message_id, m.envelope FROM topic_messages AS m
