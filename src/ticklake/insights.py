@@ -8,14 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticklake.coordination.coordinator import count_gaps
-from ticklake.errors import RunNotFound, TableUnreadable
+from ticklake.errors import RunNotFound, RunNotInDatabase, TableUnreadable
 from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
     from ticklake.lake.catalog import Catalog
     from ticklake.storage.files import Storage
-    from ticklake.topics import Database
+    from ticklake.topics import Database, Run
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,17 @@ class RunReport:
 
 
 @dataclass(frozen=True)
+class Glance:
+    """A run at one moment, from reads that do not grow with its history: no batch file is listed."""
+
+    run_id: str
+    at: float
+    tables: list[TableReport]
+    groups: list[GroupReport]
+    gaps: list[GapsReport]
+
+
+@dataclass(frozen=True)
 class Places:
     """Where to look; each is optional, and a report has what the given ones can tell."""
 
@@ -92,16 +103,27 @@ class Places:
 
     def report(self, run_id: str | None) -> RunReport:
         """The report of a run, or of the newest one."""
-        runs = self.runs()
-        wanted = run_id or (runs[-1] if runs else "newest")
-        if wanted not in runs:
-            raise RunNotFound(run_id=wanted, places=self, found=", ".join(runs[-5:]) or "none")
-        return self._report(wanted)
+        return self._report(self._chosen(run_id))
+
+    def glance(self, run_id: str | None, at: float) -> Glance:
+        """What a live view shows of a run, or of the newest one; `at` is when, in seconds."""
+        chosen = self._chosen(run_id)
+        tables = tables_of(self.catalog, chosen, None) if self.catalog else []
+        if self.database is None:
+            return Glance(chosen, at, tables, [], [])
+        return Glance(chosen, at, tables, groups_of(self.database, chosen), gaps_of(self.database, chosen))
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
         lake = str(self.catalog.root) if self.catalog else None
         return " and ".join(name for name in (storage, lake, "the database" if self.database else None) if name)
+
+    def _chosen(self, run_id: str | None) -> str:
+        runs = self.runs()
+        wanted = run_id or (runs[-1] if runs else "newest")
+        if wanted not in runs:
+            raise RunNotFound(run_id=wanted, places=self, found=", ".join(runs[-5:]) or "none")
+        return wanted
 
     def _report(self, run_id: str) -> RunReport:
         files = files_of(self.storage, run_id) if self.storage else None
@@ -127,20 +149,37 @@ def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableRe
 
 def groups_of(database: Database, run_id: str) -> list[GroupReport]:
     """From the database itself, so that it is there when no consumer is alive."""
-    if run_id not in database.runs():
-        return []
+    run = _run_of(database, run_id)
     return [
         GroupReport(found.topic, found.group, found.lag, found.claimed, found.dead_letters, _seconds(found.oldest_ms))
-        for found in database.run(run_id, create=False).groups.list()
+        for found in (run.groups.list() if run else [])
     ]
 
 
 def gaps_of(database: Database, run_id: str) -> list[GapsReport]:
     """Bounded: open gaps only, whatever the length of the run."""
-    if run_id not in database.runs():
-        return []
-    counts = count_gaps(database.run(run_id, create=False))
+    run = _run_of(database, run_id)
+    counts = count_gaps(run) if run else []
     return [GapsReport(one.indexer_class, one.pending, one.permanent, one.oldest_ms / 1000) for one in counts]
+
+
+def rows_per_second(before: Glance | None, after: Glance) -> dict[str, float]:
+    """How fast each table grew between two looks; nothing where there is only one."""
+    if before is None or before.run_id != after.run_id or after.at <= before.at:
+        return {}
+    known = {table.name: table.rows for table in before.tables}
+    return {
+        table.name: (table.rows - (known.get(table.name) or 0)) / (after.at - before.at)
+        for table in after.tables
+        if table.rows is not None and (table.name not in known or known[table.name] is not None)
+    }
+
+
+def _run_of(database: Database, run_id: str) -> Run | None:
+    try:
+        return database.run(run_id, create=False)
+    except RunNotInDatabase:
+        return None
 
 
 def _seconds(milliseconds: int | None) -> float | None:

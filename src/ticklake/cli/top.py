@@ -1,0 +1,114 @@
+"""`ticklake top`: a run while it runs: services, lag, rows a second, gaps, dead letters, errors."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli._frame import Frame, as_json, picture
+from ticklake.cli._places import open_places, places_options
+from ticklake.errors import TickLakeError
+
+if TYPE_CHECKING:
+    from ticklake.insights import Glance, Places
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--config", metavar="FILE", help="Look at what this configuration names, and at its node.")
+@places_options
+@click.option("--node", metavar="URL", help="The HTTP address of a running node, to see its services.")
+@click.option(
+    "--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks."
+)
+@click.option("--once", is_flag=True, help="Print one frame and end.")
+@click.option("--json", "lines", is_flag=True, help="Print one JSON object a frame, each on a line.")
+def top(
+    run: str | None, config: str | None, storage: str | None, lake: str | None, database: str | None, node: str | None,
+    interval: float, once: bool, lines: bool,
+) -> None:  # fmt: skip
+    """Watch a run, the given one or the newest, until Ctrl-C. It reads bounded figures and changes nothing."""
+    if config:
+        storage, lake, database, node = _from(config, storage, lake, database, node)
+    with open_places(storage, lake, database) as places, _ended_by_signals():
+        frames = _frames(places, run, node, interval)
+        if once:
+            _print(next(frames), lines)
+        elif lines:
+            for frame in frames:
+                _print(frame, lines)
+        else:
+            _watch(frames)
+
+
+def _frames(places: Places, run_id: str | None, node: str | None, interval: float) -> Iterator[Frame]:
+    """For ever. A database that is away for a while is a line in the picture, not the end of it."""
+    from ticklake.cli._node import services_of
+    from ticklake.insights import rows_per_second
+
+    seen: Glance | None = None
+    rates: dict[str, float] = {}
+    pause = threading.Event()
+    while True:
+        now, problem = time.time(), None
+        try:
+            before, seen = seen, places.glance(run_id, now)
+            rates = rows_per_second(before, seen)
+        except (TickLakeError, OSError) as error:
+            problem = " ".join(str(error).split())
+        yield Frame(now, seen, rates, services_of(node), problem)
+        pause.wait(interval)
+
+
+def _print(frame: Frame, lines: bool) -> None:
+    from rich.console import Console
+
+    if lines:
+        click.echo(as_json(frame))
+    else:
+        Console(highlight=False).print(picture(frame))
+
+
+def _watch(frames: Iterator[Frame]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(highlight=False)
+    with Live(console=console, screen=console.is_terminal, auto_refresh=False, vertical_overflow="crop") as live:
+        for frame in frames:
+            live.update(picture(frame), refresh=True)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Ctrl-C, and SIGTERM alike, is how one leaves: the terminal is put back and all is well."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _from(
+    config: str, storage: str | None, lake: str | None, database: str | None, node: str | None
+) -> tuple[str | None, str | None, str | None, str | None]:
+    """The first of each kind that the configuration names, where nothing else was said."""
+    from ticklake.cli._node import address_of
+    from ticklake.config import load
+    from ticklake.config.options import LakeOptions, StorageOptions
+
+    settings = load(config)
+    options = [one.options for one in settings.resources.values()]
+    storages = [one.path for one in options if isinstance(one, StorageOptions)]
+    lakes = [one.path for one in options if isinstance(one, LakeOptions)]
+    topics = [name for name, one in settings.resources.items() if one.class_name == "Topic"]
+    databases = [settings.database_of(name).dsn() for name in topics]
+    found = [next(iter(one), None) for one in (storages, lakes, databases)]
+    return storage or found[0], lake or found[1], database or found[2], node or address_of(settings)
