@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -105,10 +106,10 @@ class Places:
         """The report of a run, or of the newest one."""
         return self._report(self._chosen(run_id))
 
-    def glance(self, run_id: str | None, at: float) -> Glance:
-        """What a live view shows of a run, or of the newest one; `at` is when, in seconds."""
+    def glance(self, run_id: str | None, clock: Callable[[], float] = time.time) -> Glance:
+        """What a live view shows of a run, or of the newest one; `at` is when the tables were looked at."""
         chosen = self._chosen(run_id)
-        tables = tables_of(self.catalog, chosen, None) if self.catalog else []
+        tables, at = tables_of(self.catalog, chosen, None) if self.catalog else [], clock()
         if self.database is None:
             return Glance(chosen, at, tables, [], [])
         return Glance(chosen, at, tables, groups_of(self.database, chosen), gaps_of(self.database, chosen))

@@ -56,13 +56,13 @@ def _frames(places: Places, run_id: str | None, node: str | None, interval: floa
     rates: dict[str, float] = {}
     pause = threading.Event()
     while True:
-        now, problem = time.time(), None
+        problem = None
         try:
-            before, seen = seen, places.glance(run_id, now)
+            before, seen = seen, places.glance(run_id)
             rates = rows_per_second(before, seen)
         except (TickLakeError, OSError) as error:
             problem = " ".join(str(error).split())
-        yield Frame(now, seen, rates, services_of(node), problem)
+        yield Frame(time.time(), seen, rates, services_of(node), problem)
         pause.wait(interval)
 
 
