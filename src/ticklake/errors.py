@@ -167,6 +167,23 @@ class StorageUnavailable(TickLakeError):
     reason: str
 
 
+class CompactionChangedRows(TickLakeError):
+    """Merging files of table {table} gave {found} rows instead of {expected}. Nothing was changed; look at the table
+    with `ticklake verify`."""
+
+    table: str
+    expected: int
+    found: int
+
+
+class RetentionTooShort(TickLakeError):
+    """Files that were needed {hours:.3g} hours ago would go, and with them the work of a query or flush that runs for
+    longer. Keep at least {shortest:.0f} hours, or give --force where nothing is at work."""
+
+    hours: float
+    shortest: float
+
+
 class LakeUnreadable(TickLakeError):
     """Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until the table is back."""
 
@@ -233,6 +250,10 @@ class LakeNotFound(TickLakeError):
 
 class RunNotInLake(TickLakeError):
     """Run {run_id!r} has no table in {lake}; its newest runs are: {found}. `ticklake runs --lake {lake}` lists all."""
+
+
+class TableNotInLake(TickLakeError):
+    """No table {table!r} in the runs asked for of {lake}; there are: {found}."""
 
 
 class RunNotFound(TickLakeError):

@@ -28,9 +28,11 @@ from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
 from ticklake.instance import Instance
+from ticklake.lake.compaction import Policy
 from ticklake.lake.lake import Lake
 from ticklake.lake.spark import open_session, ship_with_jobs, warm_up
 from ticklake.services.base import Service, State
+from ticklake.services.compaction import CompactionService
 from ticklake.services.completion import CompletionService
 from ticklake.services.metadata import MetadataPersistenceService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService
@@ -169,6 +171,7 @@ class Node:
             "MetadataPersistenceService": self._build_metadata_persistence,
             "CompletionService": self._build_completion,
             "ReconciliationService": self._build_reconciliation,
+            "CompactionService": self._build_compaction,
         }
         return builders.get(service.class_name, self._build_indexer)(service)
 
@@ -234,6 +237,13 @@ class Node:
         return ReconciliationService(
             database, self._storage(service), interval, run_id=options.run_id, topic=topic, name=service.name
         )
+
+    def _build_compaction(self, service: ServiceSettings) -> Service:
+        options = cast(given.CompactionOptions, service.options)
+        lake = cast(given.LakeOptions, self._settings.of_kind(service.name, "Lake").options)
+        policy = Policy(full_bytes=options.full_bytes, fan_in=options.fan_in)
+        interval = options.interval_ms / 1000
+        return CompactionService(lake.path, interval, run_id=options.run_id, policy=policy, name=service.name)
 
     def _build_indexer(self, service: ServiceSettings) -> Service:
         kind = INDEXERS.get(service.class_name) or _own_indexer(service.class_name)

@@ -25,6 +25,12 @@ database_option = click.option(
 )
 
 
+def lake_or_usage_error(lake: str | None) -> str:
+    if not lake:
+        raise click.UsageError("Give --lake DIR: it has the tables.")
+    return lake
+
+
 def places_options(command: Command) -> Command:
     return storage_option(lake_option(database_option(command)))
 

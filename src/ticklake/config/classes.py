@@ -32,6 +32,7 @@ SERVICES: dict[str, ServiceClass] = {
     "MetadataPersistenceService": ServiceClass(options.MetadataPersistenceOptions, _STORED),
     "CompletionService": ServiceClass(options.CompletionOptions, ("queue-in", *_STORED)),
     "ReconciliationService": ServiceClass(options.ReconciliationOptions, ("storage-read", "topic-write")),
+    "CompactionService": ServiceClass(options.CompactionOptions, ("lake-write",)),
     "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "topic-read")),
     "EnvironmentIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),

@@ -180,6 +180,15 @@ class ReconciliationOptions(Options):
     interval_ms: PositiveMilliseconds = 60_000
 
 
+class CompactionOptions(Options):
+    """Merges small files of tables: in all runs, or in one."""
+
+    run_id: str | None = None
+    interval_ms: PositiveMilliseconds = 30_000
+    fan_in: Annotated[int, Field(ge=2)] = 8
+    full_bytes: Annotated[Bytes, Field(ge=1 << 20)] = 32 << 20
+
+
 class PersistenceOptions(Options):
     """A batch file is closed by whichever limit it reaches first."""
 

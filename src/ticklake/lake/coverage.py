@@ -16,8 +16,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake.errors import TableUnreadable
-from ticklake.lake.empty import joined, recorded
+from ticklake.lake.empty import joined
 from ticklake.lake.ledger import ticks_in
+from ticklake.lake.summary import recorded
 from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
@@ -58,7 +59,8 @@ def covered(directory: Path) -> Covered:
         found = joined(part for path in delta.file_uris() for part in ticks_in(Path(path), _EVERY_TICK))
     except (OSError, pa.ArrowInvalid) as error:
         raise TableUnreadable(table=directory, reason=error) from error
-    return Covered(found, recorded(delta))
+    empty = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
+    return Covered(found, empty.all())
 
 
 def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:

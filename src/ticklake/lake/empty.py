@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from deltalake import DeltaTable
+
+from ticklake.lake.spans import Spans
+from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
 
@@ -16,6 +19,58 @@ EMPTY = "ticklake.empty"
 
 REMOVED = "ticklake.removed"
 """The commit metadata of a removal: `[first, last]`."""
+
+
+class EmptyTicks:
+    """The record of a table, put together from its commits. Even runs of ticks stay runs, however long they get."""
+
+    def __init__(self, text: str = "[]") -> None:
+        self._start(text)
+
+    def _start(self, text: str) -> None:
+        self._runs: dict[int, tuple[int, int, int]] = {}
+        self._spans = Spans()
+        self._newest: int | None = None
+        self._add(text)
+
+    def take(self, info: Mapping[str, Any]) -> None:
+        """What the next commit says of itself."""
+        if REMOVED in info:
+            self._remove(TickRange(*json.loads(info[REMOVED])))
+        if EMPTY in info:
+            self._add(info[EMPTY])
+
+    def within(self, ticks: TickRange) -> Ticks:
+        return joined(_run(*self._runs[number], ticks) for number in self._spans.overlapping(ticks))
+
+    def all(self) -> Ticks:
+        return joined(np.arange(first, last + 1, step, dtype=np.int64) for first, last, step in self._runs.values())
+
+    def text(self) -> str:
+        """The whole record, as the metadata of one commit would tell it."""
+        return json.dumps(list(self._runs.values()))
+
+    def _add(self, text: str) -> None:
+        for first, last, step in json.loads(text):
+            run = self._continued(first, last, step) or (first, last, step)
+            self._newest = self._spans.add(TickRange(run[0], run[1]))
+            self._runs[self._newest] = run
+
+    def _continued(self, first: int, last: int, step: int) -> tuple[int, int, int] | None:
+        """The newest run, taken out and made longer by this one, where the two make one even run."""
+        if self._newest is None:
+            return None
+        start, end, even = self._runs[self._newest]
+        gap = first - end
+        if gap <= 0 or (first < last and step != gap) or (start < end and even != gap):
+            return None
+        self._spans.drop(self._newest)
+        del self._runs[self._newest]
+        return start, last, gap
+
+    def _remove(self, ticks: TickRange) -> None:
+        left = self.all()
+        self._start(packed(left[(left < ticks.start) | (left > ticks.end)]))
 
 
 def packed(ticks: Ticks) -> str:
@@ -31,21 +86,11 @@ def packed(ticks: Ticks) -> str:
     return json.dumps(runs)
 
 
-def unpacked(text: str) -> Ticks:
-    return joined(np.arange(first, last + 1, step, dtype=np.int64) for first, last, step in json.loads(text))
-
-
-def recorded(delta: DeltaTable) -> Ticks:
-    """All that the commits of a table name and no later one has removed, as far back as its log goes."""
-    ticks = np.empty(0, np.int64)
-    for commit in reversed(delta.history()):
-        if REMOVED in commit:
-            first, last = json.loads(commit[REMOVED])
-            ticks = ticks[(ticks < first) | (ticks > last)]
-        if EMPTY in commit:
-            ticks = joined([ticks, unpacked(commit[EMPTY])])
-    return ticks
-
-
 def joined(parts: Iterable[Ticks]) -> Ticks:
     return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+
+
+def _run(first: int, last: int, step: int, ticks: TickRange) -> Ticks:
+    """The part of a run that lies within a range."""
+    start = first + max(0, -(-(ticks.start - first) // step)) * step
+    return np.arange(start, min(last, ticks.end) + 1, step, dtype=np.int64)

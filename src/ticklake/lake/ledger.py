@@ -3,83 +3,83 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
 from ticklake.errors import LakeUnwritable
-from ticklake.lake.empty import EMPTY, REMOVED, joined, unpacked
-from ticklake.lake.log import DeltaLog, one_line
-from ticklake.lake.parquet import ParquetFile
+from ticklake.lake.commits import Commit
+from ticklake.lake.empty import REMOVED, joined
+from ticklake.lake.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.summary import Summary, recorded
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
-
-# A file without statistics (another engine may write such) could hold any tick.
-_ANY_TICK = TickRange(0, np.iinfo(np.int64).max)
-
-
-class _Bounds(NamedTuple):
-    """The files of the table at one version, and the first and last tick of each."""
-
-    version: int
-    paths: list[str]
-    low: Ticks
-    high: Ticks
 
 
 class Ledger(DeltaLog):
     """A table opened for indexing."""
 
     def __init__(self, directory: Path, table: Table) -> None:
-        super().__init__(directory, table.name, table.schema)
-        self._ordinal = table.ordinal
-        self._bounds = self._read_bounds()
-        self._empty = self.recorded_empty()
+        self.table = table
+        super().__init__(directory, table.name, table.schema, table.key)
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
         """The ticks of these ranges that the table has. Reads no file where no file's bounds overlap a range."""
-        if self._bounds.version != self.version:
-            self._bounds = self._read_bounds()
-        _, paths, low, high = self._bounds
         found: list[Ticks] = []
         for ticks in wanted:
-            found.append(self._empty[(self._empty >= ticks.start) & (self._empty <= ticks.end)])
-            for index in np.flatnonzero((low <= ticks.end) & (high >= ticks.start)):
-                found.extend(ticks_in(self.directory / unquote(paths[index]), ticks, self._ordinal))
+            found.append(self._empty.within(ticks))
+            for file in self.files.overlapping(ticks):
+                found.extend(ticks_in(self.directory / file.path, ticks, self.table.ordinal))
         return joined(found)
-
-    def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
-        super().commit(files, provenance)
-        self._empty = joined([self._empty, unpacked(provenance.get(EMPTY, "[]"))])
 
     def remove(self, ticks: TickRange) -> None:
         """Takes these ticks out of the table, so that they can be indexed again. Older versions still have them."""
         properties = CommitProperties(custom_metadata={REMOVED: json.dumps(ticks)})
-        predicate = f"{self._ordinal} >= {ticks.start:d} AND {self._ordinal} <= {ticks.end:d}"
+        # Checkpoints are ours: they follow what is on disk.
+        hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+        predicate = f"{self.table.ordinal} >= {ticks.start:d} AND {self.table.ordinal} <= {ticks.end:d}"
         try:
-            self._delta.delete(predicate, commit_properties=properties)
+            delta = DeltaTable(self.directory)
+            delta.delete(predicate, commit_properties=properties, post_commithook_properties=hooks)
         except (DeltaError, OSError) as error:
             raise LakeUnwritable(directory=str(self.directory), reason=one_line(error)) from error
         self.refresh()
         self.sync()
-        self._empty = self.recorded_empty()
+        # Where no row goes, delta-rs commits nothing; ticks without rows go all the same.
+        while len(self._empty.within(ticks)):
+            with suppress(CommitConflict):
+                self.commit([], {REMOVED: json.dumps(ticks)})
+            self.refresh()
 
-    def _read_bounds(self) -> _Bounds:
-        files = self.files()
-        if not files.num_rows:
-            return _Bounds(self.version, [], np.empty(0, np.int64), np.empty(0, np.int64))
-        low = files.column(f"min.{self._ordinal}").fill_null(_ANY_TICK.start).to_numpy()
-        high = files.column(f"max.{self._ordinal}").fill_null(_ANY_TICK.end).to_numpy()
-        return _Bounds(self.version, files.column("path").to_pylist(), low, high)
+    def _load(self) -> None:
+        super()._load()
+        self._empty = recorded(self._log, self.id, self.version)
+
+    def _take(self, commit: Commit) -> None:
+        super()._take(commit)
+        self._empty.take(commit.info)
+
+    def _summary(self) -> Summary:
+        return Summary(self.id, self.version, self._empty.text())
+
+
+def open_existing(directory: Path) -> Ledger | None:
+    """The ledger of a table that is there, whatever indexer it belongs to; None for one that is not kept by ticks."""
+    delta = DeltaTable(directory)
+    metadata = delta.metadata()
+    if not (key := metadata.configuration.get(KEY)):
+        return None
+    schema = pa.schema(delta.schema().to_arrow())
+    return Ledger(directory, Table(metadata.name or directory.name, schema, tuple(json.loads(key))))
 
 
 def ticks_in(path: Path, wanted: TickRange, ordinal: str = "tick_number") -> Iterator[Ticks]:

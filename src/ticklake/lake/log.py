@@ -1,26 +1,46 @@
-"""The log of a Delta table: opened, created, committed to by compare-and-swap, and synced to disk."""
+"""The log of a Delta table: opened, created, followed, and committed to by compare-and-swap, durably.
+
+A commit is one new file, `_delta_log/<version>.json`, written under another name, synced, and then linked to its own,
+which fails if that version is there: so it is whole and on disk before anybody can see it, and costs the same however
+long the log is. delta-rs opens the table and writes its checkpoints.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
 
 from ticklake import faults
-from ticklake.errors import LakeUnwritable, OtherTableSchema, UnknownTableFormat
+from ticklake.errors import LakeUnreadable, LakeUnwritable, OtherTableSchema, UnknownTableFormat
+from ticklake.lake import commits, torn
+from ticklake.lake.commits import Action, Commit
 from ticklake.lake.durable import make_directory, sync_directory, sync_file
-from ticklake.lake.empty import Ticks, recorded
+from ticklake.lake.guard import committing
 from ticklake.lake.parquet import ParquetFile
+from ticklake.lake.snapshot import ANY_TICK, LiveFile, Snapshot
+from ticklake.lake.summary import Summary
+from ticklake.storage.local import LocalFolder
+from ticklake.ticks import TickRange
+
+log = logging.getLogger(__name__)
 
 FORMAT = "1"
+KEY = "ticklake.key"
+"""The table property that names the columns of its key."""
+
+# Tables of ours are made with writer version 2; a later one may ask for what we do not do.
+_WRITER_VERSION = 2
+_CHECKPOINT_EVERY = 100
 
 
 class CommitConflict(Exception):
@@ -30,76 +50,151 @@ class CommitConflict(Exception):
 class DeltaLog:
     """One table's log as of the last refresh. Opening it creates the table where it is missing."""
 
-    def __init__(self, directory: Path, name: str, schema: pa.Schema) -> None:
+    def __init__(self, directory: Path, name: str, schema: pa.Schema, key: Sequence[str] = ()) -> None:
         self.directory = directory
         self._name = name
         self._schema = schema
+        self._key = key
+        self._ordinal = key[0] if key else ""
         self._log = directory / "_delta_log"
-        self._synced = -1
-        _set_torn_commits_aside(self._log, look_at=1)
-        self._delta = self._open()
-
-    @property
-    def version(self) -> int:
-        return int(self._delta.version())
-
-    @property
-    def id(self) -> str:
-        """The table's own id: a table made anew in the same place has another."""
-        return str(self._delta.metadata().id)
+        self._folder = LocalFolder(self._log)
+        torn.set_newest_aside(self._log)
+        self._load()
+        self._synced = Summary.read(self._log, self.id).version
 
     def refresh(self) -> None:
-        """Sees what others have committed since."""
-        self._delta.update_incremental()
-
-    def files(self) -> pa.Table:
-        """The files of the table with their statistics."""
-        return pa.table(self._delta.get_add_actions(flatten=True))
-
-    def recorded_empty(self) -> Ticks:
-        """The ticks that were indexed and have no row."""
-        return recorded(self._delta)
+        """Sees what others have committed since: one look where nobody has."""
+        while (data := commits.read(self._log, self.version + 1)) is not None:
+            try:
+                commit = commits.decoded(data, self._ordinal)
+            except (ValueError, KeyError) as error:
+                name = commits.name_of(self.version + 1)
+                raise LakeUnreadable(table=self._name, reason=f"{name} is no commit: {error}") from error
+            if commit.redefines:
+                return self._load()
+            self._take(commit)
+            self.version += 1
+        return None
 
     def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
         """Adds the files in one commit right after the version last seen, or CommitConflict. Durable on return."""
         now = int(time.time() * 1000)
-        adds: list[AddAction | RemoveAction] = [
-            AddAction(file.path, file.size, {}, now, True, file.stats) for file in files
-        ]
-        properties = CommitProperties(custom_metadata=dict(provenance), max_commit_retries=0)
+        actions = commits.added(files, now, data_change=True)
+        self._write("WRITE", {"mode": "Append", "partitionBy": "[]"}, files, actions, provenance, now)
+
+    def replace(self, old: Sequence[LiveFile], new: ParquetFile) -> None:
+        """Puts one file, with the same rows, in the place of others. Like `commit` in all else."""
+        now = int(time.time() * 1000)
+        actions = [*commits.removed(old, now), *commits.added([new], now, data_change=False)]
+        metrics = {"numRemovedFiles": len(old), "numAddedFiles": 1}
+        self._write("OPTIMIZE", {}, [new], actions, {"operationMetrics": metrics}, now)
+
+    def has(self, file: ParquetFile | LiveFile) -> bool:
+        """Whether the table lists this very file."""
+        return file.path in self.files
+
+    def sync(self) -> None:
+        """Makes every commit up to the version last seen durable, whoever made it."""
+        if self._synced >= self.version:
+            return
+        try:
+            # Others' commits that ours builds on must be as durable as ours.
+            for number in range(self._synced + 1, self.version + 1):
+                if (path := self._log / commits.name_of(number)).exists():
+                    sync_file(path)
+            sync_directory(self._log)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self._log), reason=error) from error
+        self._synced = self.version
+
+    def checkpoint(self) -> None:
+        """Sums up the log, so that whoever opens the table next need not read every commit."""
+        self.sync()
+        delta = DeltaTable(self.directory)
+        delta.create_checkpoint()
+        written = self._log / f"{delta.version():020d}.checkpoint.parquet"
+        if written.exists():
+            sync_file(written)
+        self._summary().write(self._log)
+
+    def _summary(self) -> Summary:
+        return Summary(self.id, self.version)
+
+    def _take(self, commit: Commit) -> None:
+        for path in commit.removes:
+            self.files.remove(path)
+        for file in commit.adds:
+            self.files.add(file)
+
+    def _write(
+        self,
+        operation: str,
+        parameters: Mapping[str, str],
+        files: Sequence[ParquetFile],
+        actions: Sequence[Action],
+        metadata: Mapping[str, Any],
+        now: int,
+    ) -> None:
+        info = {"timestamp": now, "operation": operation, "operationParameters": parameters, "engineInfo": "ticklake"}
         faults.reach("lake.commit.before")
         try:
-            self._delta.create_write_transaction(adds, "append", self._schema, commit_properties=properties)
-        except CommitFailedError as error:
+            with committing(self.directory, [file.path for file in files]):
+                self._folder.create(commits.name_of(self.version + 1), commits.encoded(info | dict(metadata), actions))
+        except FileExistsError as error:
             raise CommitConflict from error
-        except (DeltaError, OSError) as error:
-            raise LakeUnwritable(directory=str(self.directory), reason=one_line(error)) from error
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
         faults.reach("lake.commit.after")
         self.refresh()
         self.sync()
+        if self.version % _CHECKPOINT_EVERY == 0:
+            self._checkpoint_if_possible()
 
-    def has(self, file: ParquetFile) -> bool:
-        """Whether the table lists this very file."""
-        return file.path in self.files().column("path").to_pylist()
+    def _checkpoint_if_possible(self) -> None:
+        """What was committed stays so, whatever becomes of its checkpoint: the next one sums up as much."""
+        try:
+            self.checkpoint()
+        except (DeltaError, OSError, LakeUnwritable) as error:
+            log.warning("No checkpoint of %s at version %d: %s", self.directory, self.version, one_line(error))
+
+    def _load(self) -> None:
+        try:
+            delta = self._open()
+            self.files = Snapshot(_live_files(delta, self._ordinal))
+        except DeltaError as error:
+            raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
+        self._check(delta)
+        self.id = str(delta.metadata().id)
+        """The table's own id: a table made anew in the same place has another."""
+        self.version = int(delta.version())
 
     def _open(self) -> DeltaTable:
         try:
-            delta = DeltaTable(self.directory)
+            return DeltaTable(self.directory)
         except TableNotFoundError:
-            delta = self._create()
+            return self._create()
         except DeltaError:
-            _set_torn_checkpoints_aside(self._log)
-            _set_torn_commits_aside(self._log, look_at=None)
-            delta = DeltaTable(self.directory)
+            torn.set_checkpoints_aside(self._log)
+            torn.set_all_aside(self._log)
+            return DeltaTable(self.directory)
+
+    def _check(self, delta: DeltaTable) -> None:
         found = delta.metadata().configuration.get("ticklake.format", FORMAT)
         if found != FORMAT:
             raise UnknownTableFormat(directory=str(self.directory), found=found, known=FORMAT)
+        protocol = delta.protocol()
+        if protocol.min_writer_version > _WRITER_VERSION:
+            found = f"Delta writer version {protocol.min_writer_version}"
+            raise UnknownTableFormat(directory=str(self.directory), found=found, known=f"up to {_WRITER_VERSION}")
         columns = pa.schema(delta.schema().to_arrow()).names
         if columns != self._schema.names:
             raise OtherTableSchema(directory=str(self.directory), found=columns, wanted=self._schema.names)
-        return delta
 
     def _create(self) -> DeltaTable:
+        # The log tells where rows came from and which ticks have none: that is to be kept.
+        configuration = {"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"}
+        if self._key:
+            configuration[KEY] = json.dumps(list(self._key))
         try:
             make_directory(self._log)
             DeltaTable.create(
@@ -107,62 +202,17 @@ class DeltaLog:
                 self._schema,
                 mode="ignore",
                 name=self._name,
-                # The log tells where rows came from and which ticks have none: that is to be kept.
-                configuration={"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"},
+                configuration=configuration,
                 raise_if_key_not_exists=False,
             )
+            sync_file(self._log / commits.name_of(0))
+            sync_directory(self._log)
         except CommitFailedError:
             # Another indexer created it in the same moment.
             return DeltaTable(self.directory)
         except OSError as error:
             raise LakeUnwritable(directory=str(self.directory), reason=error) from error
-        delta = DeltaTable(self.directory)
-        self._sync_through(int(delta.version()))
-        return delta
-
-    def sync(self) -> None:
-        """Makes every commit up to the version last seen durable, whoever made it."""
-        if self._synced >= self.version:
-            return
-        try:
-            self._sync_through(self.version)
-        except OSError as error:
-            raise LakeUnwritable(directory=str(self._log), reason=error) from error
-
-    def _sync_through(self, version: int) -> None:
-        """Others' commits that ours builds on must be as durable as ours."""
-        for number in range(self._synced + 1, version + 1):
-            for name in (f"{number:020d}.json", f"{number:020d}.checkpoint.parquet"):
-                if (self._log / name).exists():
-                    sync_file(self._log / name)
-        sync_directory(self._log)
-        self._synced = version
-
-
-def _set_torn_commits_aside(log: Path, look_at: int | None) -> None:
-    """A power cut can leave the newest commits empty or cut off: usually one, more where several writers competed.
-
-    A commit is acknowledged only when all before it are on disk. So a torn one was not, nor was any after it: they are
-    written again. `look_at` is how many of the newest to look at, None for all.
-    """
-    commits = sorted(path for path in log.glob("*.json") if path.stem.isdigit())
-    looked_at = commits[-look_at:] if look_at else commits
-    torn = next((commit for commit in looked_at if not _is_whole(commit)), None)
-    if torn is not None:
-        for commit in reversed(commits[commits.index(torn) :]):
-            commit.rename(commit.with_suffix(".json.torn"))
-        sync_directory(log)
-
-
-def _set_torn_checkpoints_aside(log: Path) -> None:
-    """A checkpoint only saves reading: every commit it sums up is still there, so a torn one can go."""
-    for checkpoint in log.glob("*.checkpoint.parquet"):
-        try:
-            pq.read_metadata(checkpoint)
-        except (OSError, pa.ArrowInvalid):
-            checkpoint.rename(checkpoint.with_suffix(".parquet.torn"))
-    (log / "_last_checkpoint").unlink(missing_ok=True)
-    sync_directory(log)
+        return DeltaTable(self.directory)
 
 
 def one_line(error: Exception) -> str:
@@ -171,9 +221,13 @@ def one_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _is_whole(commit: Path) -> bool:
-    try:
-        lines = commit.read_bytes().splitlines()
-        return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
-    except ValueError:
-        return False
+def _live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
+    adds = pa.table(delta.get_add_actions(flatten=True))
+    count = adds.num_rows
+    low, high = (
+        adds[name].fill_null(missing).to_pylist() if name in adds.schema.names else [missing] * count
+        for name, missing in ((f"min.{ordinal}", ANY_TICK.start), (f"max.{ordinal}", ANY_TICK.end))
+    )
+    rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None] * count
+    paths = map(unquote, adds["path"].to_pylist())
+    return list(map(LiveFile, paths, adds["size_bytes"].to_pylist(), rows, map(TickRange, low, high)))

@@ -27,7 +27,7 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
     """Writes the run's metadata in one commit. False where it was there already."""
     make_directory(directory)
     log = DeltaLog(directory, TABLE, SCHEMA)
-    if log.files().num_rows:
+    if len(log.files):
         return False
     file = _write_file(directory, _entries(metadata))
     try:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from ticklake.errors import WrongServiceState
 from ticklake.logs import log_service
@@ -32,6 +32,9 @@ class Service(ABC):
     What `run` raises puts the service into the error state and is kept in `error` until the next start. Either way
     `on_end` is called, in the service's thread.
     """
+
+    background: ClassVar[bool] = False
+    """Whether it goes on for as long as others are at work, and no longer."""
 
     def __init__(self, name: str, metrics_window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
         self.name = name

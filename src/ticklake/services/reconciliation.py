@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import ClassVar
 
 from ticklake.coordination.reconcile import BATCH_TOPIC, announced, compare, publish, stored
 from ticklake.errors import TickLakeError
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 class ReconciliationService(Service):
     """Looks at every run of a storage, or at one. A file is announced when two looks in a row found it unannounced: its
     writer may just be about to."""
+
+    background: ClassVar[bool] = True
 
     def __init__(
         self,

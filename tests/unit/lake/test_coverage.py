@@ -15,7 +15,7 @@ from ticklake.errors import TableUnreadable
 from ticklake.lake import coverage
 from ticklake.lake.coverage import covered, row_counts
 from ticklake.lake.deep import judge
-from ticklake.lake.empty import EMPTY, packed, unpacked
+from ticklake.lake.empty import EMPTY, EmptyTicks, packed
 from ticklake.lake.fingerprint import Fingerprints, fingerprints, merged
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
@@ -33,7 +33,7 @@ def rows(ticks: list[int], ids: list[int], names: list[str | None] | None = None
 @given(st.sets(st.integers(0, 10_000)))
 def test_empty_ticks_come_back_as_they_were(ticks: set[int]):
     ascending = np.array(sorted(ticks), np.int64)
-    assert unpacked(packed(ascending)).tolist() == ascending.tolist()
+    assert EmptyTicks(packed(ascending)).all().tolist() == ascending.tolist()
 
 
 def test_empty_ticks_are_packed_into_runs():

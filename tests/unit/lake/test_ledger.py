@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ticklake.errors import OtherTableSchema, UnknownTableFormat
-from ticklake.lake import parquet
+from ticklake.errors import LakeUnwritable, OtherTableSchema, UnknownTableFormat
+from ticklake.lake import commits, log, parquet
+from ticklake.lake.coverage import covered
+from ticklake.lake.empty import EMPTY, packed
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
@@ -176,3 +186,159 @@ def test_several_commits_torn_at_once_are_set_aside_with_all_after_them(ledger: 
     assert again.present([TickRange(0, 9)]).tolist() == list(range(1, torn[0]))
     add(again, "later.parquet", [2, 3])
     assert sorted(set(DeltaTable(ledger.directory).to_pyarrow_table().column(0).to_pylist())) == [1, 2, 3]
+
+
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The versions of the commits that are read from now on."""
+    found: list[int] = []
+    read = commits.read
+
+    def seen(log: Path, version: int) -> bytes | None:
+        found.append(version)
+        return read(log, version)
+
+    monkeypatch.setattr("ticklake.lake.commits.read", seen)
+    return found
+
+
+def test_a_look_at_the_table_reads_only_what_is_new(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Ledger(ledger.directory, TABLE)
+    for number in range(5):
+        add(other, f"{number}.parquet", [number])
+    seen = reads(monkeypatch)
+    ledger.refresh()
+    assert seen == [1, 2, 3, 4, 5, 6]
+    ledger.refresh()
+    assert seen[6:] == [6]
+    assert ledger.present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_opening_reads_only_what_came_after_the_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "_CHECKPOINT_EVERY", 10)
+    ledger = Ledger(tmp_path, TABLE)
+    for tick in range(0, 69, 3):
+        ledger.commit([write(tmp_path, f"{tick}.parquet", [tick])], {EMPTY: f"[[{tick + 1}, {tick + 2}, 1]]"})
+    seen = reads(monkeypatch)
+    synced: list[str] = []
+    monkeypatch.setattr("ticklake.lake.log.sync_file", lambda path: synced.append(path.name))
+    again = Ledger(tmp_path, TABLE)
+    assert seen == [21, 22, 23]
+    again.sync()
+    assert synced == [f"{number:020d}.json" for number in (21, 22, 23)]
+    assert again.present([TickRange(0, 999)]).tolist() == list(range(69))
+    assert covered(tmp_path).ticks.tolist() == list(range(69))
+
+
+def test_without_its_summary_a_table_opens_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_CHECKPOINT_EVERY", 2)
+    ledger = Ledger(tmp_path, TABLE)
+    for number in range(5):
+        ledger.commit([], {EMPTY: f"[[{number}, {number}, 1]]"})
+    (summary,) = (tmp_path / "_delta_log").glob("_ticklake_summary.json")
+    for content in ("", "{}", '{"table": "another", "version": 4, "empty": "[[0, 99, 1]]"}'):
+        summary.write_text(content)
+        assert Ledger(tmp_path, TABLE).present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
+    summary.unlink()
+    assert Ledger(tmp_path, TABLE).present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_ticks_without_rows_that_another_indexer_has_recorded_are_seen(ledger: Ledger) -> None:
+    Ledger(ledger.directory, TABLE).commit([], {EMPTY: "[[4, 8, 2]]"})
+    ledger.refresh()
+    assert ledger.present([TickRange(5, 9)]).tolist() == [6, 8]
+
+
+def test_what_other_engines_commit_is_followed(ledger: Ledger) -> None:
+    rows = pa.table([[7, 7], [1, 2]], schema=SCHEMA)
+    write_deltalake(ledger.directory, rows, mode="append")
+    ledger.refresh()
+    assert ledger.present([TickRange(0, 99)]).tolist() == [7]
+    add(ledger, "a.parquet", [8])
+    DeltaTable(ledger.directory).delete("tick_number = 7")
+    DeltaTable(ledger.directory).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    ledger.refresh()
+    assert ledger.present([TickRange(0, 99)]).tolist() == [8]
+    add(ledger, "b.parquet", [9])
+    assert DeltaTable(ledger.directory).version() == ledger.version == 5
+
+
+def test_a_table_that_asks_more_of_its_writers_than_we_do_is_refused(ledger: Ledger) -> None:
+    DeltaTable(ledger.directory).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    with pytest.raises(UnknownTableFormat, match="writer version"):
+        ledger.refresh()
+
+
+def test_a_file_that_is_gone_is_not_committed(ledger: Ledger) -> None:
+    file = write(ledger.directory, "a.parquet", [1])
+    (ledger.directory / "a.parquet").unlink()
+    with pytest.raises(LakeUnwritable, match=r"a\.parquet"):
+        ledger.commit([file], {})
+    assert ledger.version == 0
+
+
+def test_a_commit_is_whole_and_on_disk_before_it_has_its_name(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    link, fsync = os.link, os.fsync
+    monkeypatch.setattr(os, "link", lambda *names: (steps.append("link"), link(*names)))
+    monkeypatch.setattr(os, "fsync", lambda file: (steps.append("sync"), fsync(file)))
+    file = write(ledger.directory, "a.parquet", [1])
+    steps.clear()
+    ledger.commit([file], {})
+    assert steps[steps.index("link") - 1] == "sync" and "sync" in steps[steps.index("link") :]
+
+
+def test_ticks_without_rows_that_are_removed_can_be_indexed_again(ledger: Ledger) -> None:
+    ledger.commit([], {EMPTY: "[[1, 5, 1]]"})
+    ledger.remove(TickRange(2, 3))
+    assert ledger.present([TickRange(0, 9)]).tolist() == [1, 4, 5]
+    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 4, 5]
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Two writers of one table against a plain set of ticks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="ticklake-ledger-"))
+        self.ledgers = [Ledger(self.directory, TABLE), Ledger(self.directory, TABLE)]
+        self.ticks: set[int] = set()
+
+    @rule(who=st.integers(0, 1), ticks=st.sets(st.integers(0, 40), min_size=1), empty=st.sets(st.integers(0, 40)))
+    def index(self, who: int, ticks: set[int], empty: set[int]) -> None:
+        ledger = self.ledgers[who]
+        ledger.refresh()
+        there = ledger.present([TickRange(0, 99)]).tolist()
+        fresh, bare = sorted(ticks.difference(there)), sorted((empty - ticks).difference(there))
+        files = [write(self.directory, f"{uuid4().hex}.parquet", fresh)] if fresh else []
+        ledger.commit(files, {EMPTY: packed(np.array(bare, np.int64))} if bare else {})
+        self.ticks |= {*fresh, *bare}
+
+    @rule(who=st.integers(0, 1), first=st.integers(0, 40), length=st.integers(0, 10))
+    def remove(self, who: int, first: int, length: int) -> None:
+        self.ledgers[who].remove(TickRange(first, first + length))
+        self.ticks -= set(range(first, first + length + 1))
+
+    @rule(who=st.integers(0, 1))
+    def checkpoint(self, who: int) -> None:
+        self.ledgers[who].refresh()
+        self.ledgers[who].checkpoint()
+
+    @rule(who=st.integers(0, 1))
+    def reopen(self, who: int) -> None:
+        self.ledgers[who] = Ledger(self.directory, TABLE)
+
+    @invariant()
+    def both_know_every_tick(self) -> None:
+        for ledger in self.ledgers:
+            ledger.refresh()
+            assert set(ledger.present([TickRange(0, 99)]).tolist()) == self.ticks
+
+    def teardown(self) -> None:
+        assert set(covered(self.directory).ticks.tolist()) == self.ticks
+        shutil.rmtree(self.directory)
+
+
+TestLedgerMachine = LedgerMachine.TestCase
+TestLedgerMachine.settings = settings(max_examples=8, stateful_step_count=10, deadline=None)

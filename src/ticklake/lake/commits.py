@@ -1,0 +1,108 @@
+"""The commits of a Delta log as the protocol writes them: a line of JSON an action."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from ticklake.lake.parquet import ParquetFile
+from ticklake.lake.snapshot import ANY_TICK, LiveFile
+from ticklake.ticks import TickRange
+
+Action = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass
+class Commit:
+    """What a commit did: the files it added and removed, what it says of itself, and whether it redefined the table."""
+
+    adds: list[LiveFile] = field(default_factory=list)
+    removes: list[str] = field(default_factory=list)
+    info: Mapping[str, Any] = field(default_factory=dict)
+    redefines: bool = False
+
+
+def name_of(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def read(log: Path, version: int) -> bytes | None:
+    """A commit's bytes; None where it is not there, or not yet."""
+    try:
+        return (log / name_of(version)).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def decoded(data: bytes, ordinal: str) -> Commit:
+    """`ordinal` is the column whose bounds count. ValueError where it is no commit."""
+    commit = Commit()
+    for line in data.splitlines():
+        ((kind, action),) = json.loads(line).items()
+        if kind == "add":
+            commit.adds.append(_live(action, ordinal))
+        elif kind == "remove":
+            commit.removes.append(unquote(action["path"]))
+        elif kind == "commitInfo":
+            commit.info = action
+        elif kind in ("metaData", "protocol"):
+            commit.redefines = True
+    return commit
+
+
+def info_of(data: bytes) -> Mapping[str, Any]:
+    """What a commit says of itself, without a look at its files."""
+    for line in data.splitlines():
+        if line.startswith(b'{"commitInfo"'):
+            info: Mapping[str, Any] = json.loads(line)["commitInfo"]
+            return info
+    return {}
+
+
+def encoded(info: Mapping[str, Any], actions: Iterable[Action]) -> bytes:
+    lines = [{"commitInfo": info}, *actions]
+    return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+
+
+def added(files: Sequence[ParquetFile], now: int, *, data_change: bool) -> list[Action]:
+    return [
+        {
+            "add": {
+                "path": quote(file.path),
+                "partitionValues": {},
+                "size": file.size,
+                "modificationTime": now,
+                "dataChange": data_change,
+                "stats": file.stats,
+            }
+        }
+        for file in files
+    ]
+
+
+def removed(files: Sequence[LiveFile], now: int) -> list[Action]:
+    """Files whose rows are in others now."""
+    return [
+        {
+            "remove": {
+                "path": quote(file.path),
+                "deletionTimestamp": now,
+                "dataChange": False,
+                "extendedFileMetadata": True,
+                "partitionValues": {},
+                "size": file.size,
+            }
+        }
+        for file in files
+    ]
+
+
+def _live(add: Mapping[str, Any], ordinal: str) -> LiveFile:
+    stats = json.loads(add.get("stats") or "{}")
+    low = (stats.get("minValues") or {}).get(ordinal, ANY_TICK.start)
+    high = (stats.get("maxValues") or {}).get(ordinal, ANY_TICK.end)
+    return LiveFile(unquote(add["path"]), add["size"], stats.get("numRecords"), TickRange(low, high))

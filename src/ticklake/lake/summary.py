@@ -1,0 +1,66 @@
+"""What the commits of a log add up to where a Delta checkpoint says nothing, so that opening need not read them all.
+
+It is a shortcut and no record of its own: without it, everything is read from the commits, which are all kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from ticklake.lake import commits
+from ticklake.lake.durable import sync_directory, sync_file
+from ticklake.lake.empty import EmptyTicks
+
+_NAME = "_ticklake_summary.json"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Up to `version`, of the table with this id, all commits are on disk, and these are the ticks without rows."""
+
+    table: str = ""
+    version: int = -1
+    empty: str = "[]"
+
+    @classmethod
+    def read(cls, log: Path, table: str) -> Self:
+        """That of this table; one of nothing where there is none, or where a power cut has torn it."""
+        try:
+            found = cls(**json.loads((log / _NAME).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return cls()
+        return found if found.table == table and (log / commits.name_of(found.version)).exists() else cls()
+
+    @staticmethod
+    def forget(log: Path) -> None:
+        """To be read from the commits again."""
+        (log / _NAME).unlink(missing_ok=True)
+
+    def write(self, log: Path) -> None:
+        """Replaces the last one, which is seen whole until this one is."""
+        temporary = log / f".{_NAME}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+        try:
+            temporary.write_text(json.dumps(vars(self)))
+            sync_file(temporary)
+            temporary.replace(log / _NAME)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_directory(log)
+
+
+def recorded(log: Path, table: str, version: int) -> EmptyTicks:
+    """All ticks that the commits up to a version name as empty and none has removed, as far back as the log goes."""
+    summary = Summary.read(log, table)
+    if summary.version > version:
+        summary = Summary()
+    empty = EmptyTicks(summary.empty)
+    for number in range(summary.version + 1, version + 1):
+        data = commits.read(log, number)
+        if data is not None and b'"ticklake.' in data:
+            empty.take(commits.info_of(data))
+    return empty

@@ -1,0 +1,75 @@
+"""Compaction as a background duty: the small files of many flushes become large ones while indexing goes on."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import ClassVar
+
+from ticklake.errors import LakeNotFound, TickLakeError
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.compaction import Compaction, Policy
+from ticklake.lake.upkeep import open_table
+from ticklake.services.base import Service
+
+log = logging.getLogger(__name__)
+
+
+class CompactionService(Service):
+    """Looks at every run of a lake, or at one. A table in which nothing has changed costs next to nothing."""
+
+    background: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        lake: str | Path,
+        interval: float = 30.0,
+        *,
+        run_id: str | None = None,
+        policy: Policy | None = None,
+        name: str = "compaction-service",
+    ) -> None:
+        super().__init__(name)
+        self._lake, self._interval, self._only = lake, interval, run_id
+        self._policy = policy or Policy()
+        self._compactions: dict[Path, Compaction | None] = {}
+
+    def run(self) -> None:
+        while self.proceed():
+            self.look()
+            self.wait(self._interval)
+
+    def look(self) -> None:
+        """One look at everything; ends early where the service is asked to stop."""
+        for table in self._tables():
+            if self.interrupted():
+                return
+            try:
+                self._compact(table)
+            except (TickLakeError, OSError) as error:
+                # Opened anew next time: the table may have been replaced.
+                self._compactions.pop(table, None)
+                self.monitor.errors.record("COMPACTION_FAILED", error, str(table))
+                log.warning("Could not compact %s: %s", table, error)
+
+    def _tables(self) -> list[Path]:
+        try:
+            catalog = Catalog(self._lake)
+        except LakeNotFound:
+            # It comes with the first table.
+            return []
+        runs = [self._only] if self._only else catalog.runs()
+        return [catalog.root / run / table for run in runs for table in catalog.tables(run)]
+
+    def _compact(self, table: Path) -> None:
+        if table not in self._compactions:
+            ledger = open_table(table)
+            self._compactions[table] = Compaction(ledger, self._policy) if ledger else None
+        compaction = self._compactions[table]
+        for step in compaction.steps() if compaction else ():
+            self.monitor.counter("files_merged").add(step.files_removed)
+            self.monitor.counter("files_written").add(step.files_added)
+            self.monitor.counter("bytes_written").add(step.bytes_added)
+            log.debug("Merged %d files of %s into one", step.files_removed, table)
+            if self.interrupted():
+                return
