@@ -7,7 +7,7 @@ as another compaction, the merged file is thrown away.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -25,18 +25,17 @@ from ticklake.lake.snapshot import ANY_TICK, LiveFile
 
 @dataclass(frozen=True)
 class Policy:
-    """Which files to merge: in the background when `fan_in` neighbours are alike, so that a row is rewritten seldom."""
+    """Which files to merge. The defaults suit the background, where a row should be rewritten a few times at most."""
 
     full_bytes: int = 32 << 20
-    """A file of half this size is left alone; nothing larger is made."""
+    """Nothing larger is made, and a file of half this size is left alone."""
     fan_in: int = 8
-    alike_bytes: int = 64 << 10
-    """Files up to this size count as alike; then up to eight times this, and so on."""
-    lopsided: bool = False
-    """Whether to rewrite a file for the sake of less than its own size."""
+    """So many files at least, unless fewer make one that is left alone from then on."""
+    growth: int = 4
+    """A file is rewritten only into one so many times as large, or into one that is left alone from then on."""
 
 
-BY_HAND = Policy(fan_in=2, alike_bytes=32 << 20, lopsided=True)
+BY_HAND = Policy(fan_in=2, growth=1)
 """As few files as possible, at once."""
 
 
@@ -53,20 +52,16 @@ class Compacted:
         return Compacted(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
 
 
-def plan(files: Sequence[LiveFile], policy: Policy) -> list[list[LiveFile]]:
-    """The groups of neighbouring files, in tick order, that should each become one. The smallest files come first."""
+def plan(files: Iterable[LiveFile], policy: Policy) -> list[list[LiveFile]]:
+    """The groups of neighbouring files, in tick order, that should each become one."""
     known = sorted((file for file in files if file.ticks != ANY_TICK), key=lambda file: (file.ticks, file.path))
-    for ceiling in _ceilings(policy):
-        groups = [
-            group
-            for small, run in groupby(known, key=lambda file: file.size < ceiling)
-            if small and len(alike := list(run)) >= policy.fan_in
-            for group in _cut(alike, policy.full_bytes)
-            if _is_worth_it(group, policy)
-        ]
-        if groups:
-            return groups
-    return []
+    return [
+        group
+        for small, run in groupby(known, key=lambda file: 2 * file.size < policy.full_bytes)
+        if small
+        for part in _cut(list(run), policy.full_bytes)
+        for group in _worthwhile(part, policy)
+    ]
 
 
 class Compaction:
@@ -80,7 +75,7 @@ class Compaction:
         """Merges one group after the other until no more is worth it."""
         self._ledger.refresh()
         # Fewer files after every merge, so this ends; groups that were lost to another are planned anew.
-        while groups := plan(list(self._ledger.files), self._policy):
+        while groups := plan(self._ledger.files, self._policy):
             for group in groups:
                 if all(map(self._ledger.has, group)):
                     yield self._merge(group)
@@ -89,7 +84,7 @@ class Compaction:
     def waiting(self) -> int:
         """How many files the next steps would merge."""
         self._ledger.refresh()
-        return sum(map(len, plan(list(self._ledger.files), self._policy)))
+        return sum(map(len, plan(self._ledger.files, self._policy)))
 
     def _merge(self, group: Sequence[LiveFile]) -> Compacted:
         file = self._write(group)
@@ -133,15 +128,6 @@ class Compaction:
         return file
 
 
-def _ceilings(policy: Policy) -> Iterator[int]:
-    half = policy.full_bytes // 2
-    ceiling = policy.alike_bytes
-    while ceiling < half:
-        yield ceiling
-        ceiling *= 8
-    yield half
-
-
 def _cut(files: Sequence[LiveFile], full: int) -> Iterator[list[LiveFile]]:
     """Neighbours in groups that make a file of at most `full` bytes."""
     group: list[LiveFile] = []
@@ -155,9 +141,18 @@ def _cut(files: Sequence[LiveFile], full: int) -> Iterator[list[LiveFile]]:
     yield group
 
 
-def _is_worth_it(group: Sequence[LiveFile], policy: Policy) -> bool:
+def _worthwhile(group: Sequence[LiveFile], policy: Policy) -> Iterator[list[LiveFile]]:
+    """The group; or, where its largest file would gain too little by it, what is left and right of that one."""
     sizes = [file.size for file in group]
-    return len(group) > 1 and (policy.lopsided or 2 * max(sizes) <= sum(sizes))
+    final = 2 * sum(sizes) >= policy.full_bytes
+    if len(group) < 2 or (len(group) < policy.fan_in and not final):
+        return
+    if final or max(sizes) * policy.growth <= sum(sizes):
+        yield list(group)
+        return
+    largest = sizes.index(max(sizes))
+    yield from _worthwhile(group[:largest], policy)
+    yield from _worthwhile(group[largest + 1 :], policy)
 
 
 def _values(compacted: Compacted) -> tuple[int, ...]:

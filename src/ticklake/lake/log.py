@@ -58,12 +58,14 @@ class DeltaLog:
         self._ordinal = key[0] if key else ""
         self._log = directory / "_delta_log"
         self._folder = LocalFolder(self._log)
+        self._synced = -1
         torn.set_newest_aside(self._log)
         self._load()
-        self._synced = Summary.read(self._log, self.id).version
 
     def refresh(self) -> None:
         """Sees what others have committed since: one look where nobody has."""
+        if self._birth() != self._born:
+            return self._load()
         while (data := commits.read(self._log, self.version + 1)) is not None:
             try:
                 commit = commits.decoded(data, self._ordinal)
@@ -167,6 +169,16 @@ class DeltaLog:
         self.id = str(delta.metadata().id)
         """The table's own id: a table made anew in the same place has another."""
         self.version = int(delta.version())
+        self._born = self._birth()
+        self._synced = Summary.read(self._log, self.id).version
+
+    def _birth(self) -> tuple[int, int] | None:
+        """What tells a table from one that was made anew in its place."""
+        try:
+            first = (self._log / commits.name_of(0)).stat()
+        except FileNotFoundError:
+            return None
+        return first.st_ino, first.st_mtime_ns
 
     def _open(self) -> DeltaTable:
         try:

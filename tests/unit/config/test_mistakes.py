@@ -122,7 +122,7 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
         ("pipeline { resource { } }", errors.UnknownKey, "unknown key pipeline.resource; did you mean 'resources'?"),
         ("services = 3", errors.BadValue, "node.conf:1: services: it must be a block"),
         ("services { x = 3 }", errors.BadValue, "services.x: it must be a block"),
-        ("services { x { } }", errors.ClassMissing, "services.x needs a class; one of: CompletionService"),
+        ("services { x { } }", errors.ClassMissing, "services.x needs a class; one of: CompactionService"),
         ("services { x { class = DumyIndexer } }", errors.UnknownClass, "'DumyIndexer'; did you mean 'DummyIndexer'?"),
         ("resources { x { path = y } }", errors.ClassMissing, "one of: Database, Lake, Queue, Storage, Topic"),
         ("resources { x { class = Storag } }", errors.UnknownClass, "did you mean 'Storage'? Allowed: Database"),

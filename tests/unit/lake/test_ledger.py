@@ -296,6 +296,19 @@ def test_ticks_without_rows_that_are_removed_can_be_indexed_again(ledger: Ledger
     assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 4, 5]
 
 
+def test_a_table_that_is_made_anew_while_it_is_open_is_seen_for_what_it_is(ledger: Ledger) -> None:
+    for tick in (1, 2, 3):
+        add(ledger, f"{tick}.parquet", [tick])
+    shutil.rmtree(ledger.directory)
+    ledger.directory.mkdir()
+    other = Ledger(ledger.directory, TABLE)
+    ledger.refresh()
+    assert ledger.id == other.id
+    assert ledger.present([TickRange(0, 9)]).tolist() == []
+    add(ledger, "1.parquet", [1])
+    assert DeltaTable(ledger.directory).version() == 1
+
+
 class LedgerMachine(RuleBasedStateMachine):
     """Two writers of one table against a plain set of ticks."""
 
