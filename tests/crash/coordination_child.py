@@ -21,6 +21,7 @@ class InProcess(NamedTuple):
     """The part of a Spark session that a flush uses: one task after the other, here."""
 
     conf: Any = SimpleNamespace(get=lambda *_: "2")
+    sparkContext: Any = SimpleNamespace(defaultParallelism=2, setLocalProperty=lambda *_: None)
     tasks: int = 0
     act: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
 

@@ -133,9 +133,14 @@ class Supervisor:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is at work any more and nothing will be: all ended by themselves, or were given up."""
+        """Whether nothing is at work any more and nothing will be: all ended by themselves, or were given up.
+
+        A background duty does not count, unless there is nothing else.
+        """
         with self._lock:
-            return all(self._has_ended(one) for one in self._watched.values())
+            watched = list(self._watched.values())
+            counted = [one for one in watched if not one.service.background] or watched
+            return all(self._has_ended(one) for one in counted)
 
     def look(self) -> float | None:
         """Deals with what died since the last look; the seconds until the next restart is due, if one is."""
