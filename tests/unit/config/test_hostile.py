@@ -48,8 +48,8 @@ def edits(draw: st.DrawFn) -> Edit:
     depth, spelling = draw(st.sampled_from([1, 3, 30, 300])), draw(st.sampled_from(SPELLINGS))
 
     def change(text: str) -> str:
-        lines = text.splitlines()
-        line = lines[at % len(lines)] if lines else ""
+        lines = text.splitlines() or [""]
+        line = lines[at % len(lines)]
         if kind == 8:
             return text[: at * 25]
         if kind == 9:
@@ -64,7 +64,7 @@ def edits(draw: st.DrawFn) -> Edit:
             [line, "x = " + "[" * depth + "]" * depth],
             [f"{odd} = {value}", line],
         ]
-        lines[at % len(lines) : at % len(lines) + 1] = changed[kind] if lines else []
+        lines[at % len(lines) : at % len(lines) + 1] = changed[kind]
         return "\n".join(lines)
 
     return change
