@@ -38,6 +38,22 @@ class TickRangeOption(click.ParamType["TickRange"]):
         return TickRange(int(start), int(end))
 
 
+class SparkSetting(click.ParamType[tuple[str, str]]):
+    """`spark.NAME=VALUE`."""
+
+    name = "spark.NAME=VALUE"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, setting = value.partition("=")
+        if not (name.startswith("spark.") and equals):
+            self.fail(f"{value!r} is no Spark setting; write for example spark.executor.memory=2g", param, ctx)
+        return name, setting
+
+
 @click.command()
 @click.argument("run")
 @click.option("--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Where the batch files are.")
@@ -51,6 +67,7 @@ class TickRangeOption(click.ParamType["TickRange"]):
 )
 @click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
+@click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
 @click.option("--insert-batch-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Ticks a flush.")
 @click.option("--replace", is_flag=True, help="Take these ticks out of the tables first, and index them again.")
 @json_option
@@ -62,6 +79,7 @@ def index(
     tables: tuple[str, ...],
     ticks: TickRange | None,
     master: str,
+    settings: tuple[tuple[str, str], ...],
     insert_batch_size: int,
     replace: bool,
     as_json: bool,
@@ -76,13 +94,14 @@ def index(
     from ticklake.topics import Database
 
     kinds = indexers_of(tables)
+    session = partial(open_session, master, dict(settings))
     with Database(database) if database else nullcontext() as opened, graceful_stop() as stop, Bars(as_json) as bars:
-        resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=partial(open_session, master))
+        resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=session)
         work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
         if replace:
             work.remove()
         bars.update("starting Spark", 0, 1)
-        warm_up(open_session(master))
+        warm_up(session())
         bars.update("starting Spark", 1, 1)
         started = time.monotonic()
         work.start()
