@@ -78,7 +78,7 @@ def index_storage(maker: Any, resources: IndexerResources, index_metadata: Calla
 
 
 LOOPBACK = {"SPARK_LOCAL_IP": "127.0.0.1"}
-SMALL_JVM = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+SMALL_JVM = {"SPARK_DAEMON_MEMORY": "512m", "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 
 
 class SparkProcesses:
@@ -115,7 +115,7 @@ class SparkProcesses:
             "spark.ui.enabled": "false",
         }
         options = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
-        submit = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]", "--driver-memory", "512m")
+        submit = ("org.apache.spark.deploy.SparkSubmit", "--master", "local[2]")
         child = self.daemon(name, *submit, *options, *server, **environment)
         found = self.announced(name, r"Spark Connect server started at: \S*:(\d+)")
         return f"sc://127.0.0.1:{found}", child
@@ -151,10 +151,11 @@ class SparkProcesses:
         return self._directory / f"{name}.log"
 
     def announced(self, name: str, pattern: str) -> str:
-        """Waits for a line in a process's log."""
-        self._eventually(lambda: re.search(pattern, self.log(name).read_text()) is not None)
-        found = re.search(pattern, self.log(name).read_text())
-        assert found is not None
+        """Waits for a line in the log of the process started last."""
+        child, log = self._children[-1], self.log(name)
+        self._eventually(lambda: re.search(pattern, log.read_text()) is not None or child.poll() is not None)
+        found = re.search(pattern, log.read_text())
+        assert found is not None, log.read_text()[-2000:]
         return found[1]
 
     def end(self) -> None:
@@ -169,8 +170,13 @@ def kill(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
+@pytest.fixture(scope="session")
+def spark_processes(eventually: Callable[..., None]) -> Callable[[Path], SparkProcesses]:
+    return lambda directory: SparkProcesses(directory, eventually)
+
+
 @pytest.fixture
-def processes(tmp_path: Path, eventually: Callable[..., None]) -> Iterator[SparkProcesses]:
-    started = SparkProcesses(tmp_path, eventually)
+def processes(tmp_path: Path, spark_processes: Callable[[Path], SparkProcesses]) -> Iterator[SparkProcesses]:
+    started = spark_processes(tmp_path)
     yield started
     started.end()

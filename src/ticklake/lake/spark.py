@@ -109,9 +109,8 @@ def _stopped_inside(spark: SparkSession) -> bool:
 
 def parallelism(spark: SparkSession) -> int:
     """How many tasks the cluster runs at once, as far as Spark tells: it grows as executors come."""
-    if connect.is_connected(spark):
-        return connect.cores(spark)
-    return int(spark.sparkContext.defaultParallelism)
+    with _answering(spark):
+        return connect.cores(spark) if connect.is_connected(spark) else int(spark.sparkContext.defaultParallelism)
 
 
 def warm_up(spark: SparkSession) -> None:
@@ -122,12 +121,9 @@ def warm_up(spark: SparkSession) -> None:
 
         yield from batches
 
-    try:
-        cores = parallelism(spark)
+    cores = parallelism(spark)
+    with _answering(spark):
         spark.range(0, cores, 1, cores).mapInArrow(load, "id long").collect()
-    except Exception as error:
-        leave_if_gone(spark)
-        raise SparkUnavailable(reason=reason_of(error)) from error
 
 
 def ship_with_jobs(module: ModuleType) -> None:
@@ -158,6 +154,15 @@ def reason_of(error: Exception) -> str:
         return (raised or lines)[-1][:300]
     causes = [line for line in lines if "most recent failure" in line] or lines
     return causes[0].rpartition("Exception: ")[2][:300]
+
+
+@contextmanager
+def _answering(spark: SparkSession) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        leave_if_gone(spark)
+        raise SparkUnavailable(reason=reason_of(error)) from error
 
 
 @contextmanager
