@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ticklake.contracts import BatchInfo, MetadataInfo, RunCompleted, SimulationMetadata, TickData
     from ticklake.indexers.batch import BatchIndexer
+    from ticklake.lake.reading import read
     from ticklake.lake.table import Table
     from ticklake.storage.files import Storage
     from ticklake.ticks import TickRange
@@ -27,6 +28,7 @@ _HOMES = {
     "TickData": "ticklake.contracts",
     "TickRange": "ticklake.ticks",
     "World": "ticklake.world",
+    "read": "ticklake.lake.reading",
 }
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "TickData",
     "TickRange",
     "World",
+    "read",
 ]
 
 

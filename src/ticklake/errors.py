@@ -268,6 +268,31 @@ class BadQuery(TickLakeError):
     """{reason} (Tables here: {tables}.)"""
 
 
+class TableNotInRun(TickLakeError):
+    """Run {run_id!r} has no table {table!r}; it has: {found}. Index the run for it, or name one of these."""
+
+
+class NoTicksInTable(TickLakeError):
+    """Table {table!r} has no column tick_number to choose ticks by. Read it without `ticks`."""
+
+
+class NoSuchColumn(TickLakeError):
+    """Table {table!r} has no column {column!r}; it has: {found}."""
+
+
+class PolarsMissing(TickLakeError):
+    """Polars is not installed. Add it with `pip install polars`, or use to_arrow() or to_pandas()."""
+
+
+class BadSourceOption(TickLakeError):
+    """Option {option} of the Spark format "ticks" cannot be {value!r}: {reason}."""
+
+
+class DeltaMissing(TickLakeError):
+    """Spark cannot read Delta table {table}: {reason}. It needs `pip install "ticklake[delta-sql]"` and a session built
+    with ticklake.spark.with_delta(SparkSession.builder)."""
+
+
 # Databases and topics
 
 

@@ -1,0 +1,156 @@
+"""Batch files as a Spark data source: `spark.read.format("ticks")`.
+
+Spark 4.2 tells a Python data source which filters a query has, but not which columns it uses. So columns are named by
+whoever reads, in the option `columns` or with `.schema(…)`; ticks are narrowed down by options and by `WHERE` alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import ArrayType, StructType
+
+from ticklake.contracts import TickData
+from ticklake.errors import BadSourceOption
+from ticklake.lake.slices import Piece, Slice, spread
+from ticklake.storage.codec import Decoder, read_ticks
+from ticklake.storage.files import Storage
+from ticklake.storage.names import MAX_TICK
+from ticklake.ticks import TickRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = "ticks"
+TICK = ("tick_number",)
+ALL_COLUMNS = tuple(field.name for field in TickData.DESCRIPTOR.fields)
+# Bytes of batch files that make one partition, and of ticks that make one Arrow batch.
+_PARTITION_BYTES = 16 << 20
+_CHUNK_BYTES = 4 << 20
+
+
+class Ticks(DataSource):
+    """The batch files of one run, one row a tick."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        names = self.options.get("columns", "")
+        columns = [name.strip() for name in names.split(",")] if names else ALL_COLUMNS
+        try:
+            schema = Decoder(frozenset(columns)).schema
+        except ValueError as error:
+            raise BadSourceOption(option="columns", value=names, reason=error) from error
+        wanted = {name.partition(".")[0] for name in columns}
+        return from_arrow_schema(schema_of(schema, wanted))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return TicksReader(self.options, schema)
+
+
+class TicksReader(DataSourceReader):
+    """One read of one run: which ticks, and which of their fields."""
+
+    def __init__(self, options: MutableMapping[str, str], schema: StructType) -> None:
+        place, _, run_id = options.get("path", "").rstrip("/").rpartition("/")
+        if not run_id:
+            raise BadSourceOption(option="path", value=run_id, reason="load() takes the folder of a run, STORAGE/RUN")
+        self._storage, self._run_id = Storage(place or "."), run_id
+        self._ticks = TickRange(_number(options, "tickStart", 0), _number(options, "tickEnd", MAX_TICK))
+        self._partition_bytes = max(1, _number(options, "partitionBytes", _PARTITION_BYTES))
+        self._schema = schema
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for one in filters:
+            ticks = ticks_of(one)
+            if ticks is not None:
+                self._ticks = self._ticks.within(ticks)
+            if ticks is None or isinstance(one, In):
+                yield one
+
+    def partitions(self) -> list[InputPartition]:
+        """Shares of equal bytes. Files outside the ticks are known by their names, and are not opened."""
+        files = self._storage.every_batch(self._run_id)
+        slices = [Slice(file, within) for file in files if (within := file.ticks.within(self._ticks))]
+        tasks = -(-int(sum(one.weight() for one in slices)) // self._partition_bytes)
+        return [Share(pieces) for pieces in spread(slices, max(1, tasks), step=1)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        wanted, fields = to_arrow_schema(self._schema, timezone="UTC"), fields_of(self._schema)
+        for _, piece in getattr(partition, "pieces", ()):
+            found = read_ticks(self._storage, piece.file, ticks=piece.ticks, fields=fields, chunk_bytes=_CHUNK_BYTES)
+            for batch in found:
+                yield batch.select(wanted.names).cast(wanted)
+
+
+@dataclass
+class Share(InputPartition):
+    """What one task reads."""
+
+    pieces: list[Piece]
+
+
+_LETS_THROUGH: dict[type[Filter], Callable[[Any], TickRange]] = {
+    EqualTo: lambda value: TickRange(value, value),
+    EqualNullSafe: lambda value: TickRange(value, value),
+    GreaterThan: lambda value: TickRange(value + 1, MAX_TICK),
+    GreaterThanOrEqual: lambda value: TickRange(value, MAX_TICK),
+    LessThan: lambda value: TickRange(0, value - 1),
+    LessThanOrEqual: lambda value: TickRange(0, value),
+    In: lambda values: TickRange(min(values), max(values)),
+}
+
+
+def ticks_of(one: Filter) -> TickRange | None:
+    """The ticks that a filter lets through, or at least those it may; None where it is about something else."""
+    if getattr(one, "attribute", None) != TICK:
+        return None
+    if isinstance(one, IsNotNull):
+        return TickRange(0, MAX_TICK)
+    value = getattr(one, "value", None)
+    known = all(isinstance(part, int) for part in (value if isinstance(one, In) else (value,)))  # type: ignore[union-attr]
+    return _LETS_THROUGH[type(one)](value) if known and value != () and type(one) in _LETS_THROUGH else None
+
+
+def fields_of(schema: StructType) -> list[str]:
+    """What a decoder must read for this schema: whole fields, or some fields of their messages."""
+    fields = []
+    for field in schema.fields:
+        inner = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
+        below = inner.fieldNames() if isinstance(inner, StructType) else []
+        fields += [f"{field.name}.{name}" for name in below] or [field.name]
+    return fields
+
+
+def schema_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """Only these columns of it, in its order."""
+    wanted = set(names)
+    for name in [name for name in schema.names if name not in wanted]:
+        schema = schema.remove(schema.get_field_index(name))
+    return schema
+
+
+def _number(options: MutableMapping[str, Any], name: str, default: int) -> int:
+    text = str(options.get(name, default))
+    if not text.isdecimal():
+        raise BadSourceOption(option=name, value=text, reason="it must be a number, 0 or more")
+    return int(text)

@@ -1,0 +1,26 @@
+"""What a Spark session of your own can read: batch files as `format("ticks")`, and tables by their names."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.views import create_views, register_ticks, with_delta
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register", "with_delta"]
+
+
+def register(spark: SparkSession, lake: str | PathLike[str] | None = None, run: str | None = None) -> None:
+    """Makes `spark.read.format("ticks").load("STORAGE/RUN")` work in this session.
+
+    Where a lake is named, the tables of `run`, or of its newest run, become views: `SELECT … FROM environment_data`.
+    These need a session with Delta; `with_delta` prepares its builder.
+    """
+    register_ticks(spark)
+    if lake is not None:
+        catalog = Catalog(str(lake))
+        create_views(spark, catalog, catalog.chosen(run)[-1:])
