@@ -17,7 +17,7 @@ __all__ = ["register", "with_delta"]
 def register(spark: SparkSession, lake: str | PathLike[str] | None = None, run: str | None = None) -> None:
     """Makes `spark.read.format("ticks").load("STORAGE/RUN")` work in this session.
 
-    Where a lake is named, the tables of `run`, or of its newest run, become views: `SELECT … FROM environment_data`.
+    Where a lake is named, the tables of `run`, or of its newest run, become views of the same names, for `spark.sql`.
     These need a session with Delta; `with_delta` prepares its builder.
     """
     register_ticks(spark)

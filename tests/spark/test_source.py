@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,13 @@ def test_a_session_without_delta_is_told_how_to_have_one(
     index_metadata()
     with pytest.raises(DeltaMissing, match="with_delta"):
         ticklake.spark.register(spark, lake=maker.lake.root)
+
+
+def test_the_page_shows_how_it_works(spark: SparkSession, maker: Any) -> None:
+    maker.metadata()
+    maker.batches(1)
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "tickStart" in block)
+    names: dict[str, Any] = {"spark": spark}
+    exec(code.replace("/shared/runs/RUN", f"{maker.storage.url}/{maker.run_id}").replace("1000", "90"), names)
+    assert names["ticks"].count() == 10

@@ -58,8 +58,8 @@ def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = 
 
 
 def _open(master: str, settings: Mapping[str, str]) -> SparkSession:
-    # Workers must run the Python that runs here, whatever `python3` is on the path.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Workers must run the Python that runs here, whatever `python3` is on their path; only a user knows a better one.
+    os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     knock(master)
     if master.startswith(CONNECT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,14 @@ def test_what_is_not_there_is_one_line(
     given = {"run": RUN, "table": "environment_data", "lake": lake} | arguments
     with pytest.raises(error, match=message):
         ticklake.read(given.pop("run"), given.pop("table"), **given)
+
+
+def test_the_page_shows_how_it_works(lake: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "ticklake.read" in block)
+    names: dict[str, Any] = {}
+    exec(code.replace("/shared/lake/RUN", str(lake / RUN)).replace("(1000, 1009)", "(990, 999)"), names)
+    assert len(names["rows"]) == 10 * CELLS
 
 
 def test_ticklake_imports_none_of_the_large_libraries() -> None:
