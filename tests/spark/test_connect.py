@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.spark import job_died, open_session, parallelism, reason_of, share_cores_fairly, ship_with_jobs
+from ticklake.topics import Database
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +122,29 @@ def test_a_session_that_the_server_has_closed_is_replaced(
     indexer.run()
     assert maker.keys() == sorted(maker.expected_keys(range(100)))
     assert open_session(server) is not first
+
+
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.warns("Spark does not answer")
+def test_a_server_that_is_killed_in_the_middle_of_a_flush_is_found_again_when_it_is_back(
+    maker: Any, processes: Any, database: Database, eventually: Callable[..., None], tmp_path: Path
+) -> None:
+    maker.metadata()
+    maker.publish(*maker.batches(2))
+    mark = tmp_path / "mark"
+    hold = {"TICKLAKE_FAULT": "lake.parquet.write:hold", "TICKLAKE_FAULT_MARK": str(mark)}
+    address, server = processes.connect_server("first", **hold)
+    resources = IndexerResources(maker.storage, maker.lake, database, spark=lambda: open_session(address))
+    MetadataIndexer("metadata-indexer", resources).write(maker.run_id)
+    indexer = EnvironmentIndexer("environment", resources, IndexerOptions(maker.run_id, until_caught_up=True))
+    indexer.start()
+    eventually(mark.exists)
+    os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+    processes.connect_server("second", port=address.rpartition(":")[2])
+
+    assert indexer.join(240)
+    assert indexer.error is None
+    assert maker.keys() == sorted(maker.expected_keys(range(200)))
+    open_session(address).stop()
