@@ -222,3 +222,21 @@ def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run:
             assert len(transaction.sql("ticklake.topics").claim(**who, lease_ms=1000, max_attempts=5, limit=10)) == 1
             ((after,),) = transaction.execute(READ, {})
             assert after - before < 50
+
+
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_the_lag_of_a_group_is_told_without_a_walk_through_history(run: Run, count: int) -> None:
+    with run.transaction(durable=False) as transaction:
+        transaction.execute_script(
+            FILL.format(count=count) + "DELETE FROM topic_group_positions WHERE consumer_group = 'fresh'"
+        )
+    with run.writer("t") as writer, run.reader("t", group="acked") as reader, run.transaction() as slow:
+        writer.send(BatchInfo(tick_start=1), connection=slow)
+        writer.send(BatchInfo(tick_start=2))
+        assert ticks(reader) == [2]
+    with run.transaction(durable=False) as transaction:
+        ((before,),) = transaction.execute(READ, {})
+        (group,) = transaction.sql("ticklake.topics").groups(topic=None, limit=10_000)
+        assert group[3] == 1
+        ((after,),) = transaction.execute(READ, {})
+        assert after - before < 50

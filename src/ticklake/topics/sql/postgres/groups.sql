@@ -1,12 +1,17 @@
 -- Lag and its age come from the store, so they are there when no consumer is alive. Counts stop at the limit.
 SELECT p.topic_name, p.consumer_group, p.frontier,
        (SELECT count(*) FROM (
-            SELECT 1 FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND (
-                m.id > p.frontier
-                OR m.xid = ANY (ARRAY(SELECT pg_snapshot_xip(p.seen))) AND NOT EXISTS (
-                    SELECT 1 FROM topic_consumer_group AS c
+            (SELECT m.id FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND m.id > p.frontier
+             ORDER BY m.id LIMIT %(limit)s::bigint)  -- in order: no plan may search the whole table for a few
+            UNION ALL
+            (WITH late AS MATERIALIZED (  -- by the number of its transaction, as topic_claim() does
+                SELECT m.id, m.topic_name, m.message_id FROM topic_messages AS m
+                WHERE m.xid = ANY (ARRAY(SELECT pg_snapshot_xip(p.seen))))
+             SELECT l.id FROM late AS l
+             WHERE l.topic_name = p.topic_name AND l.id <= p.frontier
+               AND (SELECT c.id FROM topic_consumer_group AS c
                     WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
-                      AND c.message_id = m.message_id))
+                      AND c.message_id = l.message_id) IS NULL)
             LIMIT %(limit)s::bigint) AS fresh) AS fresh,
        (SELECT count(*) FROM (
             SELECT 1 FROM topic_consumer_group AS c
@@ -20,7 +25,8 @@ SELECT p.topic_name, p.consumer_group, p.frontier,
             LIMIT %(limit)s::bigint) AS claimed) AS claimed,
        (SELECT count(*) FROM topic_dead_letters AS d
         WHERE d.topic_name = p.topic_name AND d.consumer_group = p.consumer_group) AS dead,
-       (SELECT now_ms() - (extract(epoch FROM m.created_at) * 1000)::bigint FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND m.id = coalesce(
+       (SELECT now_ms() - (extract(epoch FROM m.created_at) * 1000)::bigint FROM topic_messages AS m
+        WHERE m.topic_name = p.topic_name AND m.id = coalesce(
             (SELECT min(c.id) FROM topic_consumer_group AS c
              WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
                AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL),
