@@ -152,6 +152,7 @@ METRICS: tuple[Metric, ...] = (
         "counter",
         messages_received="Messages claimed.",
         messages_acknowledged="Messages acknowledged.",
+        stale_acks_rejected="Acknowledgements refused because the claim had been taken over.",
         claim_attempts="Looks for something to claim.",
         claim_conflicts="Looks after a wake-up that found nothing: others were faster.",
         read_errors="Looks that the database did not answer.",

@@ -12,7 +12,7 @@ from ticklake.node import Node
 
 def test_it_lists_services_with_their_states_and_metrics(client: httpx.Client, eventually: Callable[..., None]) -> None:
     assert [one["name"] for one in client.get("/api/services").json()] == [
-        "persistence-service", "metadata-persistence-service", "completion-service", "simulation",
+        "metadata-persistence-service", "completion-service", "persistence-service", "simulation",
     ]  # fmt: skip
     eventually(lambda: client.get("/api/services/persistence-service").json()["metrics"]["ticks_written"] > 0)
     one = client.get("/api/services/persistence-service").json()

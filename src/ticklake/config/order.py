@@ -6,13 +6,18 @@ from collections.abc import Mapping
 
 from ticklake.config.settings import NodeSettings
 
-EARLIER = {"queue-out": "queue-in", "topic-write": "topic-read", "db-meta-read": "db-meta-write"}
+EARLIER = {
+    "queue-out": "queue-in",
+    "queue-in": "queue-end",
+    "topic-write": "topic-read",
+    "db-meta-read": "db-meta-write",
+}
 """Who uses a resource as on the left waits for all who use it as on the right."""
 
 
 def start_order(settings: NodeSettings) -> list[str]:
     """The order of the file, except that a service comes after those it depends on."""
-    uses = {name: settings.uses(name) for name in settings.services}
+    uses = {name: _uses(settings, name) for name in settings.services}
     return ordered({name: _dependencies(name, uses) for name in uses})
 
 
@@ -24,6 +29,14 @@ def ordered(dependencies: Mapping[str, set[str]]) -> list[str]:
         left.remove(chosen)
         order.append(chosen)
     return order
+
+
+def _uses(settings: NodeSettings, name: str) -> set[tuple[str, str]]:
+    """Who closes a run waits for the end of the queue, so it must outlive those who empty it."""
+    uses = settings.uses(name)
+    if settings.services[name].class_name == "CompletionService":
+        return uses | {("queue-end", resource) for usage, resource in uses if usage == "queue-in"}
+    return uses
 
 
 def _dependencies(name: str, uses: Mapping[str, set[tuple[str, str]]]) -> set[str]:

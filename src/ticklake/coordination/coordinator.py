@@ -61,6 +61,12 @@ class Look(NamedTuple):
     oldest_gap_ms: int | None
 
 
+_COUNTERS = ("claim_attempts", "claim_successes", "batches_claimed", "batches_completed", "batches_failed",
+             "stuck_batches_reassigned", "gaps_released", "permanent_gaps_detected")  # fmt: skip
+_LATENCIES = ("try_claim_latency", "mark_completed_latency", "mark_failed_latency", "mark_gap_pending_latency",
+              "has_gap_before_latency", "release_gap_pending_latency")  # fmt: skip
+
+
 class Coordinator:
     """One indexer class in one run. Any number of instances, in any number of processes, share its work.
 
@@ -88,6 +94,10 @@ class Coordinator:
         self._instance = instance or new_consumer_id()
         self._monitor = monitor or Monitor(indexer_class)
         self._monitor.gauge("claim_success_rate", self._success_rate)
+        for counter in _COUNTERS:
+            self._monitor.counter(counter)
+        for latency in _LATENCIES:
+            self._monitor.percentiles(latency)
         run.prepare(PACKAGE)
 
     def try_claim(self, found: Found) -> Claim:
@@ -158,7 +168,7 @@ class Coordinator:
     def fail(self, claim: Claim, error: str) -> bool:
         """Sets a batch aside with its error, for the eye: it is not tried again by itself."""
         values = {"filename": claim.name, "version": claim.version, "error": error.replace("\x00", "")}
-        with self._sql() as sql:
+        with self._monitor.percentiles("mark_failed_latency").timed(), self._sql() as sql:
             failed = bool(sql.fail(indexer_class=self.indexer_class, **values))
         self._monitor.counter("batches_failed").add(int(failed))
         return failed
@@ -236,10 +246,12 @@ class Coordinator:
 
     def _discover(self, sql: Statements, frontier: int | None, ticks: TickRange) -> int:
         who = {"indexer_class": self.indexer_class, "first": ticks.start, "last": ticks.end}
-        touched = [] if frontier is None or ticks.start > frontier else map(_gap, sql.touched_gaps(**who))
+        with self._monitor.percentiles("has_gap_before_latency").timed():
+            touched = [] if frontier is None or ticks.start > frontier else list(map(_gap, sql.touched_gaps(**who)))
         change = discover(frontier, touched, ticks, self.step)
         for gap in change.closed:
-            sql.remove_gap(indexer_class=self.indexer_class, first=gap.ticks.start)
+            with self._monitor.percentiles("release_gap_pending_latency").timed():
+                sql.remove_gap(indexer_class=self.indexer_class, first=gap.ticks.start)
             self._monitor.counter("gaps_released").add()
         for gap in change.left:
             self._add_gap(sql, gap)
@@ -248,13 +260,14 @@ class Coordinator:
         return change.frontier
 
     def _add_gap(self, sql: Statements, gap: Gap, *, new: bool = False) -> None:
-        sql.add_gap(
-            indexer_class=self.indexer_class,
-            first=gap.ticks.start,
-            last=gap.ticks.end,
-            first_detected=None if new else gap.first_detected_ms,
-            status=gap.status,
-        )
+        with self._monitor.percentiles("mark_gap_pending_latency").timed():
+            sql.add_gap(
+                indexer_class=self.indexer_class,
+                first=gap.ticks.start,
+                last=gap.ticks.end,
+                first_detected=None if new else gap.first_detected_ms,
+                status=gap.status,
+            )
         log.debug("Gap in %s: %s", self.indexer_class, gap.ticks)
 
     def _insert(self, sql: Statements, chosen: Sequence[Found]) -> None:

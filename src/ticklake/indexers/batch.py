@@ -21,6 +21,8 @@ from ticklake.monitoring import Monitor
 from ticklake.world import World
 
 BATCH_TOPIC = "batch-topic"
+_COUNTERS = ("flushes", "batches_processed", "batches_skipped", "batches_failed", "ticks_processed", "ticks_present",
+             "rows_written", "metadata_reads", "metadata_not_found", "read_errors")  # fmt: skip
 
 
 class BatchIndexer(Indexer):
@@ -44,6 +46,10 @@ class BatchIndexer(Indexer):
         super().__init__(name, resources, options)
         self._batches_of = batches_of
         self._batches: Batches | None = None
+        for counter in _COUNTERS:
+            self.monitor.counter(counter)
+        for latency in ("flush", "get_metadata_latency", "has_metadata_latency"):
+            self.monitor.percentiles(latency)
 
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
@@ -72,10 +78,12 @@ class BatchIndexer(Indexer):
         components = self.components()
         world = None
         if components.metadata is not None:
-            world = components.metadata.load(self.resources.lake, run_id, self.wait)
+            world = components.metadata.load(self.resources.lake, run_id, self.wait, self.monitor)
             if world is None:
                 return
         buffer = _buffer(components, world)
+        self.monitor.gauge("current_buffer_size", lambda: buffer.ticks)
+        self.monitor.gauge("claimed_batches_pending", lambda: len(buffer))
         ledger = self.resources.lake.ledger(run_id, self.table) if self.table else None
         flusher = self._flusher(run_id, world, ledger)
         self._batches = self._open_batches(run_id, components, ledger)

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ticklake.contracts import SimulationMetadata
 from ticklake.errors import MetadataTimeout
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import TABLE, read_metadata
+from ticklake.monitoring import Monitor
 from ticklake.world import World
 
 
@@ -20,17 +22,31 @@ class MetadataReading:
     poll_interval_ms: int = 1000
     max_poll_duration_ms: int = 300_000
 
-    def load(self, lake: Lake, run_id: str, wait: Callable[[float], bool]) -> World | None:
+    def load(self, lake: Lake, run_id: str, wait: Callable[[float], bool], monitor: Monitor) -> World | None:
         """The run's world; None if `wait` says to stop first."""
         deadline = time.monotonic() + self.max_poll_duration_ms / 1000
         while True:
-            metadata = read_metadata(lake.directory(run_id, TABLE))
+            metadata = _read(lake, run_id, monitor)
             if metadata is not None:
                 return World.of(metadata)
             if time.monotonic() >= deadline:
                 raise MetadataTimeout(run_id=run_id, seconds=self.max_poll_duration_ms / 1000)
             if not wait(self.poll_interval_ms / 1000):
                 return None
+
+
+def _read(lake: Lake, run_id: str, monitor: Monitor) -> SimulationMetadata | None:
+    started = time.monotonic()
+    try:
+        metadata = read_metadata(lake.directory(run_id, TABLE))
+    except Exception:
+        monitor.counter("read_errors").add()
+        raise
+    found = metadata is not None
+    monitor.counter("metadata_reads" if found else "metadata_not_found").add()
+    seconds = time.monotonic() - started
+    monitor.percentiles("get_metadata_latency" if found else "has_metadata_latency").record(seconds)
+    return metadata
 
 
 @dataclass(frozen=True)

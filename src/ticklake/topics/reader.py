@@ -25,6 +25,8 @@ from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+_COUNTERS = ("messages_received", "messages_acknowledged", "stale_acks_rejected", "claim_attempts", "claim_conflicts",
+             "read_errors", "ack_errors", "extend_errors", "release_errors", "dead_letter_errors")  # fmt: skip
 RETRY_MS = 200
 GRACE_SECONDS = 1.0
 
@@ -59,6 +61,8 @@ class TopicReader:
         self._more = False
         self._woken = False
         self._closed = False
+        for counter in _COUNTERS:
+            self.monitor.counter(counter)
         self.monitor.gauge("messages_in_hand", lambda: len(self._in_hand))
         self.monitor.gauge("claim_conflict_ratio", self._conflict_ratio)
         metrics.opened(self.monitor, self.topic, self.group)
@@ -98,6 +102,7 @@ class TopicReader:
             self._acknowledged(claims, done)
         for claim, accepted in zip(claims, done, strict=True):
             if not accepted:
+                self.monitor.counter("stale_acks_rejected").add()
                 self._metrics.add("stale_acks_rejected")
                 self._warn("STALE_ACK_REJECTED", claim.message_id, f"claim {claim.version} was lost")
         return done

@@ -31,6 +31,7 @@ class TopicWriter:
         self._metrics = metrics
         self._latency = self.monitor.percentiles("write_latency")
         self._sent = self.monitor.counter("messages_sent")
+        self._errors = self.monitor.counter("write_errors")
         self._rate = self.monitor.window("write_throughput_per_sec")
         self._closed = False
         metrics.opened(self.monitor, topic)
@@ -72,7 +73,7 @@ class TopicWriter:
             self._publisher.publish(self.topic, envelopes)
             self._latency.record(time.perf_counter() - started)
         except Exception as error:
-            self.monitor.counter("write_errors").add()
+            self._errors.add()
             self.monitor.errors.record("WRITE_FAILED", error, f"topic {self.topic}")
             raise
         self._count(len(envelopes))

@@ -1,0 +1,75 @@
+"""A second instance, in real processes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ticklake.errors import InstanceRunning
+from ticklake.instance import Instance, read_holder
+
+HOLD = """
+import sys
+from ticklake.instance import Instance
+Instance(*sys.argv[1:]).acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def hold(tmp_path: Path) -> Iterator:
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(instances: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", HOLD, str(tmp_path / "data"), "lake", instances]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout and process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_the_refusal_names_the_process_and_the_host(hold, tmp_path: Path) -> None:
+    holder = hold("refuse")
+    with pytest.raises(InstanceRunning, match=f"process {holder.pid} on {socket.gethostname()}"):
+        Instance(tmp_path / "data", "lake").acquire()
+    with pytest.raises(InstanceRunning):
+        Instance(tmp_path / "data", "lake", "compete").acquire()
+
+
+def test_a_killed_process_holds_nothing(hold, tmp_path: Path) -> None:
+    holder = hold("refuse")
+    holder.kill()
+    holder.wait()
+    instance = Instance(tmp_path / "data", "lake")
+    instance.acquire()
+    assert read_holder(tmp_path / "data" / "lake.lock")["pid"] == os.getpid()
+    instance.release()
+    assert read_holder(tmp_path / "data" / "lake.lock") == {}
+
+
+def test_those_that_compete_bear_each_other_but_nobody_who_wants_to_be_alone(hold, tmp_path: Path) -> None:
+    hold("compete")
+    second = Instance(tmp_path / "data", "lake", "compete")
+    second.acquire()
+    with pytest.raises(InstanceRunning):
+        Instance(tmp_path / "data", "lake", "refuse").acquire()
+    second.release()
+
+
+def test_another_name_or_directory_is_another_node(hold, tmp_path: Path) -> None:
+    hold("refuse")
+    for other in (Instance(tmp_path / "data", "other"), Instance(tmp_path / "elsewhere", "lake")):
+        other.acquire()
+        other.release()

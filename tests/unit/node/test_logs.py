@@ -1,0 +1,70 @@
+"""One line an event."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from ticklake import logs
+from ticklake.services.base import Service
+
+log = logging.getLogger("ticklake.somewhere")
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield io.StringIO()
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.warns("two")
+def test_a_message_of_several_lines_is_one_line(stream: io.StringIO, form: logs.Format) -> None:
+    logs.set_up(logging.INFO, form, stream)
+    try:
+        raise OSError("disk\nfull")
+    except OSError:
+        log.warning("one\n  two\r\nthree", exc_info=True)
+    (line,) = stream.getvalue().splitlines()
+    assert "one two three (OSError: disk full)" in line
+
+
+@pytest.mark.warns("connect")
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_password_of_a_url_is_not_logged(stream: io.StringIO, form: logs.Format) -> None:
+    logs.set_up(logging.INFO, form, stream)
+    log.warning("cannot connect to %s", "postgresql://me:hush@host/db")
+    assert "hush" not in stream.getvalue()
+    assert "postgresql://me:***@host/db" in stream.getvalue()
+
+
+def test_json_says_when_what_where_and_which_service(stream: io.StringIO) -> None:
+    class Speaker(Service):
+        def run(self) -> None:
+            log.info("at %s", "work")
+
+    logs.set_up(logging.INFO, "json", stream)
+    speaker = Speaker("speaker")
+    speaker.start()
+    assert speaker.join(30)
+    log.info("outside")
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    (said,) = [event for event in events if event["message"] == "at work"]
+    assert set(said) == {"ts", "level", "logger", "message", "service"}
+    assert (said["level"], said["logger"], said["service"]) == ("info", "ticklake.somewhere", "speaker")
+    assert said["ts"].endswith("Z")
+    assert "service" not in events[-1]
+
+
+def test_set_up_twice_logs_once(stream: io.StringIO) -> None:
+    logs.set_up(logging.INFO, "text", stream)
+    logs.set_up(logging.INFO, "json", stream)
+    log.info("hello")
+    assert len(stream.getvalue().splitlines()) == 1

@@ -1,0 +1,122 @@
+"""`/metrics` over real HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import httpx
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from ticklake.metrics import METRICS
+from ticklake.monitoring import Monitor
+from ticklake.node import Node
+from ticklake.topics import Database
+from ticklake.web.exposition import Families
+from ticklake.web.lag import LagSampler
+
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def families(client: httpx.Client) -> dict[str, Metric]:
+    found = list(text_string_to_metric_families(client.get("/metrics").text))
+    assert len({family.name for family in found}) == len(found), "no family twice"
+    return {family.name: family for family in found}
+
+
+def value(client: httpx.Client, sample: str, **labels: str) -> float:
+    (found,) = [
+        one.value
+        for family in families(client).values()
+        for one in family.samples
+        if one.name == sample and labels.items() <= one.labels.items()
+    ]
+    return found
+
+
+def test_it_is_what_prometheus_reads(client: httpx.Client, eventually: Callable[..., None]) -> None:
+    eventually(lambda: value(client, "ticklake_service_ticks_written_total", service="persistence-service") > 0)
+    assert client.get("/metrics").headers["content-type"].startswith("text/plain; version=")
+    documented = {metric.exported for metric in METRICS}
+    ours = [family for name, family in families(client).items() if name.startswith("ticklake_")]
+    for family in ours:
+        assert NAME.fullmatch(family.name)
+        assert family.documentation.strip().endswith((".", ")"))
+        base = re.sub(r"_(p\d\d_ms|avg_ms|seconds)$", "", family.name)
+        assert family.name in documented or base in documented, family.name
+        for sample in family.samples:
+            assert set(sample.labels) <= {"service", "state", "run", "topic", "group", "queue", "name", "version"}
+
+
+def test_it_says_which_state_each_service_is_in(client: httpx.Client) -> None:
+    assert value(client, "ticklake_service_state", service="simulation", state="running") == 1
+    client.post("/api/services/simulation/pause")
+    assert value(client, "ticklake_service_state", service="simulation", state="running") == 0
+    assert value(client, "ticklake_service_state", service="simulation", state="paused") == 1
+
+
+def test_the_lag_of_a_group_comes_from_the_store_with_no_consumer_alive(
+    node: Node, serve: Callable[..., httpx.Client], eventually: Callable[..., None]
+) -> None:
+    (database,) = node.databases
+    database.run(node.run_id).reader("batch-topic", group="absent").close()
+    published = node.services["persistence-service"].monitor.counter("notifications_sent")
+    eventually(lambda: published.value >= 3)
+    client = serve(node)
+    labels = {"run": node.run_id, "topic": "batch-topic", "group": "absent"}
+    assert value(client, "ticklake_group_lag", **labels) >= 3
+    assert value(client, "ticklake_group_oldest_age_seconds", **labels) > 0
+    assert value(client, "ticklake_node_store_up") == 1
+
+
+def test_the_store_is_asked_seldom_however_often_somebody_scrapes(node: Node) -> None:
+    now = [0.0]
+    sampler = LagSampler(node, seconds=5, clock=lambda: now[0])
+    first = sampler.sample()
+    assert sampler.sample() is first
+    now[0] = 5.0
+    assert sampler.sample() is not first
+
+
+def test_a_store_that_does_not_answer_is_said_and_nothing_is_guessed(
+    node: Node, eventually: Callable[..., None]
+) -> None:
+    published = node.services["persistence-service"].monitor.counter("notifications_sent")
+    eventually(lambda: published.value > 0)
+    node.stop()
+    sample = LagSampler(node).sample()
+    assert (sample.up, sample.groups) == (False, [])
+
+
+def test_what_closed_readers_and_writers_have_counted_stays_counted(tmp_path) -> None:
+    from ticklake import BatchInfo
+
+    with Database(f"sqlite:///{tmp_path / 'db'}") as database:
+        run = database.run("20251014-143025-550e8400")
+        for _ in range(3):
+            with run.writer("batch-topic") as writer:
+                writer.send(BatchInfo(simulation_run_id=run.id))
+        (end,) = run.ends()
+        assert (end.topic, end.group) == ("batch-topic", None)
+        assert sum(one.counter("messages_sent").value for one in end.monitors) == 3
+        assert sum(one.percentiles("write_latency").count for one in end.monitors) == 3
+        assert len(end.monitors) == 1
+
+
+def test_monitors_of_the_same_labels_are_one_series() -> None:
+    from ticklake.metrics import READER
+
+    monitors = [Monitor(name) for name in ("one", "two")]
+    for number, monitor in enumerate(monitors, start=1):
+        monitor.counter("messages_received").add(number)
+        monitor.percentiles("claim_latency").record(number)
+        monitor.gauge("claim_conflict_ratio", lambda number=number: number / 10)
+    families_ = Families()
+    families_.monitors(READER, ("run", "topic", "group"), monitors)
+    values = {sample.name: sample.value for family in families_ for sample in family.samples}
+    assert values["ticklake_reader_messages_received_total"] == 3
+    assert values["ticklake_reader_claim_conflict_ratio"] == 0.2
+    assert values["ticklake_reader_claim_latency_seconds_count"] == 2
+    assert values["ticklake_reader_claim_latency_p99_ms"] == pytest.approx(2500)
