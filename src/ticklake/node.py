@@ -76,7 +76,7 @@ class Node:
         self._spark_lock = threading.Lock()
         self._sessions: dict[str, SparkSession] = {}
         self._simulation: SimulationService | None = None
-        built = {service.name: self._build(service) for service in _producers_first(settings)}
+        built = {service.name: self._build(service) for service in _build_order(settings)}
         self.services: dict[str, Service] = {name: built[name] for name in start_order(settings)}
         self.supervisor = Supervisor(self.services.values(), _restart_policy(settings.node.restart))
         self.instance = Instance(settings.node.directory, settings.node.name, settings.node.instances)
@@ -316,9 +316,11 @@ def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
     return [kinds.get(table) or _own_indexer(table) for table in wanted]
 
 
-def _producers_first(settings: NodeSettings) -> list[ServiceSettings]:
-    """Who persists the metadata of a simulation is built from it."""
-    return sorted(settings.services.values(), key=lambda service: service.class_name != "Simulation")
+def _build_order(settings: NodeSettings) -> list[ServiceSettings]:
+    """Indexers first: they look for a run that starts after they were made. Who persists a simulation, after it."""
+    ranks = {"Simulation": 1} | dict.fromkeys(("PersistenceService", "CompletionService"), 2)
+    ranks |= dict.fromkeys(("MetadataPersistenceService", "ReconciliationService"), 2)
+    return sorted(settings.services.values(), key=lambda service: ranks.get(service.class_name, 0))
 
 
 def _restart_policy(options: given.RestartOptions) -> RestartPolicy:
