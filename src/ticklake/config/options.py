@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
@@ -129,6 +130,8 @@ def _flattened(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _as_spark_writes(value: Any) -> str:
+    if hasattr(value, "normalized") or isinstance(value, timedelta):
+        raise ValueError('HOCON reads 512m as minutes; put the settings of Spark in quotes: "512m"')
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

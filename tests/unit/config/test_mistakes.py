@@ -283,3 +283,10 @@ def test_an_error_in_an_included_file_names_that_file_and_line(load_text, tmp_pa
 def test_text_that_cannot_be_read_in_an_included_file_names_that_file(load_text, tmp_path: Path, part, kind, expected):
     (tmp_path / "part.conf").write_text(part)
     assert expected in mistake(load_text, kind, '\n\n\ninclude "part.conf"\n', before="")
+
+
+@pytest.mark.parametrize("written", ["512m", "30s", "100ms"])
+def test_a_setting_of_spark_that_hocon_takes_for_a_duration_is_refused(load_text, written):
+    text = f'resources {{ lake {{ class = Lake, path = l, spark {{ "spark.driver.memory" = {written} }} }} }}'
+    with pytest.raises(errors.BadValue, match="in quotes"):
+        load_text(text, before="")
