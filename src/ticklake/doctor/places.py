@@ -12,7 +12,7 @@ from pathlib import Path
 from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.patient import NEWEST_RUNS, Patient
 from ticklake.lake.catalog import Catalog
-from ticklake.lake.orphans import orphaned_files
+from ticklake.lake.vacuum import Vacuum
 
 GIB = 1 << 30
 LITTLE_SPACE, NO_SPACE = 2 * GIB, 200 << 20
@@ -80,16 +80,15 @@ def abandoned_files(patient: Patient) -> Iterator[Finding]:
 
 
 def orphaned_tables_files(patient: Patient) -> Iterator[Finding]:
-    """A flush that died before its commit leaves Parquet files; they only take room."""
+    """A flush that died before its commit leaves Parquet files, and compaction replaces some; they only take room."""
     for lake in filter(Path.is_dir, patient.lakes):
         catalog = Catalog(lake)
         tables = [lake / run / table for run in catalog.runs()[-NEWEST_RUNS:] for table in catalog.tables(run)]
-        found = tuple(str(file) for table in tables for file in orphaned_files(table, ABANDONED_SECONDS))
+        found = [one for table in tables for one in Vacuum(table).find()]
         if found:
-            remedy = "Delete them; `ticklake doctor --json` lists them."
-            yield warning(
-                "orphaned files", f"{len(found):,} Parquet files in {lake} that no commit knows.", remedy, found[:100]
-            )
+            message = f"{len(found):,} files in {lake} that no table needs, {sum(one.size for one in found):,} bytes."
+            paths = tuple(str(one.path) for one in found[:100])
+            yield warning("orphaned files", message, f"ticklake vacuum --lake {lake}", paths)
         else:
             yield ok("orphaned files", f"none in {lake}")
 
