@@ -31,6 +31,13 @@ settings.register_profile("nightly", parent=settings.get_profile("normal"), max_
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What Spark leaves when it is killed goes with the tests."""
+    folder = tempfile.mkdtemp(prefix="ticklake-spark-")
+    os.environ |= {"SPARK_LOCAL_DIRS": folder, "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder}"}
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., None]:
     """Waits until a condition holds, looking often and giving up late."""

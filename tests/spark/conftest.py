@@ -123,6 +123,7 @@ class SparkProcesses:
     def daemon(self, name: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         home = Path(pyspark.__file__).parent
         fixed = LOOPBACK | SMALL_JVM | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+        fixed["SPARK_DAEMON_JAVA_OPTS"] += f" {os.environ['SPARK_SUBMIT_OPTS']}"
         return self.start(name, str(home / "bin" / "spark-class"), *command, **fixed, **environment)
 
     def start(self, name: str, *command: str, **environment: str) -> subprocess.Popen[bytes]:
