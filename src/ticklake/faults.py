@@ -2,6 +2,10 @@
 
 `TICKLAKE_FAULT=point:action[:nth]` arms one point for a process and its children. Actions: `kill` (SIGKILL to itself),
 `hold` (write the point's name to the file `TICKLAKE_FAULT_MARK` and wait to be killed), `full` (raise "no space left").
+`TICKLAKE_FAULT=*:trace` fails nowhere and writes the name of every point that is reached to that file.
+
+Every statement that a package runs has two points of its own, `sql.<package>.<statement>.before` and `.after`, and
+every commit has `database.commit.before` and `.after`; writes to files say theirs where they are made.
 """
 
 from __future__ import annotations
@@ -10,25 +14,53 @@ import errno
 import itertools
 import os
 import signal
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-_point, _, _rest = os.environ.get("TICKLAKE_FAULT", "").partition(":")
-_action, _, _nth = _rest.partition(":")
+armed = False
+_point = _action = ""
+_nth = 1
 _visits = itertools.count(1)
+
+
+def arm(text: str) -> None:
+    """Arms what `TICKLAKE_FAULT` would arm at the start of a process; an empty text, nothing."""
+    global armed, _point, _action, _nth, _visits
+    _point, _, rest = text.partition(":")
+    _action, _, nth = rest.partition(":")
+    armed, _nth, _visits = bool(text), int(nth or 1), itertools.count(1)
 
 
 def reach(point: str) -> None:
     """Fails here if this point is armed and this is its turn."""
-    if point == _point and next(_visits) == int(_nth or 1):
+    if armed and (_point == "*" or (point == _point and next(_visits) == _nth)):
         _fail(point)
+
+
+@contextmanager
+def around(act: str) -> Iterator[None]:
+    """Two points, before and after a write that succeeds."""
+    reach(f"{act}.before")
+    yield
+    reach(f"{act}.after")
 
 
 def _fail(point: str) -> None:
     if _action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif _action == "hold":
-        mark = Path(os.environ["TICKLAKE_FAULT_MARK"])
-        mark.write_text(point)
+        _mark(point)
         signal.pause()
     elif _action == "full":
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    elif _action == "trace":
+        _mark(f"{point}\n")
+
+
+def _mark(text: str) -> None:
+    descriptor = os.open(os.environ["TICKLAKE_FAULT_MARK"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.write(descriptor, text.encode())
+    os.close(descriptor)
+
+
+arm(os.environ.get("TICKLAKE_FAULT", ""))

@@ -14,6 +14,7 @@ import psycopg
 import psycopg_pool
 from psycopg import sql as compose
 
+from ticklake import faults
 from ticklake.database.names import schema_name
 from ticklake.database.readiness import readable
 from ticklake.database.schema import Row, Transaction
@@ -168,6 +169,8 @@ class PostgresSchema:
             transaction = PostgresTransaction(self.run_id, connection, self._backend)
             with connection.transaction():
                 yield transaction
+                faults.reach("database.commit.before")
+            faults.reach("database.commit.after")
         transaction.committed()
 
     @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from ticklake import faults
 from ticklake.database.statements import migrations, statements
 from ticklake.errors import SchemaTooNew
 
@@ -24,7 +25,7 @@ class Transaction(ABC):
 
     def sql(self, package: str) -> Statements:
         """The statements in `<package>/sql/<dialect>/`, as functions that run here."""
-        return Statements(self, statements(package, self.dialect))
+        return Statements(self, package, statements(package, self.dialect))
 
     def after_commit(self, act: Callable[[], None]) -> None:
         """Have `act` called once the commit has succeeded; never after a rollback."""
@@ -78,13 +79,17 @@ class Transaction(ABC):
 class Statements:
     """A package's statements bound to a transaction: `sql.mark_done(batch_id=7)` runs `mark_done.sql`."""
 
-    def __init__(self, transaction: Transaction, texts: Mapping[str, str]) -> None:
+    def __init__(self, transaction: Transaction, package: str, texts: Mapping[str, str]) -> None:
         self._transaction = transaction
+        self._package = package
         self._texts = texts
 
     def __getattr__(self, name: str) -> Statement:
         if name not in self._texts:
             raise AttributeError(f"There is no statement {name}.sql; there are {', '.join(sorted(self._texts))}.")
+        if faults.armed:
+            point = f"sql.{self._package.removeprefix('ticklake.')}.{name}"
+            return BreakableStatement(self._transaction, self._texts[name], point)
         return Statement(self._transaction, self._texts[name])
 
 
@@ -102,6 +107,24 @@ class Statement:
 
     def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return self._transaction.execute_many(self._text, values)
+
+
+class BreakableStatement(Statement):
+    """A statement in a process that a test makes fail: before it or after it."""
+
+    __slots__ = ("_point",)
+
+    def __init__(self, transaction: Transaction, text: str, point: str) -> None:
+        super().__init__(transaction, text)
+        self._point = point
+
+    def __call__(self, **values: Any) -> list[Row]:
+        with faults.around(self._point):
+            return super().__call__(**values)
+
+    def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        with faults.around(self._point):
+            return super().many(values)
 
 
 class Listener(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 
+from ticklake import faults
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
 from ticklake.database.schema import Row, Transaction
@@ -102,7 +103,9 @@ class SqliteSchema:
             transaction = SqliteTransaction(self.run_id, connection, self._hints)
             try:
                 yield transaction
+                faults.reach("database.commit.before")
                 connection.execute("COMMIT")
+                faults.reach("database.commit.after")
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")

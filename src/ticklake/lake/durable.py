@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ticklake import faults
+
 
 def sync_file(path: Path) -> None:
     _sync(path, os.O_RDONLY)
@@ -17,9 +19,22 @@ def sync_directory(path: Path) -> None:
 def make_directory(path: Path) -> None:
     """Creates a directory and its parents, each entry on disk before anything is put into it."""
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    with faults.around("lake.directory"):
+        path.mkdir(parents=True, exist_ok=True)
     for created in missing:
         sync_directory(created.parent)
+
+
+def remove(path: Path) -> None:
+    """Removes a file that is part of no commit. Left behind by a crash, it waits for vacuum."""
+    with faults.around("lake.remove"):
+        path.unlink(missing_ok=True)
+
+
+def set_aside(path: Path, name: str) -> None:
+    """Keeps a file that is torn under another name, for whoever wants to look at it."""
+    with faults.around("lake.set_aside"):
+        path.rename(path.with_name(name))
 
 
 def _sync(path: Path, flags: int) -> None:

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 from ticklake import faults
 from ticklake.errors import FlushFailed, LakeUnreadable, SparkUnavailable
 from ticklake.lake import task
+from ticklake.lake.durable import remove
 from ticklake.lake.empty import EMPTY, joined, packed
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
@@ -162,7 +163,7 @@ class Flusher:
         if self._ledger is not None:
             for result in results:
                 if isinstance(result, ParquetFile):
-                    (self._ledger.directory / result.path).unlink(missing_ok=True)
+                    remove(self._ledger.directory / result.path)
 
 
 def _run_job(spark: SparkSession, work: Work, shares: Sequence[Sequence[Piece]]) -> list[Result]:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
 from deltalake.exceptions import DeltaError
 
+from ticklake import faults
 from ticklake.errors import LakeUnwritable
 from ticklake.lake.commits import Commit
 from ticklake.lake.empty import REMOVED, joined
@@ -49,7 +50,8 @@ class Ledger(DeltaLog):
         predicate = f"{self.table.ordinal} >= {ticks.start:d} AND {self.table.ordinal} <= {ticks.end:d}"
         try:
             delta = DeltaTable(self.directory)
-            delta.delete(predicate, commit_properties=properties, post_commithook_properties=hooks)
+            with faults.around("lake.delete"):
+                delta.delete(predicate, commit_properties=properties, post_commithook_properties=hooks)
         except (DeltaError, OSError) as error:
             raise LakeUnwritable(directory=str(self.directory), reason=one_line(error)) from error
         self.refresh()

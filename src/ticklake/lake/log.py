@@ -113,7 +113,8 @@ class DeltaLog:
         """Sums up the log, so that whoever opens the table next need not read every commit."""
         self.sync()
         delta = DeltaTable(self.directory)
-        delta.create_checkpoint()
+        with faults.around("lake.checkpoint"):
+            delta.create_checkpoint()
         written = self._log / f"{delta.version():020d}.checkpoint.parquet"
         if written.exists():
             sync_file(written)
@@ -209,14 +210,15 @@ class DeltaLog:
             configuration[KEY] = json.dumps(list(self._key))
         try:
             make_directory(self._log)
-            DeltaTable.create(
-                self.directory,
-                self._schema,
-                mode="ignore",
-                name=self._name,
-                configuration=configuration,
-                raise_if_key_not_exists=False,
-            )
+            with faults.around("lake.create"):
+                DeltaTable.create(
+                    self.directory,
+                    self._schema,
+                    mode="ignore",
+                    name=self._name,
+                    configuration=configuration,
+                    raise_if_key_not_exists=False,
+                )
             sync_file(self._log / commits.name_of(0))
             sync_directory(self._log)
         except CommitFailedError:

@@ -13,9 +13,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from google.protobuf.json_format import MessageToDict
 
+from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import LakeUnwritable
-from ticklake.lake.durable import make_directory
+from ticklake.lake.durable import make_directory, remove
 from ticklake.lake.log import CommitConflict, DeltaLog
 from ticklake.lake.parquet import ParquetFile, finish
 
@@ -34,7 +35,7 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
         log.commit([file], {})
     except CommitConflict:
         # Another indexer was faster, and there is only one metadata to write.
-        (directory / file.path).unlink()
+        remove(directory / file.path)
         return False
     return True
 
@@ -53,7 +54,8 @@ def _write_file(directory: Path, entries: dict[str, Any]) -> ParquetFile:
     path = directory / f"{uuid.uuid4().hex}.parquet"
     values = [json.dumps(value, sort_keys=True) for value in entries.values()]
     try:
-        pq.write_table(pa.table([list(entries), values], schema=SCHEMA), path, compression="zstd")
+        with faults.around("lake.metadata.write"):
+            pq.write_table(pa.table([list(entries), values], schema=SCHEMA), path, compression="zstd")
         return finish(path)
     except OSError as error:
         raise LakeUnwritable(directory=str(directory), reason=error) from error

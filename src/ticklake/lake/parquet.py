@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ticklake import faults
 from ticklake.errors import LakeUnwritable
-from ticklake.lake.durable import sync_directory, sync_file
+from ticklake.lake.durable import remove, sync_directory, sync_file
 from ticklake.lake.table import Table
 
 # Small enough that a query for one tick reads little, large enough that the footer stays small.
@@ -61,7 +61,7 @@ class ParquetFileWriter:
     def discard(self) -> None:
         if self._writer is not None:
             self._writer.close()
-            self._path.unlink(missing_ok=True)
+            remove(self._path)
 
     def _write(self, count: int) -> None:
         rows = pa.Table.from_batches(self._held, self._table.schema)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from ticklake import faults
 from ticklake.lake import commits
-from ticklake.lake.durable import sync_directory, sync_file
+from ticklake.lake.durable import remove, sync_directory, sync_file
 from ticklake.lake.empty import EmptyTicks
 
 _NAME = "_ticklake_summary.json"
@@ -39,17 +40,19 @@ class Summary:
     @staticmethod
     def forget(log: Path) -> None:
         """To be read from the commits again."""
-        (log / _NAME).unlink(missing_ok=True)
+        remove(log / _NAME)
 
     def write(self, log: Path) -> None:
         """Replaces the last one, which is seen whole until this one is."""
         temporary = log / f".{_NAME}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
         try:
-            temporary.write_text(json.dumps(vars(self)))
+            with faults.around("lake.summary.write"):
+                temporary.write_text(json.dumps(vars(self)))
             sync_file(temporary)
-            temporary.replace(log / _NAME)
+            with faults.around("lake.summary.replace"):
+                temporary.replace(log / _NAME)
         finally:
-            temporary.unlink(missing_ok=True)
+            remove(temporary)
         sync_directory(log)
 
 

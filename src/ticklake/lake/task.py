@@ -22,6 +22,7 @@ from ticklake.errors import (
     StoredFileMissing,
     TickLakeError,
 )
+from ticklake.lake.durable import remove
 from ticklake.lake.empty import joined
 from ticklake.lake.order import ordered
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
@@ -225,7 +226,7 @@ class _Files:
         for writer in self._open:
             writer.discard()
         for finished in self._finished:
-            (Path(self._work.directory) / finished.path).unlink(missing_ok=True)
+            remove(Path(self._work.directory) / finished.path)
 
 
 def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:

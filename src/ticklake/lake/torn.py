@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticklake.lake import commits
-from ticklake.lake.durable import sync_directory
+from ticklake.lake.durable import remove, set_aside, sync_directory
 from ticklake.lake.summary import Summary
 
 _HINT = "_last_checkpoint"
@@ -44,8 +44,8 @@ def set_checkpoints_aside(log: Path) -> None:
         try:
             pq.read_metadata(checkpoint)
         except (OSError, pa.ArrowInvalid):
-            checkpoint.rename(checkpoint.with_suffix(".parquet.torn"))
-    (log / _HINT).unlink(missing_ok=True)
+            set_aside(checkpoint, f"{checkpoint.name}.torn")
+    remove(log / _HINT)
     sync_directory(log)
 
 
@@ -68,7 +68,7 @@ def _commits(log: Path) -> list[Path]:
 
 def _set_aside(log: Path, found: Sequence[Path]) -> None:
     for commit in reversed(found):
-        commit.rename(commit.with_suffix(".json.torn"))
+        set_aside(commit, f"{commit.name}.torn")
     Summary.forget(log)
     sync_directory(log)
 

@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from ticklake import faults
 from ticklake.errors import RetentionTooShort, TableUnreadable
 from ticklake.lake import commits
+from ticklake.lake.durable import remove
 from ticklake.lake.guard import removing
 
 RETENTION = 7 * 86_400.0
@@ -73,7 +74,7 @@ class Vacuum:
                 gone = [one for one in garbage[start : start + _AT_ONCE] if one.path.name not in live]
                 faults.reach("lake.vacuum.remove")
                 for one in gone:
-                    one.path.unlink(missing_ok=True)
+                    remove(one.path)
             yield from gone
 
     def _live(self) -> set[str]:

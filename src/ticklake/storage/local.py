@@ -30,6 +30,7 @@ class LocalFolder:
         # No listing shows, and no key can name, what starts with a dot.
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
+            faults.reach("storage.write")
             _write(temporary, data)
             faults.reach("storage.publish")
             _publish(temporary, path)
@@ -93,7 +94,8 @@ class LocalFolder:
         if (folder in self._durable and folder.is_dir()) or (folder in self._root.parents and folder.is_dir()):
             return
         self._make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
+        with faults.around("storage.folder"):
+            folder.mkdir(exist_ok=True)
         _sync(folder.parent)
         self._durable.add(folder)
 

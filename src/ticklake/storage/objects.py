@@ -7,6 +7,8 @@ from typing import Any, BinaryIO, cast
 
 import fsspec
 
+from ticklake import faults
+
 
 class ObjectFolder:
     """Objects below a URL such as `s3://bucket/runs`, by key."""
@@ -18,7 +20,8 @@ class ObjectFolder:
 
     def create(self, key: str, data: bytes) -> None:
         """Writes a new object in one step; FileExistsError where the key is taken."""
-        self._fs.pipe_file(self._path(key), data, mode="create")
+        with faults.around("storage.object"):
+            self._fs.pipe_file(self._path(key), data, mode="create")
 
     def settle(self, key: str) -> None:
         """What a store shows, it keeps."""
