@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.results import chart, markdown
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("codec", "indexing", "reading", "consumer", "events", "topics")
+BENCHMARKS = ("codec", "indexing", "reading", "growth", "consumer", "events", "topics")
 
 
 def main(wanted: list[str]) -> None:

@@ -23,6 +23,7 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.catalog import Catalog
+from ticklake.lake.upkeep import optimize
 from ticklake.node import Node
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
 from ticklake.ticks import TickRange
@@ -83,6 +84,30 @@ def test_a_run_indexed_through_the_coordinator_is_complete_also_where_ticks_have
     }
     forget_empty_ticks(maker.lake.directory(maker.run_id, "organism_data"))
     assert verify().verdict is Verdict.COMPLETE, "the files themselves tell which ticks have no rows"
+
+
+def test_a_run_stays_complete_to_the_last_row_when_its_tables_are_optimized(
+    maker: Any, index_all: Callable[[], dict[str, Any]], verify: Callable[[], RunVerdict]
+):
+    maker.metadata()
+    maker.batches(2)
+    index_all()
+    maker.batch(200, 299)
+    without_organisms(maker, 300, 349)
+    end(maker, 349)
+    index_all()
+    done = list(optimize(Catalog(maker.lake.root), maker.run_id, [], lambda *_: None))
+    assert [(one.table, one.files, one.files_removed > 1) for one in done] == [
+        ("environment_data", 1, True),
+        ("organism_data", 1, True),
+    ]
+    run = verify()
+    assert run.verdict is Verdict.COMPLETE
+    assert {table.table: (table.rows, table.deep.ticks, table.deep.flaws) for table in run.tables if table.deep} == {
+        "environment_data": (3100, 350, 0),
+        "organism_data": (300, 350, 0),
+    }
+    assert {table.ticks for table in index_all().values()} == {0}
 
 
 def test_indexing_a_run_again_changes_nothing_also_where_ticks_have_no_rows(
