@@ -95,7 +95,9 @@ def test_a_kill_at_this_step_loses_nothing_and_doubles_nothing(
     prepare(maker)
     point, committed = STEPS[step]
     mark = tmp_path / "mark"
-    victim = start(TICKLAKE_FAULT=f"{point}:hold", TICKLAKE_FAULT_MARK=str(mark))
+    # Two flushes where one is committed by then; else a single one, so that none beside it can be.
+    insert = 150 if committed else 300
+    victim = start(insert=insert, TICKLAKE_FAULT=f"{point}:hold", TICKLAKE_FAULT_MARK=str(mark))
     eventually(lambda: mark.exists() or victim.poll() is not None)
     assert mark.exists(), "it ended before it came to this step"
     kill(victim)

@@ -106,9 +106,9 @@ def index(
         started = time.monotonic()
         work.start()
         while not work.wait(0.2) and not stop.is_set():
-            _show(bars, work.progress())
+            _show(bars, work.progress(), work.under_way())
         work.stop()
-        _show(bars, work.progress())
+        _show(bars, work.progress(), {})
     _report(work.progress(), time.monotonic() - started, lake, run, as_json)
     if not work.wait(0):
         raise click.exceptions.Exit(1)
@@ -117,9 +117,10 @@ def index(
         raise click.exceptions.Exit(INTERRUPTED)
 
 
-def _show(bars: Bars, tables: list[Progress]) -> None:
+def _show(bars: Bars, tables: list[Progress], under_way: dict[str, int]) -> None:
     for table in tables:
-        bars.update(table.table, table.ticks + table.present, table.total, f"{table.rows:,} rows")
+        done = table.ticks + table.present + under_way.get(table.table, 0)
+        bars.update(table.table, min(done, table.total), table.total, rows=table.rows)
 
 
 def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json: bool) -> None:

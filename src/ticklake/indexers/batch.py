@@ -50,6 +50,7 @@ class BatchIndexer(Indexer):
             self.monitor.counter(counter)
         for latency in ("flush", "get_metadata_latency", "has_metadata_latency"):
             self.monitor.percentiles(latency)
+        self._loop: FlushLoop | None = None
 
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
@@ -74,6 +75,10 @@ class BatchIndexer(Indexer):
         if self._batches is not None:
             self._batches.wake()
 
+    def under_way(self) -> int:
+        """About how many ticks are done that are not committed yet."""
+        return self._loop.under_way() if self._loop else 0
+
     def index_run(self, run_id: str) -> None:
         components = self.components()
         world = None
@@ -88,7 +93,8 @@ class BatchIndexer(Indexer):
         flusher = self._flusher(run_id, world, ledger)
         self._batches = self._open_batches(run_id, components, ledger)
         try:
-            FlushLoop(self._batches, buffer, flusher, self.monitor, self, self.options.until_caught_up).run()
+            self._loop = FlushLoop(self._batches, buffer, flusher, self.monitor, self, self.options.until_caught_up)
+            self._loop.run()
         finally:
             self._batches.close()
 

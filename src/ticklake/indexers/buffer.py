@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
 
 from ticklake.indexers.batches import Delivery
 from ticklake.lake.slices import Slice
@@ -12,26 +15,53 @@ from ticklake.ticks import TickRange
 
 
 @dataclass(eq=False)
-class _Entry:
-    """A delivered batch: what of it is still to be taken, and how many of its slices are on their way."""
+class _Batch:
+    """A delivered batch, and how many parts of it are waiting or under way."""
 
     delivery: Delivery
-    rest: TickRange
     arrived: float
-    under_way: int = 0
-    failed: bool = False
+    parts: int = 1
+    dropped: bool = False
 
 
-@dataclass(frozen=True)
+class _Part(NamedTuple):
+    """Ticks of a batch that wait for a flush."""
+
+    batch: _Batch
+    ticks: TickRange
+
+
+class _Spans:
+    """Ranges that do not overlap each other: whether another one would is found by bisection."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def overlap(self, ticks: TickRange) -> bool:
+        place = bisect_right(self._starts, ticks.end)
+        return place > 0 and self._ends[place - 1] >= ticks.start
+
+    def add(self, ticks: TickRange) -> None:
+        place = bisect_left(self._starts, ticks.start)
+        self._starts.insert(place, ticks.start)
+        self._ends.insert(place, ticks.end)
+
+    def remove(self, ticks: TickRange) -> None:
+        place = bisect_left(self._starts, ticks.start)
+        del self._starts[place], self._ends[place]
+
+
+@dataclass(frozen=True, eq=False)
 class Taken:
     """The slices of one flush and, in the same order, the batches they are of."""
 
     slices: list[Slice] = field(default_factory=list)
-    entries: list[_Entry] = field(default_factory=list)
+    batches: list[_Batch] = field(default_factory=list)
 
     @property
     def deliveries(self) -> list[Delivery]:
-        return [entry.delivery for entry in self.entries]
+        return [batch.delivery for batch in self.batches]
 
 
 class TickBuffer:
@@ -41,109 +71,111 @@ class TickBuffer:
         self._insert_batch_size = insert_batch_size
         self.flush_timeout = flush_timeout
         self._step = step
-        self._waiting: deque[_Entry] = deque()
-        self._under_way: list[_Entry] = []
+        self._waiting: deque[_Part] = deque()
+        self._under_way: list[Taken] = []
+        self._spans = _Spans()
         self._last_flush = float("-inf")
         self.ticks = 0
 
     def __len__(self) -> int:
         """How many batches are buffered, in part or whole."""
-        return len(self._waiting)
+        return len({id(part.batch) for part in self._waiting})
 
     @property
     def held(self) -> list[Delivery]:
         """Every batch that is not done: buffered or under way."""
-        return [entry.delivery for entry in dict.fromkeys([*self._under_way, *self._waiting])]
+        under_way = chain.from_iterable(taken.batches for taken in self._under_way)
+        return [batch.delivery for batch in dict.fromkeys([*under_way, *(part.batch for part in self._waiting)])]
 
     @property
     def full(self) -> bool:
         return self.ticks >= self._insert_batch_size
 
     def add(self, delivery: Delivery, now: float) -> None:
-        self._waiting.append(_Entry(delivery, delivery.ticks, now))
+        self._waiting.append(_Part(_Batch(delivery, now), delivery.ticks))
         self.ticks += delivery.ticks.count(self._step)
 
     def due_at(self) -> float:
-        """When the next flush is due: at once if full, else the timeout after the last flush or the oldest arrival."""
+        """When the next flush is due: at once if full, else the timeout after the last flush or the oldest arrival.
+
+        Never while what is first in line overlaps what is under way: that is not in the table yet.
+        """
+        if not self._waiting or self._spans.overlap(self._waiting[0].ticks):
+            return float("inf")
         if self.full:
             return float("-inf")
-        if not self._waiting:
-            return float("inf")
-        return max(self._last_flush, self._waiting[0].arrived) + self.flush_timeout
+        return max(self._last_flush, self._waiting[0].batch.arrived) + self.flush_timeout
 
     def take(self, now: float, only_first: bool = False) -> Taken:
-        """At most the insert batch size in ticks, oldest first, up to the first slice that overlaps another."""
+        """At most the insert batch size in ticks, oldest first, up to a slice that overlaps another one under way."""
         taken = Taken()
         room = self._insert_batch_size
         while self._waiting and room > 0 and not (only_first and taken.slices):
-            entry = self._waiting[0]
-            if any(entry.rest.overlaps(piece.ticks) for piece in _possible_overlaps(taken.slices, entry.rest)):
+            if self._spans.overlap(self._waiting[0].ticks):
                 break
-            piece = entry.delivery.slice(entry.rest)
-            count = entry.rest.count(self._step)
-            if count > room:
-                piece, rest = piece.cut(room, self._step)
-                entry.rest = rest.ticks
-                count = room
-            else:
-                self._waiting.popleft()
-            room -= count
-            self._depart(taken, entry, piece)
-        self.ticks -= self._insert_batch_size - room
+            batch, ticks = self._next(room)
+            room -= ticks.count(self._step)
+            taken.slices.append(batch.delivery.slice(ticks))
+            taken.batches.append(batch)
+            self._spans.add(ticks)
+        self._under_way.append(taken)
         self._last_flush = now
         return taken
 
+    def blamed(self, taken: Taken, failed: Collection[int]) -> list[int]:
+        """Of the slices that failed, one a batch, and none of a batch that was given up before."""
+        first = {id(taken.batches[number]): number for number in sorted(failed, reverse=True)}
+        return sorted(number for number in first.values() if not taken.batches[number].dropped)
+
     def settle(self, taken: Taken, failed: Collection[int]) -> list[Delivery]:
         """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole."""
-        done = []
-        for number, entry in enumerate(taken.entries):
-            entry.under_way -= 1
-            self._under_way.remove(entry)
-            if number in failed:
-                entry.failed = True
-                self._drop(entry)
-            elif not entry.under_way and entry not in self._waiting and not entry.failed:
-                done.append(entry.delivery)
-        return done
+        self._end(taken)
+        for number in failed:
+            self._drop(taken.batches[number])
+        for batch in taken.batches:
+            batch.parts -= 1
+        return [batch.delivery for batch in dict.fromkeys(taken.batches) if batch.parts == 0 and not batch.dropped]
 
     def put_back(self, taken: Taken) -> None:
         """The flush did not happen: its slices are the first of the next one."""
-        for entry, piece in reversed(list(zip(taken.entries, taken.slices, strict=True))):
-            entry.under_way -= 1
-            self._under_way.remove(entry)
-            self.ticks += piece.ticks.count(self._step)
-            if self._waiting and self._waiting[0] is entry:
-                entry.rest = TickRange(piece.ticks.start, entry.rest.end)
-            else:
-                entry.rest = piece.ticks
-                self._waiting.appendleft(entry)
+        self._end(taken)
+        for batch, piece in reversed(list(zip(taken.batches, taken.slices, strict=True))):
+            if not batch.dropped:
+                self._waiting.appendleft(_Part(batch, piece.ticks))
+                self.ticks += piece.ticks.count(self._step)
 
     def clear(self) -> list[Delivery]:
         """Gives up everything that is buffered."""
-        given_up = [entry.delivery for entry in self._waiting]
+        given_up = list(dict.fromkeys(part.batch.delivery for part in self._waiting))
         self._waiting.clear()
         self.ticks = 0
         return given_up
 
     def drop(self, lost: Collection[Delivery]) -> None:
         """Somebody else has these batches by now: what of them is not under way is theirs to do."""
-        for entry in [*self._waiting, *self._under_way]:
-            if entry.delivery in lost:
-                entry.failed = True
-                self._drop(entry)
+        under_way = chain.from_iterable(taken.batches for taken in self._under_way)
+        for batch in [*(part.batch for part in self._waiting), *under_way]:
+            if batch.delivery in lost:
+                self._drop(batch)
 
-    def _depart(self, taken: Taken, entry: _Entry, piece: Slice) -> None:
-        taken.slices.append(piece)
-        taken.entries.append(entry)
-        entry.under_way += 1
-        self._under_way.append(entry)
+    def _end(self, taken: Taken) -> None:
+        self._under_way.remove(taken)
+        for piece in taken.slices:
+            self._spans.remove(piece.ticks)
 
-    def _drop(self, entry: _Entry) -> None:
-        if entry in self._waiting:
-            self._waiting.remove(entry)
-            self.ticks -= entry.rest.count(self._step)
+    def _next(self, room: int) -> _Part:
+        """The first part that waits, or as much of it as there is room for."""
+        batch, ticks = self._waiting.popleft()
+        if ticks.count(self._step) > room:
+            piece, rest = batch.delivery.slice(ticks).cut(room, self._step)
+            ticks = piece.ticks
+            batch.parts += 1
+            self._waiting.appendleft(_Part(batch, rest.ticks))
+        self.ticks -= ticks.count(self._step)
+        return _Part(batch, ticks)
 
-
-def _possible_overlaps(taken: list[Slice], ticks: TickRange) -> Iterable[Slice]:
-    """Nothing to compare where files come in tick order, as they nearly always do."""
-    return taken if taken and ticks.start <= max(piece.ticks.end for piece in taken) else ()
+    def _drop(self, batch: _Batch) -> None:
+        batch.dropped = True
+        for part in [part for part in self._waiting if part.batch is batch]:
+            self._waiting.remove(part)
+            self.ticks -= part.ticks.count(self._step)

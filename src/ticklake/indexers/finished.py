@@ -100,6 +100,10 @@ class FinishedRun:
     def progress(self) -> list[Progress]:
         return [self._progress(indexer.name, indexer.monitor) for indexer in self._indexers]
 
+    def under_way(self) -> dict[str, int]:
+        """About how many ticks of each table are done that are not committed yet."""
+        return {indexer.name: indexer.under_way() for indexer in self._indexers}
+
     def _progress(self, table: str, monitor: Monitor) -> Progress:
         source = self._sources.get(monitor)
         return Progress(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from ticklake import faults
 from ticklake.errors import FlushFailed, TickLakeError
 from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import Taken, TickBuffer
-from ticklake.lake.flush import Flushed, Flusher
+from ticklake.lake.flush import Flush, Flushed, Flusher
 from ticklake.monitoring import Monitor
 
 log = logging.getLogger(__name__)
@@ -22,9 +23,13 @@ _POLL_LIMIT = 32
 _IDLE_SECONDS = 5.0
 _LOOK_SECONDS = 0.2
 _SOURCE_SECONDS = 5.0
+# One flush commits while the job of the next one has the cores.
+_MAX_FLIGHTS = 2
 # So many batches in a row that take their job down cannot all be bad: something else is.
 _MAX_DEATHS = 3
 _MAX_BACKOFF = 60.0
+# A flush that is not committed is never shown as done.
+_AT_MOST_DONE = 0.95
 
 
 class Life(Protocol):
@@ -40,12 +45,21 @@ class Life(Protocol):
         """Sleeps, but no longer than until the end."""
 
 
-class _Flight(NamedTuple):
-    """A flush that is under way."""
+@dataclass(eq=False)
+class _Flight:
+    """A flush that is under way, and how far it was when it was last seen to move."""
 
     taken: Taken
+    flush: Flush
     result: Future[Flushed]
     started: float
+    moved: float
+    ticks: int
+    progress: int = 0
+
+    @property
+    def weight(self) -> float:
+        return sum(piece.weight() for piece in self.taken.slices)
 
 
 class FlushLoop:
@@ -63,23 +77,32 @@ class FlushLoop:
         self._batches, self._buffer, self._flusher, self._monitor = batches, buffer, flusher, monitor
         self._life = life
         self._until_caught_up = until_caught_up
-        self._flight: _Flight | None = None
+        self._flights: list[_Flight] = []
         self._failures = self._deaths = 0
         self._not_before = 0.0
         self._alone = 0
-        self._renewed = self._progressed = time.monotonic()
-        self._progress = 0
+        self._renewed = time.monotonic()
+        # Bytes of Parquet for a byte of batch file: a guess until the first flush has landed.
+        self._shrinkage = 1.0
         monitor.gauge("batches_buffered", lambda: len(buffer))
         monitor.gauge("ticks_buffered", lambda: buffer.ticks)
 
     def run(self) -> None:
-        with ThreadPoolExecutor(1, "flush") as executor:
+        with ThreadPoolExecutor(_MAX_FLIGHTS, "flush") as executor:
             try:
                 while self._survived(lambda: self._turn(executor)):
                     pass
             finally:
                 with suppress(TickLakeError):
                     self._batches.give_back(self._buffer.held)
+
+    def under_way(self) -> int:
+        """About how many ticks the running flushes have done, going by what they have written so far."""
+        return sum(self._done_of(flight) for flight in list(self._flights))
+
+    def _done_of(self, flight: _Flight) -> int:
+        expected = self._shrinkage * flight.weight or 1.0
+        return int(flight.ticks * min(_AT_MOST_DONE, max(0, flight.flush.progress()) / expected))
 
     def _turn(self, executor: ThreadPoolExecutor) -> bool:
         """One round of the loop; False after the last."""
@@ -112,64 +135,81 @@ class FlushLoop:
         return self._life.proceed()
 
     def _caught_up(self) -> bool:
-        return self._flight is None and not self._buffer and self._nothing_more()
+        return not self._flights and not self._buffer and self._nothing_more()
 
     def _nothing_more(self) -> bool:
         return self._until_caught_up and self._batches.exhausted
 
     def _collect(self) -> None:
         """Waits for what comes first: a batch, the end of a flush, the moment a flush or a renewal is due."""
+        if self._may_take_off(time.monotonic()):
+            return
         seconds = self._patience()
-        if self._flight and (self._buffer.full or self._nothing_more()):
-            wait([self._flight.result], seconds)
+        if self._flights and (self._buffer.full or self._nothing_more()):
+            self._wait_for_a_landing(seconds)
         elif not self._buffer.full:
             for delivery in self._batches.poll(_POLL_LIMIT, seconds):
                 self._buffer.add(delivery, time.monotonic())
-        elif not self._flight:
+        else:
             self._life.wait(max(0.0, min(self._not_before - time.monotonic(), seconds)))
+
+    def _wait_for_a_landing(self, seconds: float) -> None:
+        wait([flight.result for flight in self._flights], seconds, return_when=FIRST_COMPLETED)
 
     def _patience(self) -> float:
         now = time.monotonic()
         moments = [now + (self._buffer.flush_timeout or _IDLE_SECONDS)]
-        if self._flight is None and self._buffer:
+        if self._has_room() and self._buffer:
             moments.append(max(self._buffer.due_at(), self._not_before))
-        if self._batches.lease and (self._flight or self._buffer):
+        if self._batches.lease and (self._flights or self._buffer):
             moments.append(self._renewed + self._batches.lease / 3)
-        if self._until_caught_up and self._flight is None:
+        if self._until_caught_up and not self._flights:
             moments.append(now if self._nothing_more() else now + _LOOK_SECONDS)
         return max(0.0, min(moments) - now)
 
+    def _has_room(self) -> bool:
+        """Whether another flush may be under way. While something is wrong, one at a time."""
+        return len(self._flights) < (1 if self._failures else _MAX_FLIGHTS)
+
+    def _may_take_off(self, now: float, only_if_due: bool = True) -> bool:
+        if not self._has_room() or now < self._not_before:
+            return False
+        due = self._buffer.due_at()
+        return due <= now or (due < float("inf") and (not only_if_due or self._nothing_more()))
+
     def _take_off(self, executor: ThreadPoolExecutor, only_if_due: bool) -> None:
         now = time.monotonic()
-        if self._flight or not self._buffer or now < self._not_before:
+        if not self._may_take_off(now, only_if_due):
             return
-        if only_if_due and self._buffer.due_at() > now and not self._nothing_more():
-            return
+        buffered = self._buffer.ticks
         taken = self._buffer.take(now, only_first=self._alone > 0)
-        result = executor.submit(self._flusher.flush, taken.slices)
+        self._alone = max(0, self._alone - 1)
+        flush = self._flusher.begin(taken.slices)
+        result = executor.submit(flush.run)
         result.add_done_callback(lambda _: self._batches.wake())
-        self._flight = _Flight(taken, result, now)
-        self._progress, self._progressed = 0, now
+        self._flights.append(_Flight(taken, flush, result, started=now, moved=now, ticks=buffered - self._buffer.ticks))
 
     def _land(self) -> None:
-        """Deals with a flush that has ended: acks, failures, or another try."""
-        if self._flight is None or not self._flight.result.done():
-            return
-        flight, self._flight = self._flight, None
-        error = flight.result.exception()
-        if error is None:
-            self._account(flight, flight.result.result())
-        elif isinstance(error, TickLakeError):
-            self._retry(flight.taken, error)
-        else:
-            raise error
+        """Deals with the flushes that have ended: acks, failures, or another try."""
+        for flight in [flight for flight in self._flights if flight.result.done()]:
+            self._flights.remove(flight)
+            error = flight.result.exception()
+            if error is None:
+                self._account(flight, flight.result.result())
+            elif isinstance(error, TickLakeError):
+                self._retry(flight.taken, error)
+            else:
+                raise error
 
     def _account(self, flight: _Flight, flushed: Flushed) -> None:
-        self._failures, self._deaths, self._alone = 0, 0, max(0, self._alone - 1)
+        self._failures = self._deaths = 0
+        self._shrinkage = flushed.bytes / flight.weight if flushed.bytes else self._shrinkage
         self._monitor.healthy = True
         faults.reach("indexer.ack.before")
+        blamed = self._buffer.blamed(flight.taken, flushed.failures)
         done = self._buffer.settle(flight.taken, flushed.failures)
-        for number, failure in flushed.failures.items():
+        for number in blamed:
+            failure = flushed.failures[number]
             log.debug("Slice %s failed: %s", flight.taken.slices[number], failure.trace)
             self._batches.fail(flight.taken.deliveries[number], failure.error)
         self._batches.done(done)
@@ -183,6 +223,7 @@ class FlushLoop:
             "ticks_processed": flushed.ticks,
             "ticks_present": flushed.present,
             "rows_written": flushed.rows,
+            "task_ms": round(flushed.task_seconds * 1000),
         }
         for name, count in (counts | flushed.observed).items():
             self._monitor.counter(name).add(count)
@@ -198,35 +239,40 @@ class FlushLoop:
         log.warning("Flush failed, trying again: %s", error)
         if isinstance(error, FlushFailed) and len(taken.slices) == 1 and self._deaths < _MAX_DEATHS:
             self._deaths += 1
-            self._alone = max(0, self._alone - 1)
             self._buffer.settle(taken, failed={0})
             self._batches.fail(taken.deliveries[0], str(error))
             return
         if isinstance(error, FlushFailed):
-            self._alone = len(taken.slices)
+            self._alone += len(taken.slices)
         self._buffer.put_back(taken)
         self._not_before = time.monotonic() + min(2.0 ** (self._failures - 1), _MAX_BACKOFF)
 
     def _renew(self) -> None:
-        """Extends the leases of what is held, unless the flush under way has stood still for a whole lease."""
+        """Extends the leases of what is held, but not of a flush that has stood still for a whole lease."""
         now = time.monotonic()
         if not self._batches.lease or now < self._renewed + self._batches.lease / 3:
             return
         self._renewed = now
-        if self._flight is not None:
-            progress = self._flusher.progress()
-            if progress != self._progress:
-                self._progress, self._progressed = progress, now
-            if now - self._progressed > self._batches.lease:
-                self._monitor.errors.record("FLUSH_STUCK", f"no progress for {now - self._progressed:.0f} seconds")
-                return
-        self._buffer.drop(self._batches.renew(self._buffer.held))
+        stuck = {delivery for flight in self._stuck(now) for delivery in flight.taken.deliveries}
+        self._buffer.drop(self._batches.renew([held for held in self._buffer.held if held not in stuck]))
+
+    def _stuck(self, now: float) -> list[_Flight]:
+        """The flushes that have not moved for a lease. One whose job may be waiting for the one before it has time."""
+        stuck: list[_Flight] = []
+        for place, flight in enumerate(self._flights):
+            progress = flight.flush.progress()
+            if progress != flight.progress or place > len(stuck):
+                flight.progress, flight.moved = progress, now
+            if now - flight.moved > self._batches.lease:
+                self._monitor.errors.record("FLUSH_STUCK", f"no progress for {now - flight.moved:.0f} seconds")
+                stuck.append(flight)
+        return stuck
 
     def _drain(self, executor: ThreadPoolExecutor) -> None:
         """A graceful stop: what is buffered is flushed and acknowledged, unless flushing fails just now."""
-        while self._flight or (self._buffer and not self._failures):
+        while self._flights or (self._buffer and not self._failures):
             self._take_off(executor, only_if_due=False)
-            if self._flight:
-                wait([self._flight.result], self._patience())
+            if self._flights:
+                self._wait_for_a_landing(self._patience())
             self._land()
             self._renew()

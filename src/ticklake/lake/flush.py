@@ -5,28 +5,26 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import pickle
+import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from ticklake import faults
-from ticklake.errors import FlushFailed, LakeUnreadable, SparkUnavailable
-from ticklake.lake import task
+from ticklake.errors import LakeUnreadable
 from ticklake.lake.durable import remove
 from ticklake.lake.empty import EMPTY, joined, packed
+from ticklake.lake.job import run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.parquet import ParquetFile
-from ticklake.lake.slices import Piece, Slice, spread
-from ticklake.lake.spark import job_died, leave_if_gone, parallelism, reason_of, share_cores_fairly
-from ticklake.lake.task import Failed, Indexed, Result, Unavailable, Work
+from ticklake.lake.slices import Piece, Slice
+from ticklake.lake.task import Failed, Indexed, Result, Spent, Unavailable, Work
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
@@ -45,86 +43,107 @@ class Flushed:
     rows: int
     observed: dict[str, int]
     files: int
+    bytes: int
+    task_seconds: float
     version: int | None
 
 
 class Flusher:
-    """Turns slices into rows of one table. One flush at a time; any number of flushers may compete for a table."""
+    """Turns slices into rows of one table. Any number of flushers may compete for a table.
+
+    Flushes may be under way at the same time where their slices do not overlap: one commits while the other's job runs.
+    """
 
     def __init__(self, spark: Callable[[], SparkSession], work: Work, ledger: Ledger | None) -> None:
         """`spark` is asked for every flush: a session may end, and its cluster may grow."""
-        self._spark = spark
-        self._work = work
-        self._ledger = ledger
-        self._flush_id = ""
-        self._asked = itertools.count()
-        self._step = work.world.sampling_interval if work.world else 1
+        self.spark = spark
+        self.work = work
+        self.ledger = ledger
+        self.ledger_lock = threading.Lock()
 
     def flush(self, slices: Sequence[Slice]) -> Flushed:
         """Indexes what the table lacks of these slices, which must not overlap. Durable when it returns."""
+        return self.begin(slices).run()
+
+    def begin(self, slices: Sequence[Slice]) -> Flush:
+        """A flush that can be watched while another thread runs it."""
+        return Flush(self, slices)
+
+
+class Flush:
+    """One flush: looks at what the table lacks, has it indexed, commits it."""
+
+    def __init__(self, flusher: Flusher, slices: Sequence[Slice]) -> None:
+        self._slices = slices
+        self._spark, self._work, self._ledger = flusher.spark, flusher.work, flusher.ledger
+        self._lock = flusher.ledger_lock
+        self._id = ""
+        self._looked_at = -1
+        self._asked = itertools.count()
+        self._step = self._work.world.sampling_interval if self._work.world else 1
+
+    def run(self) -> Flushed:
+        """Durable when it returns."""
         try:
-            return self._flush(slices)
+            return self._run()
         except (DeltaError, OSError) as error:
             raise LakeUnreadable(table=self._work.name, reason=one_line(error)) from error
 
-    def _flush(self, slices: Sequence[Slice]) -> Flushed:
+    def _run(self) -> Flushed:
         while True:
-            pieces, present = self._look(slices)
-            results = self._run(pieces)
+            with self._lock:
+                pieces, present = self._look()
+            results = self._index(pieces)
             try:
-                return self._commit(slices, results, present)
+                with self._lock:
+                    return self._commit(results, present)
             except CommitConflict:
                 # Another indexer has written some of these very ticks: leave those out and do the rest again.
-                log.debug("Flush %s lost its ticks to another writer, looking again", self._flush_id)
+                log.debug("Flush %s lost its ticks to another writer, looking again", self._id)
                 self._discard(results)
 
     def progress(self) -> int:
-        """Changes while the tasks of the running flush write: what tells work from a hang."""
+        """The bytes that its tasks have written: they grow while it works, and not while it hangs."""
         if self._ledger is None:
             # Nothing is written, so nothing can be written twice, and nothing shows how far it is.
             return next(self._asked)
-        files = self._ledger.directory.glob(f"{self._flush_id}-*.parquet")
+        files = self._ledger.directory.glob(f"{self._id}-*.parquet") if self._id else ()
         with suppress(FileNotFoundError):
             return sum(file.stat().st_size for file in files)
         return -1
 
-    def _look(self, slices: Sequence[Slice]) -> tuple[list[Piece], int]:
+    def _look(self) -> tuple[list[Piece], int]:
         """What is left to do, and how many ticks the table has already."""
-        pieces = [Piece(number, piece) for number, piece in enumerate(slices)]
+        pieces = [Piece(number, piece) for number, piece in enumerate(self._slices)]
         if self._ledger is None:
             return pieces, 0
         self._ledger.refresh()
-        present = self._ledger.present([piece.ticks for piece in slices]).tolist()
+        self._looked_at = self._ledger.version
+        present = self._ledger.present([piece.ticks for piece in self._slices]).tolist()
         if not present:
             return pieces, 0
         left = [Piece(number, piece.without(present)) for number, piece in pieces]
         return [piece for piece in left if not piece.slice.done(self._step)], len(present)
 
-    def _run(self, pieces: Sequence[Piece]) -> list[Result]:
+    def _index(self, pieces: Sequence[Piece]) -> list[Result]:
         if not pieces:
             return []
-        self._flush_id = uuid.uuid4().hex
+        self._id = uuid.uuid4().hex
         faults.reach("lake.flush.before_job")
-        work = replace(self._work, flush_id=self._flush_id)
-        spark = self._spark()
-        shares = [
-            [Piece(pieces[share.number].number, share.slice) for share in dealt]
-            for dealt in spread([piece.slice for piece in pieces], parallelism(spark), self._step)
-        ]
-        results = _run_job(spark, work, shares)
+        results = run_job(self._spark(), replace(self._work, flush_id=self._id), pieces, self._step)
         for result in results:
             if isinstance(result, Unavailable):
                 self._discard(results)
                 raise result.error
         return results
 
-    def _commit(self, slices: Sequence[Slice], results: Sequence[Result], present: int) -> Flushed:
+    def _commit(self, results: Sequence[Result], present: int) -> Flushed:
         indexed = [result for result in results if isinstance(result, Indexed)]
         failed = {result.number: result for result in results if isinstance(result, Failed)}
         files = [result for result in results if isinstance(result, ParquetFile)]
         # A tick without rows leaves its trace too: only then can a table prove that it lacks nothing.
         if self._ledger is not None and any(len(one.ticks) for one in indexed):
-            self._add(self._ledger, files, indexed, _provenance(slices, indexed))
+            self._add(self._ledger, files, indexed, _provenance(self._slices, indexed))
         elif self._ledger is not None:
             # What is there may be the commit of somebody who died before it was on disk.
             self._ledger.sync()
@@ -139,6 +158,8 @@ class Flusher:
             rows=sum(one.rows for one in indexed),
             observed=observed,
             files=len(files),
+            bytes=sum(file.size for file in files),
+            task_seconds=sum(result.seconds for result in results if isinstance(result, Spent)),
             version=self._ledger.version if self._ledger else None,
         )
 
@@ -147,8 +168,12 @@ class Flusher:
     ) -> None:
         """Commits; where another writer was faster, commits again unless it wrote any of the same ticks."""
         ticks = np.concatenate([one.ticks for one in indexed])
-        written = _ranges(ticks)
         while True:
+            # The flush beside this one may have moved the ledger on, over commits of others that nobody compared.
+            if ledger.version != self._looked_at:
+                self._looked_at = ledger.version
+                if np.isin(ledger.present(_ranges(ticks, self._step)), ticks).any():
+                    raise CommitConflict
             try:
                 return ledger.commit(files, provenance)
             except CommitConflict:
@@ -156,36 +181,12 @@ class Flusher:
                 if files and ledger.has(files[0]):
                     # It was ours: some file systems report a conflict after the fact.
                     return ledger.sync()
-                if np.isin(ledger.present(written), ticks).any():
-                    raise
 
     def _discard(self, results: Sequence[Result]) -> None:
         if self._ledger is not None:
             for result in results:
                 if isinstance(result, ParquetFile):
                     remove(self._ledger.directory / result.path)
-
-
-def _run_job(spark: SparkSession, work: Work, shares: Sequence[Sequence[Piece]]) -> list[Result]:
-    """One task a share. Slices travel in the closure and results come back as rows: no shuffle, nothing in the JVM."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                results = task.index(work, number, shares[number])
-                yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in results]})
-
-    count = len(shares)
-    try:
-        share_cores_fairly(spark, work.name)
-        rows = spark.range(0, count, 1, count).mapInArrow(run, "result binary").collect()
-    except Exception as error:
-        if job_died(error):
-            raise FlushFailed(table=work.name, reason=reason_of(error)) from error
-        leave_if_gone(spark)
-        raise SparkUnavailable(reason=reason_of(error)) from error
-    # What comes back was made by our own tasks a moment ago.
-    return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
 
 
 def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str, str]:
@@ -203,5 +204,9 @@ def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str
     return {"ticklake.sources": json.dumps(sources)} | ({EMPTY: packed(empty)} if len(empty) else {})
 
 
-def _ranges(ticks: np.typing.NDArray[np.int64]) -> list[TickRange]:
-    return [TickRange(int(ticks.min()), int(ticks.max()))] if len(ticks) else []
+def _ranges(ticks: np.typing.NDArray[np.int64], step: int) -> list[TickRange]:
+    """The stretches without a hole that ticks lie in: what competitors wrote in between is not looked at."""
+    ascending = np.sort(ticks)
+    holes = np.flatnonzero(np.diff(ascending) > step)
+    starts, ends = np.append(0, holes + 1), np.append(holes, len(ascending) - 1)
+    return [TickRange(int(ascending[start]), int(ascending[end])) for start, end in zip(starts, ends, strict=True)]

@@ -47,21 +47,24 @@ class Piece(NamedTuple):
 
 
 def spread(slices: Sequence[Slice], tasks: int, step: int) -> list[list[Piece]]:
-    """Deals slices out to at most `tasks` tasks in equal shares of bytes, in order, cutting where a share is full."""
+    """Deals slices out to at most `tasks` tasks in equal shares of bytes, in order, cutting where a share ends.
+
+    Share n ends where n shares of all bytes do, to the nearest tick: what one has too little is not missing at the end.
+    """
     share = sum(piece.weight() for piece in slices) / max(tasks, 1)
     shares: list[list[Piece]] = [[]]
-    room = share
+    dealt = 0.0
     for number, whole in enumerate(slices):
-        rest = whole
-        while rest.weight() > room * 1.01 and len(shares) < tasks:
-            count = round(rest.ticks.count(step) * room / rest.weight())
-            if 0 < count < rest.ticks.count(step):
+        rest, a_tick = whole, whole.weight() / max(whole.ticks.count(step), 1)
+        while len(shares) < tasks:
+            count = round((len(shares) * share - dealt) / a_tick)
+            if count >= rest.ticks.count(step):
+                break
+            if count > 0:
                 head, rest = rest.cut(count, step)
                 shares[-1].append(Piece(number, head))
-            elif count > 0:
-                break
+                dealt += count * a_tick
             shares.append([])
-            room = share
         shares[-1].append(Piece(number, rest))
-        room -= rest.weight()
+        dealt += rest.ticks.count(step) * a_tick
     return [pieces for pieces in shares if pieces]

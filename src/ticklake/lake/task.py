@@ -97,7 +97,14 @@ class Unavailable:
     error: TickLakeError
 
 
-Result = Indexed | Failed | ParquetFile | Unavailable
+@dataclass(frozen=True)
+class Spent:
+    """For how long a task was at work."""
+
+    seconds: float
+
+
+Result = Indexed | Failed | ParquetFile | Unavailable | Spent
 
 
 def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticklake.indexers.batches import Delivery
-from ticklake.indexers.buffer import TickBuffer
+from ticklake.indexers.buffer import Taken, TickBuffer
 from ticklake.storage.files import BatchFile
 from ticklake.ticks import TickRange
 
@@ -54,8 +54,45 @@ def test_overlapping_files_never_share_a_flush() -> None:
     buffer = TickBuffer(insert_batch_size=1000, flush_timeout=5.0, step=1)
     for file in (batch(0, 99), batch(50, 149), batch(150, 199)):
         buffer.add(file, now=0.0)
-    assert ranges(buffer.take(now=0.0).slices) == [(0, 99)]
+    first = buffer.take(now=0.0)
+    assert ranges(first.slices) == [(0, 99)]
+    buffer.settle(first, failed=())
     assert ranges(buffer.take(now=0.0).slices) == [(50, 149), (150, 199)]
+
+
+def test_what_overlaps_a_flush_under_way_waits_for_its_end() -> None:
+    buffer = TickBuffer(insert_batch_size=100, flush_timeout=5.0, step=1)
+    for file in (batch(0, 99), batch(50, 149)):
+        buffer.add(file, now=0.0)
+    first = buffer.take(now=0.0)
+    assert buffer.due_at() == float("inf")
+    assert not buffer.take(now=0.0).slices
+    buffer.settle(first, failed=())
+    assert buffer.due_at() == float("-inf")
+
+
+def test_the_older_of_two_flushes_put_back_leaves_the_younger_its_ticks() -> None:
+    buffer = TickBuffer(insert_batch_size=40, flush_timeout=5.0, step=1)
+    file = batch(0, 99)
+    buffer.add(file, now=0.0)
+    older, younger = buffer.take(now=0.0), buffer.take(now=0.0)
+    buffer.put_back(older)
+    assert buffer.settle(younger, failed=()) == []
+    again = buffer.take(now=0.0)
+    assert ranges(again.slices) == [(0, 39)]
+    assert buffer.settle(again, failed=()) == []
+    assert buffer.settle(buffer.take(now=0.0), failed=()) == [file]
+
+
+def test_a_batch_that_fails_in_two_flushes_is_blamed_once() -> None:
+    buffer = TickBuffer(insert_batch_size=40, flush_timeout=5.0, step=1)
+    buffer.add(batch(0, 79), now=0.0)
+    first, second = buffer.take(now=0.0), buffer.take(now=0.0)
+    assert buffer.blamed(first, {0}) == [0]
+    buffer.settle(first, failed={0})
+    assert buffer.blamed(second, {0}) == []
+    assert buffer.settle(second, failed={0}) == []
+    assert not buffer.held
 
 
 def test_files_out_of_order_share_a_flush() -> None:
@@ -119,14 +156,19 @@ def test_every_tick_is_flushed_once_and_a_batch_is_done_only_after_its_last(
     flushed: dict[Delivery, list[int]] = {file: [] for file in files}
     done: list[Delivery] = []
     dropped: set[Delivery] = set()
-    while buffer:
-        taken = buffer.take(now=0.0)
-        assert sum(piece.ticks.count(step) for piece in taken.slices) <= insert_size
+    under_way: list[Taken] = []
+    while buffer or under_way:
+        if buffer and len(under_way) < 2:
+            under_way.append(buffer.take(now=0.0))
+            assert sum(piece.ticks.count(step) for piece in under_way[-1].slices) <= insert_size
+        if len(under_way) < 2 and buffer and len(fates) % 2:
+            continue
+        taken = under_way.pop(len(fates) % len(under_way))
         fate = fates.pop() if fates else "land"
         if fate == "back":
             buffer.put_back(taken)
             continue
-        failed = {0} if fate == "fail" else set()
+        failed = {0} if fate == "fail" and taken.slices else set()
         dropped.update(taken.deliveries[number] for number in failed)
         for number, (piece, delivery) in enumerate(zip(taken.slices, taken.deliveries, strict=True)):
             if number not in failed:
@@ -135,6 +177,7 @@ def test_every_tick_is_flushed_once_and_a_batch_is_done_only_after_its_last(
     for file in files:
         everything = list(range(file.ticks.start, file.ticks.end + 1, step))
         assert (file in done) == (file not in dropped)
-        assert flushed[file] == (everything if file in done else everything[: len(flushed[file])])
+        assert len(flushed[file]) == len(set(flushed[file]))
+        assert set(flushed[file]) <= set(everything) if file in dropped else sorted(flushed[file]) == everything
     assert len(done) == len(set(done))
     assert buffer.ticks == 0 and not buffer.held

@@ -44,6 +44,25 @@ def test_every_tick_goes_to_exactly_one_task(flush: tuple[list[Slice], int], tas
     assert dealt == wanted
 
 
+@given(files(), st.integers(1, 16))
+def test_no_task_gets_more_than_its_share_and_one_tick(flush: tuple[list[Slice], int], tasks: int) -> None:
+    slices, step = flush
+    weights = [sum(ticks * weight for ticks, weight in share) for share in weighed(slices, tasks, step)]
+    largest = max(piece.weight() / piece.ticks.count(step) for piece in slices)
+    assert max(weights) <= sum(weights) / tasks + largest * 1.001
+
+
+def weighed(slices: list[Slice], tasks: int, step: int) -> list[list[tuple[int, float]]]:
+    """Of each piece of each share: how many ticks it has, and how many bytes a tick of its file."""
+    return [
+        [
+            (piece.slice.ticks.count(step), slices[piece.number].weight() / slices[piece.number].ticks.count(step))
+            for piece in share
+        ]
+        for share in spread(slices, tasks, step)
+    ]
+
+
 def test_a_slice_that_starts_off_the_grid_loses_no_tick_when_cut() -> None:
     whole_file = whole(0, 990)
     piece = Slice(whole_file.file, TickRange(5, 990))
@@ -60,6 +79,8 @@ def test_a_slice_that_starts_off_the_grid_loses_no_tick_when_cut() -> None:
         pytest.param([whole(0, 9_999, 10**9)], id="one huge file"),
         pytest.param([whole(n * 10, n * 10 + 9, 100) for n in range(1000)], id="a thousand tiny ones"),
         pytest.param([whole(0, 99, 10**6), *(whole(n, n, 10) for n in range(100, 200))], id="one large, many small"),
+        pytest.param([*(whole(n, n, 10) for n in range(500)), whole(500, 999, 10**6)], id="many small, one large"),
+        pytest.param([whole(n * 100, n * 100 + 99, 10 ** (n % 4 + 3)) for n in range(20)], id="sizes of every kind"),
     ],
 )
 def test_shares_are_equal_in_bytes(slices: list[Slice]) -> None:
