@@ -14,7 +14,9 @@ from pathlib import Path
 from bench.results import chart, markdown
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("codec", "indexing", "reading", "growth", "consumer", "events", "topics")
+BENCHMARKS = (
+    "codec", "indexing", "scale", "visibility", "competing", "reading", "growth", "consumer", "events", "topics",
+)  # fmt: skip
 
 
 def main(wanted: list[str]) -> None:

@@ -1,0 +1,88 @@
+"""Four indexers in one consumer group against one alone, each a process with a Spark of its own, on the same cores."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.results import Figure, Section
+from bench.runs import RUN_ID, produce
+from deltalake import DeltaTable
+
+from ticklake.contracts import BatchInfo
+from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.lake.lake import Lake
+from ticklake.lake.spark import open_session, warm_up
+from ticklake.storage.files import Storage
+from ticklake.topics import Database
+
+GROUP = "environment-indexer"
+
+
+def measure(directory: Path, cells: int = 20_000_000, crowd: int = 4) -> Section:
+    storage, total = produce(directory, cells, ticks_a_file=8)
+    alone = run_crowd(directory / "alone", storage, 1)
+    together = run_crowd(directory / "together", storage, crowd)
+    for place in ("alone", "together"):
+        check(directory / place / "lake", total)
+    return Section(
+        "Competing indexers",
+        f"{total:,} cells in batch files of eight ticks on one topic; processes of one consumer group, two cores for"
+        " all of them, each warm and waiting when the clock starts; flushes of 160 ticks, about two million cells.",
+        [
+            Figure("one indexer", total / alone, "cells/s"),
+            Figure(f"{crowd} indexers in one group", total / together, "cells/s"),
+            Figure(f"{crowd} together ÷ one alone", alone / together, "times", at_least=1.0),
+        ],
+    )
+
+
+def run_crowd(directory: Path, storage: Storage, size: int) -> float:
+    """Seconds from the start signal until the last of them has caught up."""
+    resources = IndexerResources(storage, Lake(directory / "lake"))
+    MetadataIndexer("metadata-indexer", resources).write(RUN_ID)
+    url = f"sqlite:///{directory / 'database'}"
+    with Database(url) as database, database.run(RUN_ID).writer("batch-topic") as writer:
+        keys = [file.key for file in storage.every_batch(RUN_ID)]
+        writer.send_many([BatchInfo(simulation_run_id=RUN_ID, storage_key=key) for key in keys])
+    command = [sys.executable, "-m", "bench.competing", storage.url, str(directory / "lake"), url]
+    children = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(size)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+    started = time.perf_counter()
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.flush()
+    if any(child.wait() for child in children):
+        raise RuntimeError("an indexer failed")
+    return time.perf_counter() - started
+
+
+def check(lake: Path, total: int) -> None:
+    rows = DeltaTable(lake / RUN_ID / "environment_data").to_pyarrow_dataset().count_rows()
+    if rows != total:
+        raise RuntimeError(f"{rows} rows of {total} cells")
+
+
+def main(storage: str, lake: str, url: str) -> None:
+    spark = open_session("local[2]")
+    warm_up(spark)
+    with Database(url) as database:
+        resources = IndexerResources(Storage(storage), Lake(lake), database, spark=lambda: spark)
+        options = IndexerOptions(RUN_ID, insert_batch_size=160, flush_timeout_ms=200, until_caught_up=True)
+        indexer = EnvironmentIndexer(GROUP, resources, options)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        indexer.run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
