@@ -30,6 +30,7 @@ from ticklake.indexers.simple import SimpleBatchIndexer
 from ticklake.instance import Instance
 from ticklake.lake.compaction import Policy
 from ticklake.lake.lake import Lake
+from ticklake.lake.sharing import Sharing
 from ticklake.lake.spark import open_session, ship_with_jobs, warm_up
 from ticklake.services.base import Service, State
 from ticklake.services.compaction import CompactionService
@@ -75,6 +76,7 @@ class Node:
         self._queues: dict[str, TickQueue] = {}
         self._spark_lock = threading.Lock()
         self._sessions: dict[str, SparkSession] = {}
+        self._sharings: dict[tuple[str, str], Sharing] = {}
         self._simulation: SimulationService | None = None
         built = {service.name: self._build(service) for service in _build_order(settings)}
         self.services: dict[str, Service] = {name: built[name] for name in start_order(settings)}
@@ -271,7 +273,12 @@ class Node:
             topic=reads.resource if reads else "",
             group=reads.consumer_group or "" if reads else "",
             spark=partial(self._spark, lake.name, options.spark),
+            sharing=self._sharing(lake.name, getattr(service.options, "share", None)),
         )
+
+    def _sharing(self, lake: str, share: str | None) -> Sharing | None:
+        """Those who share run on the same Spark, so a name counts within its lake."""
+        return self._sharings.setdefault((lake, share), Sharing()) if share else None
 
     def _spark(self, lake: str, options: given.SparkOptions) -> SparkSession:
         with self._spark_lock:

@@ -124,3 +124,24 @@ def test_the_organism_table_survives_a_kill_before_the_ack_too(
     assert victim.wait(120) == -signal.SIGKILL
     restart(OrganismIndexer)
     assert maker.keys("organism_data", "organism_id") == [(tick, 1) for tick in range(300)]
+
+
+INDEX = "from ticklake.cli import main; main()"
+
+
+def test_a_kill_between_the_commits_of_two_tables_that_share_a_job_loses_nothing_and_doubles_nothing(
+    maker: Any, tmp_path: Path
+) -> None:
+    maker.metadata()
+    maker.batches(3)
+    places = ["--storage", str(tmp_path / "storage"), "--lake", str(tmp_path / "lake"), "--master", "local[1]"]
+    command = [sys.executable, "-c", INDEX, "index", maker.run_id, *places]
+    # The first commit is that of the metadata.
+    fault = {"TICKLAKE_FAULT": "lake.commit.before:kill:3"}
+    killed = subprocess.run(command, env=os.environ | fault, capture_output=True, check=False, timeout=200)
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted([maker.rows().num_rows > 0, maker.rows("organism_data").num_rows > 0]) == [False, True]
+
+    subprocess.run(command, capture_output=True, check=True, timeout=200)
+    assert maker.keys() == sorted(maker.expected_keys(range(300)))
+    assert maker.keys("organism_data", "organism_id") == [(tick, 1) for tick in range(300)]

@@ -224,6 +224,7 @@ class BatchIndexerOptions(IndexerOptions):
     enable_idempotency: bool = False
     until_caught_up: bool = False
     gap_warning_timeout_ms: Milliseconds = 60_000
+    share: str | None = None
 
 
 class UnbufferedIndexerOptions(IndexerOptions):

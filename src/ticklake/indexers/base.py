@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ticklake.errors import RunDiscoveryTimeout
 from ticklake.lake.lake import Lake
+from ticklake.lake.sharing import Sharing
 from ticklake.services.base import Service
 from ticklake.storage.files import Storage
 from ticklake.storage.names import run_started_at
@@ -41,7 +42,7 @@ class IndexerOptions:
 class IndexerResources:
     """Where an indexer reads and writes. The topic is the indexer's usual one, the group its name, unless said here.
 
-    `spark` is asked for a session only by those that need one.
+    `spark` is asked for a session only by those that need one. Those with the same `sharing` read batch files together.
     """
 
     storage: Storage
@@ -50,6 +51,7 @@ class IndexerResources:
     topic: str = ""
     group: str = ""
     spark: Callable[[], SparkSession] | None = None
+    sharing: Sharing | None = None
 
 
 class Indexer(Service):

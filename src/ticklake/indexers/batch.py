@@ -14,6 +14,7 @@ from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering
 from ticklake.indexers.loop import FlushLoop
 from ticklake.lake.flush import Flusher
+from ticklake.lake.job import run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
@@ -51,6 +52,8 @@ class BatchIndexer(Indexer):
         for latency in ("flush", "get_metadata_latency", "has_metadata_latency"):
             self.monitor.percentiles(latency)
         self._loop: FlushLoop | None = None
+        if resources.sharing is not None and self.table is not None:
+            resources.sharing.expect(self.table.name)
 
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
@@ -131,7 +134,8 @@ class BatchIndexer(Indexer):
             rows=kind.rows if self.table else None,
             observe=kind.observe,
         )
-        return Flusher(self.resources.spark, work, ledger)
+        sharing = self.resources.sharing
+        return Flusher(self.resources.spark, work, ledger, sharing.run_job if sharing else run_job)
 
 
 def _buffer(components: Components, world: World | None) -> TickBuffer:

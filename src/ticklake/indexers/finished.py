@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
@@ -13,6 +13,7 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
 from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.lake.sharing import Sharing
 from ticklake.monitoring import Monitor
 from ticklake.storage.names import MAX_TICK, check_run_id
 from ticklake.ticks import TickRange
@@ -35,7 +36,7 @@ class Progress:
 
 
 class FinishedRun:
-    """All tables of one run at once: they share the cores, and each keeps its own progress."""
+    """All tables of one run at once: each batch file is read once for them, and each keeps its own progress."""
 
     def __init__(
         self,
@@ -47,13 +48,14 @@ class FinishedRun:
     ) -> None:
         """With a database in `resources` any number of processes share the work; a tick range is one's own."""
         self._resources, self._run_id, self._ticks = resources, run_id, ticks
+        shared = replace(resources, sharing=Sharing())
         self._sources: dict[Monitor, StoredBatches | CoordinatedBatches] = {}
         self._total = 0
         self._options = IndexerOptions(
             run_id, insert_batch_size=insert_batch_size, until_caught_up=True, claim_timeout=_LEASE_SECONDS
         )
         self._indexers = [
-            kind(kind.table.name, resources, self._options, partial(self._open, kind)) for kind in kinds if kind.table
+            kind(kind.table.name, shared, self._options, partial(self._open, kind)) for kind in kinds if kind.table
         ]
 
     def prepare(self) -> Self:

@@ -19,7 +19,7 @@ from ticklake import faults
 from ticklake.errors import LakeUnreadable
 from ticklake.lake.durable import remove
 from ticklake.lake.empty import EMPTY, joined, packed
-from ticklake.lake.job import run_job
+from ticklake.lake.job import Jobs, run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.parquet import ParquetFile
@@ -54,9 +54,12 @@ class Flusher:
     Flushes may be under way at the same time where their slices do not overlap: one commits while the other's job runs.
     """
 
-    def __init__(self, spark: Callable[[], SparkSession], work: Work, ledger: Ledger | None) -> None:
+    def __init__(
+        self, spark: Callable[[], SparkSession], work: Work, ledger: Ledger | None, jobs: Jobs = run_job
+    ) -> None:
         """`spark` is asked for every flush: a session may end, and its cluster may grow."""
         self.spark = spark
+        self.jobs = jobs
         self.work = work
         self.ledger = ledger
         self.ledger_lock = threading.Lock()
@@ -75,7 +78,8 @@ class Flush:
 
     def __init__(self, flusher: Flusher, slices: Sequence[Slice]) -> None:
         self._slices = slices
-        self._spark, self._work, self._ledger = flusher.spark, flusher.work, flusher.ledger
+        self._spark, self._jobs = flusher.spark, flusher.jobs
+        self._work, self._ledger = flusher.work, flusher.ledger
         self._lock = flusher.ledger_lock
         self._id = ""
         self._looked_at = -1
@@ -130,7 +134,7 @@ class Flush:
             return []
         self._id = uuid.uuid4().hex
         faults.reach("lake.flush.before_job")
-        results = run_job(self._spark(), replace(self._work, flush_id=self._id), pieces, self._step)
+        results = self._jobs(self._spark(), replace(self._work, flush_id=self._id), pieces, self._step)
         for result in results:
             if isinstance(result, Unavailable):
                 self._discard(results)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -18,29 +18,40 @@ from ticklake.lake.task import Result, Spent, Work
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_Result = TypeVar("_Result")
+Jobs = Callable[["SparkSession", Work, Sequence[Piece], int], list[Result]]
+"""How the pieces of a flush become results: in a job of their own, or in one with others."""
+
 
 def run_job(spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int) -> list[Result]:
-    """One task a core. Pieces travel in the closure and results come back as rows: no shuffle, nothing in the JVM."""
+    """The pieces of one flush, in equal shares, a task for each core."""
     shares = [
         [Piece(pieces[share.number].number, share.slice) for share in dealt]
         for dealt in spread([piece.slice for piece in pieces], parallelism(spark), step)
     ]
 
+    def act(number: int) -> list[Result]:
+        started = time.perf_counter()
+        results = task.index(work, number, shares[number])
+        return [*results, Spent(time.perf_counter() - started)]
+
+    return run_tasks(spark, work.name, len(shares), act)
+
+
+def run_tasks(spark: SparkSession, name: str, count: int, act: Callable[[int], list[_Result]]) -> list[_Result]:
+    """One task a number. All they need travels in the closure and results come back as rows: nothing in the JVM."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                started = time.perf_counter()
-                results = task.index(work, number, shares[number])
-                spent = Spent(time.perf_counter() - started)
-                yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in [*results, spent]]})
+                yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in act(number)]})
 
-    count = len(shares)
     try:
-        share_cores_fairly(spark, work.name)
+        share_cores_fairly(spark, name)
         rows = spark.range(0, count, 1, count).mapInArrow(run, "result binary").collect()
     except Exception as error:
         if job_died(error):
-            raise FlushFailed(table=work.name, reason=reason_of(error)) from error
+            raise FlushFailed(table=name, reason=reason_of(error)) from error
         leave_if_gone(spark)
         raise SparkUnavailable(reason=reason_of(error)) from error
     # What comes back was made by our own tasks a moment ago.

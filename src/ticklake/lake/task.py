@@ -109,31 +109,37 @@ Result = Indexed | Failed | ParquetFile | Unavailable | Spent
 
 def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
     """Indexes the pieces into as few files as is sensible. Never raises for what a slice holds."""
-    files = _Files(work, task)
+    files = Files(work, task)
     results: list[Result] = []
     try:
         for piece in pieces:
-            results.append(_index_piece(work, piece, files))
+            results.append(index_piece(work, piece, files))
         return [*results, *files.finish()]
     except (LakeUnwritable, StorageUnavailable) as error:
         files.discard()
         return [Unavailable(error)]
 
 
-def _index_piece(work: Work, piece: Piece, files: _Files) -> Indexed | Failed:
+def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Failed:
+    """Indexes one piece, or says what is wrong with it. Raises only what no piece is to blame for."""
+    account = Account(work, piece, files)
     try:
-        return _Account(work, piece, files).take()
+        for batch in (work.read or read)(work, piece.slice):
+            account.take(batch)
     except (LakeUnwritable, StorageUnavailable):
+        account.abandon()
         raise
     except Exception as error:
+        account.abandon()
         reason = str(error) if isinstance(error, TickLakeError) else f"{type(error).__name__}: {error}"
         return Failed(piece.number, reason, traceback.format_exc())
+    return account.settle()
 
 
-class _Account:
+class Account:
     """One piece on its way into the files: all of it or nothing."""
 
-    def __init__(self, work: Work, piece: Piece, files: _Files) -> None:
+    def __init__(self, work: Work, piece: Piece, files: Files) -> None:
         self._work, self._piece, self._files = work, piece, files
         self._held: list[pa.RecordBatch] = []
         self._own: ParquetFileWriter | None = None
@@ -142,23 +148,29 @@ class _Account:
         self._rows = 0
         self._observed: Counter[str] = Counter()
 
-    def take(self) -> Indexed:
-        try:
-            for batch in (self._work.read or read)(self._work, self._piece.slice):
-                # A copy: a view would keep the whole decoded batch alive.
-                self._ticks.append(batch.column("tick_number").to_numpy().copy())
-                self._check_grid(self._ticks[-1])
-                self._observed.update(self._work.observe(batch))
-                if self._work.table is not None:
-                    rows = checked_rows(self._work, batch)
-                    self._empty.append(np.setdiff1d(self._ticks[-1], _distinct(rows, self._work.table.ordinal)))
-                    self._hold(rows)
-        except BaseException:
-            if self._own is not None:
-                self._own.discard()
-            raise
-        self._hand_over()
+    def take(self, batch: pa.RecordBatch) -> None:
+        # A copy: a view would keep the whole decoded batch alive.
+        self._ticks.append(batch.column("tick_number").to_numpy().copy())
+        self._check_grid(self._ticks[-1])
+        self._observed.update(self._work.observe(batch))
+        if self._work.table is not None:
+            rows = checked_rows(self._work, batch)
+            self._empty.append(np.setdiff1d(self._ticks[-1], _distinct(rows, self._work.table.ordinal)))
+            self._hold(rows)
+
+    def settle(self) -> Indexed:
+        """That was all of it: into the files with what is held."""
+        if self._own is not None:
+            self._files.close(self._own)
+        elif self._rows:
+            self._pour(self._files.shared(self._rows))
         return Indexed(self._piece.number, joined(self._ticks), joined(self._empty), self._rows, dict(self._observed))
+
+    def abandon(self) -> None:
+        """Leaves nothing of it anywhere."""
+        self._held.clear()
+        if self._own is not None:
+            self._files.abandon(self._own)
 
     def _check_grid(self, ticks: Ticks) -> None:
         """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
@@ -175,19 +187,13 @@ class _Account:
         if self._own is not None:
             self._pour(self._own)
 
-    def _hand_over(self) -> None:
-        if self._own is not None:
-            self._files.close(self._own)
-        elif self._rows:
-            self._pour(self._files.shared(self._rows))
-
     def _pour(self, writer: ParquetFileWriter) -> None:
         for batch in self._held:
             writer.append(batch)
         self._held.clear()
 
 
-class _Files:
+class Files:
     """The Parquet files of one task: a shared one for small slices, one of its own for a large slice."""
 
     def __init__(self, work: Work, task: int) -> None:
@@ -222,6 +228,10 @@ class _Files:
         self._open.remove(writer)
         if finished is not None:
             self._finished.append(finished)
+
+    def abandon(self, writer: ParquetFileWriter) -> None:
+        writer.discard()
+        self._open.remove(writer)
 
     def finish(self) -> list[ParquetFile]:
         for writer in list(self._open):
