@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from bench.indexing import RUN_ID, produce
 from bench.results import Figure, Section
+from bench.runs import RUN_ID, produce
 
 from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
 from ticklake.lake.catalog import Catalog

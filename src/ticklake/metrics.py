@@ -97,6 +97,7 @@ METRICS: tuple[Metric, ...] = (
         ticks_processed="Ticks written into the table.",
         ticks_present="Ticks delivered again that were in the table already.",
         rows_written="Rows written into the table.",
+        task_ms="Milliseconds that Spark's tasks were at work for it.",
         cells_observed="Cells seen by an indexer that only counts.",
         organisms_observed="Organisms seen by an indexer that only counts.",
         claim_attempts="Batch files that the coordinator was asked for.",

@@ -23,7 +23,7 @@ from ticklake.world import World
 
 BATCH_TOPIC = "batch-topic"
 _COUNTERS = ("flushes", "batches_processed", "batches_skipped", "batches_failed", "ticks_processed", "ticks_present",
-             "rows_written", "metadata_reads", "metadata_not_found", "read_errors")  # fmt: skip
+             "rows_written", "task_ms", "metadata_reads", "metadata_not_found", "read_errors")  # fmt: skip
 
 
 class BatchIndexer(Indexer):
