@@ -216,7 +216,7 @@ class MetadataIndexerOptions(IndexerOptions):
 
 
 class BatchIndexerOptions(IndexerOptions):
-    """`topic_poll_timeout_ms` is the flush timeout unless it is set."""
+    """`topic_poll_timeout_ms` is taken for older configurations only: a message or the next flush ends the wait."""
 
     insert_batch_size: Count = 1000
     flush_timeout_ms: PositiveMilliseconds = 5000
