@@ -1,4 +1,4 @@
-"""One node from one configuration, as a process: simulation, persistence, metadata, both indexers."""
+"""One node from one configuration, as a process: simulation, persistence, metadata, both indexers. And for a while."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
 import psutil
@@ -17,15 +19,28 @@ from deltalake import DeltaTable
 
 from ticklake.config.templates import STARTER
 
-TOKEN = "a-token-for-this-test-only"
+MINUTE = 60.0
+MEBIBYTE = 1 << 20
+TOKEN = "a-token-for-the-soak-only"
 INDEXERS = ("environment-indexer", "organism-indexer")
+
+
+class Usage(NamedTuple):
+    """What a node holds: megabytes and handles of its own process, megabytes of the whole tree, files in its temp."""
+
+    own: float
+    tree: float
+    threads: int
+    handles: int
+    connections: float
+    temporary: int
 
 
 class Running:
     """A `ticklake run` with Spark, and its API."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, process: subprocess.Popen[str], temporary: Path) -> None:
+        self.process, self._temporary = process, temporary
         assert process.stderr
         lines = iter(process.stderr.readline, "")
         url = next(line for line in lines if line.startswith("Listening on ")).removeprefix("Listening on ").strip()
@@ -37,6 +52,26 @@ class Running:
 
     def change(self, service: str, action: str) -> None:
         assert self.client.post(f"/api/services/{service}/{action}").status_code == 200
+
+    def metric(self, name: str) -> float:
+        lines = [line for line in self.client.get("/metrics").text.splitlines() if line.startswith(name)]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    def usage(self) -> Usage:
+        own = psutil.Process(self.process.pid)
+        tree = own.memory_info().rss + sum(child.memory_info().rss for child in own.children(recursive=True))
+        return Usage(
+            own.memory_info().rss / MEBIBYTE,
+            tree / MEBIBYTE,
+            own.num_threads(),
+            own.num_fds(),
+            self.metric("ticklake_topics_pool_total_connections"),
+            sum(path.is_file() for path in self._temporary.rglob("*")),
+        )
+
+    def at_rest(self) -> Usage:
+        """The least of several looks: work in progress holds more."""
+        return Usage(*map(min, zip(*(self.usage() for _ in range(5)), strict=True)))
 
     def stop(self) -> tuple[int, str]:
         self.client.close()
@@ -57,6 +92,9 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
         text = text.replace('master = "local[*]"', 'master = "local[2]", "spark.driver.memory" = "512m"')
         text = text.replace("max_ticks = 2000, shape = [128, 128]", "shape = [64, 64], organisms = 20")
         text = text.replace("batch_timeout_seconds = 5", "batch_timeout_seconds = 0.3")
+        text = text.replace(
+            'lake = "lake-write:lake" }\n  }\n}', 'lake = "lake-write:lake" }, options { interval_ms = 2 s }\n  }\n}'
+        )
         text = text.replace("insert_batch_size = 1000, flush_timeout_ms = 5 s", "flush_timeout_ms = 300 ms")
         file = tmp_path / "node.conf"
         file.write_text(text)
@@ -67,7 +105,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
         }
         command = [sys.executable, "-c", "from ticklake.cli import main; main()", "run", str(file), "--http", "0"]
         processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment))
-        return Running(processes[-1])
+        return Running(processes[-1], temporary)
 
     yield run
     for process in processes:
@@ -110,3 +148,53 @@ def test_one_node_runs_everything_on_postgresql(
     code, text = node.stop()
     assert code == 0, text
     check_tables(tmp_path / "data" / "lake", produced)
+
+
+@pytest.mark.parametrize(
+    ("database", "seconds"),
+    [
+        ("sqlite", MINUTE),
+        pytest.param("sqlite", 10 * MINUTE, marks=pytest.mark.slow),
+        pytest.param("postgres", 10 * MINUTE, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.timeout(1200)
+def test_a_node_that_runs_on_holds_no_more_than_it_did(
+    start: Callable[[str], Running],
+    database: str,
+    seconds: float,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    eventually: Callable[..., None],
+) -> None:
+    url = "sqlite:///data/database" if database == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    node = start(url)
+    node.change("simulation", "pause")
+    end = time.monotonic() + seconds
+    warm = end - seconds * 2 / 3
+    while time.monotonic() < warm or not node.counted("compaction-service", "files_written"):
+        breathe(node, eventually)
+    before, flushes = node.at_rest(), node.counted("organism-indexer", "flushes")
+    while time.monotonic() < end:
+        breathe(node, eventually)
+    after = node.at_rest()
+    assert node.counted("organism-indexer", "flushes") > flushes, "it was at work all the time"
+    assert after.own < before.own * 1.1 + 32, (before, after)
+    assert after.tree < before.tree * 1.2 + 64, (before, after)
+    assert after.threads <= before.threads + 4, (before, after)
+    assert after.handles <= before.handles + 8, (before, after)
+    assert after.connections <= before.connections + 1, (before, after)
+    assert after.temporary <= before.temporary + 4, (before, after)
+    produced = node.counted("simulation", "ticks_produced")
+    code, text = node.stop()
+    assert code == 0, text
+    check_tables(tmp_path / "data" / "lake", produced)
+    assert left_over(tmp_path / "tmp") == []
+
+
+def left_over(folder: Path) -> list[Any]:
+    """The JVM removes its own folders as the last thing it does."""
+    deadline = time.monotonic() + 60
+    while (found := [path.name for path in folder.iterdir()]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
