@@ -115,6 +115,17 @@ def test_a_producer_killed_at_each_step_of_a_batch_keeps_its_promises(
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize("fault", ["metadata.publish:kill", "completion.publish:kill"])
+def test_a_producer_killed_before_its_first_or_last_message_leaves_a_run_that_is_not_closed(
+    tmp_path: Path, fault: str
+) -> None:
+    run_id = "20251014-143025-550e8400"
+    assert start(tmp_path, run_id, 50, fault).wait(60) == -signal.SIGKILL
+    check_what_is_left(tmp_path, run_id)
+    assert payloads(tmp_path, run_id, RUN_TOPIC) == []
+
+
+@pytest.mark.chaos
 def test_after_a_kill_the_next_run_in_the_same_place_is_complete(tmp_path: Path) -> None:
     killed, complete = "20251014-143025-00000001", "20251014-143026-00000002"
     assert start(tmp_path, killed, FOR_EVER, "persistence.publish:kill:3").wait(60) == -signal.SIGKILL

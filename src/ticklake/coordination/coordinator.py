@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ticklake import faults
 from ticklake.coordination.gaps import PENDING, Gap, discover, subtract
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
@@ -120,7 +119,6 @@ class Coordinator:
             if chosen:
                 self._insert(sql, chosen)
                 sql.set_frontier(indexer_class=self.indexer_class, frontier=frontier)
-            faults.reach("coordinator.claim.commit")
         self._monitor.counter("claim_attempts").add(len(chosen) or 1)
         self._count_claims(len(chosen), started)
         return [Claim(one.name, one.ticks, 1) for one in chosen]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ticklake import faults
 from ticklake.errors import FlushFailed, TickLakeError
 from ticklake.events import Batch, Event, IndexerQueue
 from ticklake.lake.flush import Flushed, Flusher
@@ -105,7 +104,6 @@ class EventIndexer(Service):
             for batch in batches:
                 self._queue.mark_batch_failed(batch.batch_id, error)
             return
-        faults.reach("events.index.done")
         for number, batch in enumerate(batches):
             if number in flushed.failures:
                 self._queue.mark_batch_failed(batch.batch_id, flushed.failures[number].error)

@@ -32,9 +32,7 @@ class LocalFolder:
         try:
             faults.reach("storage.write")
             _write(temporary, data)
-            faults.reach("storage.publish")
             _publish(temporary, path)
-            faults.reach("storage.published")
         finally:
             temporary.unlink(missing_ok=True)
         _sync(path.parent)
@@ -119,6 +117,7 @@ def _write(path: Path, data: bytes) -> None:
 
 def _publish(temporary: Path, path: Path) -> None:
     """Gives a file its final name in one step. Unlike a rename, a link never replaces what is there."""
+    faults.reach("storage.publish")
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -127,6 +126,7 @@ def _publish(temporary: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError(path) from None
         temporary.rename(path)
+    faults.reach("storage.published")
 
 
 def _sync(path: Path) -> None:
