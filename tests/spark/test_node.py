@@ -170,15 +170,14 @@ def test_a_node_that_runs_on_holds_no_more_than_it_did(
     url = "sqlite:///data/database" if database == "sqlite" else str(request.getfixturevalue("postgres_url"))
     node = start(url)
     node.change("simulation", "pause")
-    end = time.monotonic() + seconds
-    warm = end - seconds * 2 / 3
+    warm = time.monotonic() + seconds / 3
     while time.monotonic() < warm or not node.counted("compaction-service", "files_written"):
         breathe(node, eventually)
     before, flushes = node.at_rest(), node.counted("organism-indexer", "flushes")
-    while time.monotonic() < end:
+    end = time.monotonic() + seconds * 2 / 3
+    while time.monotonic() < end or node.counted("organism-indexer", "flushes") < flushes + 5:
         breathe(node, eventually)
     after = node.at_rest()
-    assert node.counted("organism-indexer", "flushes") > flushes, "it was at work all the time"
     assert after.own < before.own * 1.1 + 32, (before, after)
     assert after.tree < before.tree * 1.2 + 64, (before, after)
     assert after.threads <= before.threads + 4, (before, after)
