@@ -171,6 +171,10 @@ class FlushLoop:
         """Whether another flush may be under way. While something is wrong, one at a time."""
         return len(self._flights) < (1 if self._failures else _MAX_FLIGHTS)
 
+    def _failing(self) -> bool:
+        """Whether a flush has failed and it is not time yet to try again, also where another one has landed since."""
+        return self._failures > 0 or time.monotonic() < self._not_before
+
     def _may_take_off(self, now: float, only_if_due: bool = True) -> bool:
         if not self._has_room() or now < self._not_before:
             return False
@@ -270,7 +274,7 @@ class FlushLoop:
 
     def _drain(self, executor: ThreadPoolExecutor) -> None:
         """A graceful stop: what is buffered is flushed and acknowledged, unless flushing fails just now."""
-        while self._flights or (self._buffer and not self._failures):
+        while self._flights or (self._buffer and not self._failing()):
             self._take_off(executor, only_if_due=False)
             if self._flights:
                 self._wait_for_a_landing(self._patience())
