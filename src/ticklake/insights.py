@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import count_gaps
 from ticklake.errors import RunNotFound, RunNotInDatabase, TableUnreadable
 from ticklake.storage.names import run_started_at
@@ -62,6 +63,15 @@ class GapsReport:
     pending: int
     permanent: int
     oldest_seconds: float
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """The newest batch file that a topic tells of: its ticks, and for how long it has been known."""
+
+    topic: str
+    ticks: TickRange
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -162,6 +172,21 @@ def gaps_of(database: Database, run_id: str) -> list[GapsReport]:
     run = _run_of(database, run_id)
     counts = count_gaps(run) if run else []
     return [GapsReport(one.indexer_class, one.pending, one.permanent, one.oldest_ms / 1000) for one in counts]
+
+
+def announced_of(database: Database, run_id: str, topics: Iterable[str]) -> Announcement | None:
+    """Bounded: the last message of each topic, whatever their number."""
+    run = _run_of(database, run_id)
+    if run is None:
+        return None
+    now, found = run.now_ms(), []
+    for topic in sorted(set(topics)):
+        for message in run.browse_last(topic, 1):
+            opened = message.opened()
+            if opened is not None and isinstance(opened.payload, BatchInfo):
+                ticks = TickRange(opened.payload.tick_start, opened.payload.tick_end)
+                found.append(Announcement(topic, ticks, max(0, now - message.published_at_ms) / 1000))
+    return max(found, key=lambda one: one.ticks.end, default=None)
 
 
 def rows_per_second(before: Glance | None, after: Glance) -> dict[str, float]:

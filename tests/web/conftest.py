@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import httpx
 import pytest
 
 from ticklake.config import load
+from ticklake.config.options import HttpOptions
 from ticklake.node import Node
-from ticklake.web.server import HttpServer, open_server
+from ticklake.storage.files import Storage
+from ticklake.topics import Database
+from ticklake.web.server import HttpServer, open_server, open_site
+from ticklake.web.site import Site
 
 TOKEN = "a-token-for-these-tests-only"
 CONFIG = """
@@ -90,3 +96,47 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., httpx.Clien
 @pytest.fixture
 def client(node: Node, serve: Callable[..., httpx.Client]) -> httpx.Client:
     return serve(node)
+
+
+@pytest.fixture(scope="session")
+def indexed() -> ModuleType:
+    """The module that makes runs for the pages."""
+    spec = importlib.util.spec_from_file_location("indexed", Path(__file__).with_name("indexed.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def run_site(tmp_path_factory: pytest.TempPathFactory, indexed: ModuleType) -> Iterator[Site]:
+    """A run that was really indexed; nobody changes it."""
+    root = tmp_path_factory.mktemp("run")
+    url = indexed.make_run(root)
+    with Database(url) as database:
+        yield Site(Storage(root / "storage"), root / "lake", database)
+
+
+@pytest.fixture
+def serve_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., httpx.Client]]:
+    """A real server of pages alone, and a client that has its token."""
+    started: list[tuple[HttpServer, httpx.Client]] = []
+    monkeypatch.setenv("TICKLAKE_TOKEN", TOKEN)
+
+    def start(site: Site, **options: object) -> httpx.Client:
+        server = open_site(site, HttpOptions.model_validate({"port": 0, **options}), tmp_path)
+        server.start()
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        client = httpx.Client(base_url=server.url, headers=headers, timeout=60, trust_env=False)
+        started.append((server, client))
+        return client
+
+    yield start
+    for server, client in started:
+        client.close()
+        server.stop()
+
+
+@pytest.fixture
+def pages(run_site: Site, serve_site: Callable[..., httpx.Client]) -> httpx.Client:
+    return serve_site(run_site)

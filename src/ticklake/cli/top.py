@@ -102,13 +102,7 @@ def _from(
     """The first of each kind that the configuration names, where nothing else was said."""
     from ticklake.cli._node import address_of
     from ticklake.config import load
-    from ticklake.config.options import LakeOptions, StorageOptions
 
     settings = load(config)
-    options = [one.options for one in settings.resources.values()]
-    storages = [one.path for one in options if isinstance(one, StorageOptions)]
-    lakes = [one.path for one in options if isinstance(one, LakeOptions)]
-    topics = [name for name, one in settings.resources.items() if one.class_name == "Topic"]
-    databases = [settings.database_of(name).dsn() for name in topics]
-    found = [next(iter(one), None) for one in (storages, lakes, databases)]
+    found = settings.places()
     return storage or found[0], lake or found[1], database or found[2], node or address_of(settings)

@@ -258,6 +258,7 @@ class HttpOptions(Options):
     port: Annotated[int, Field(ge=0, le=65535)] | None = None
     path_prefix: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
     allowed_hosts: list[str] = []
+    read_only: bool = False
 
 
 class NodeOptions(Options):

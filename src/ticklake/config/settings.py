@@ -9,7 +9,7 @@ from typing import cast
 
 from ticklake.config.bindings import USAGES, Binding
 from ticklake.config.classes import OWN_INDEXER, SERVICES
-from ticklake.config.options import DatabaseOptions, NodeOptions, Options, TopicOptions
+from ticklake.config.options import DatabaseOptions, LakeOptions, NodeOptions, Options, StorageOptions, TopicOptions
 from ticklake.config.suggest import listed
 from ticklake.errors import BindingMissing
 
@@ -64,6 +64,15 @@ class NodeSettings:
         if options.database is not None:
             return cast(DatabaseOptions, self.resources[options.database].options)
         return DatabaseOptions.model_construct(**options.model_dump(include=set(DatabaseOptions.model_fields)))
+
+    def places(self) -> tuple[str | None, str | None, str | None]:
+        """Storage, lake and topic database: the first of each that there is."""
+        options = [one.options for one in self.resources.values()]
+        storages = [one.path for one in options if isinstance(one, StorageOptions)]
+        lakes = [one.path for one in options if isinstance(one, LakeOptions)]
+        topics = [name for name, one in self.resources.items() if one.class_name == "Topic"]
+        databases = [self.database_of(name).dsn() for name in topics]
+        return next(iter(storages), None), next(iter(lakes), None), next(iter(databases), None)
 
     def check_complete(self) -> None:
         """Raises `BindingMissing` where a service lacks something it cannot run without."""

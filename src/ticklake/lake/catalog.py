@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,7 +55,7 @@ class Catalog:
         return [run_id]
 
     def facts(self, run_id: str, table: str) -> TableFacts:
-        delta = self._open(run_id, table)
+        delta = self.open(run_id, table)
         adds = pa.table(delta.get_add_actions(flatten=True))
         return TableFacts(
             name=table,
@@ -65,10 +66,14 @@ class Catalog:
             ticks=_tick_range(adds),
         )
 
-    def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
-        return self._open(run_id, table).to_pyarrow_dataset()
+    def history(self, run_id: str, table: str, limit: int) -> list[dict[str, Any]]:
+        """What the last commits say of themselves, newest first."""
+        return self.open(run_id, table).history(limit)
 
-    def _open(self, run_id: str, table: str) -> DeltaTable:
+    def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
+        return self.open(run_id, table).to_pyarrow_dataset()
+
+    def open(self, run_id: str, table: str) -> DeltaTable:
         directory = self.root / run_id / table
         try:
             return DeltaTable(directory)

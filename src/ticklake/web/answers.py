@@ -10,13 +10,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from ticklake.errors import QueueClosed, TickLakeError, UnknownService, WrongServiceState
+from ticklake.errors import QueueClosed, RunNotInLake, TableNotInRun, TickLakeError, UnknownService, WrongServiceState
 from ticklake.logs import redacted
 
 log = logging.getLogger(__name__)
 
 STATUS: dict[type[TickLakeError], HTTPStatus] = {
     UnknownService: HTTPStatus.NOT_FOUND,
+    RunNotInLake: HTTPStatus.NOT_FOUND,
+    TableNotInRun: HTTPStatus.NOT_FOUND,
     WrongServiceState: HTTPStatus.CONFLICT,
     QueueClosed: HTTPStatus.CONFLICT,
 }

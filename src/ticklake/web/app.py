@@ -33,7 +33,14 @@ OPERATIONS = (
 
 def create_app(node: Node, guard: Guard, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """Everything below the guard's prefix. `pages` come after the API's own routes."""
-    found: list[BaseRoute] = [*routes(OPERATIONS), *pages]
+    app = assembled([*routes(OPERATIONS), *pages], guard)
+    app.state.node = node
+    app.state.exposition = Exposition(node)
+    return app
+
+
+def assembled(found: Sequence[BaseRoute], guard: Guard) -> Starlette:
+    """An application of these routes behind the guard."""
     app = Starlette(
         routes=[Mount(guard.prefix, routes=found)] if guard.prefix else found,
         middleware=[Middleware(Guarded, guard=guard)],
@@ -43,7 +50,5 @@ def create_app(node: Node, guard: Guard, pages: Sequence[BaseRoute] = ()) -> Sta
             Exception: answers.failed,
         },
     )
-    app.state.node = node
     app.state.prefix = guard.prefix
-    app.state.exposition = Exposition(node)
     return app

@@ -80,6 +80,7 @@ class Guard:
     host: str
     allowed_hosts: tuple[str, ...] = ()
     prefix: str = ""
+    read_only: bool = False
 
     def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
         """Why a request is refused, or None."""
@@ -87,6 +88,8 @@ class Guard:
             return HTTPStatus.FORBIDDEN, "This server is not known by that name; node.http.allowed_hosts can add one."
         if not _same_origin(headers):
             return HTTPStatus.FORBIDDEN, "A page of another origin may not ask this server."
+        if self.read_only and method not in READS:
+            return HTTPStatus.FORBIDDEN, "This server only shows; it was started to change nothing."
         if self._needs_token(method, path) and not self._has_token(headers):
             return HTTPStatus.UNAUTHORIZED, "This needs the node's token: Authorization: Bearer TOKEN."
         return None

@@ -29,8 +29,9 @@ def metrics(request: Request) -> Response:
     return Response(request.app.state.exposition.text(), media_type=CONTENT_TYPE_LATEST)
 
 
+HEALTH = Operation("GET", "/health", health, "Whether the process is alive", "Health")
 OPERATIONS = (
-    Operation("GET", "/health", health, "Whether the process is alive", "Health"),
+    HEALTH,
     Operation("GET", "/ready", ready, "Whether every service can do its work", "Readiness", refusals=(503,)),
     Operation("GET", "/metrics", metrics, "All metrics, for Prometheus", None),
 )

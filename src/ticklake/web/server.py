@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
@@ -11,8 +12,12 @@ from starlette.applications import Starlette
 from ticklake.config.options import HttpOptions
 from ticklake.errors import AddressUnavailable
 from ticklake.node import Node
-from ticklake.web.app import create_app
+from ticklake.web.app import assembled, create_app
 from ticklake.web.guard import Guard, find_token
+from ticklake.web.operations import routes
+from ticklake.web.pages import ROUTES, join
+from ticklake.web.probes import HEALTH
+from ticklake.web.site import Site
 
 STOP_SECONDS = 5
 _BACKLOG = 64
@@ -22,6 +27,7 @@ class HttpServer:
     """Has its address from the moment it is made; answers between `start` and `stop`."""
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
+        self._app = app
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
@@ -45,6 +51,8 @@ class HttpServer:
 
     def stop(self) -> None:
         """Requests under way are answered first, for a few seconds."""
+        if live := getattr(self._app.state, "live", None):
+            live.closing = True  # a live page would stay as long as its viewer
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(STOP_SECONDS * 2)
@@ -56,9 +64,23 @@ class HttpServer:
 
 def open_server(node: Node, options: HttpOptions) -> HttpServer:
     """The server of a node, bound to its address. `AddressUnavailable` or `TokenMissing` where it cannot be."""
-    directory = node.settings.node.directory
-    guard = Guard(find_token(options.host, directory), options.host, tuple(options.allowed_hosts), options.path_prefix)
-    return HttpServer(create_app(node, guard), options.host, options.port or 0)
+    guard = _guard(options, node.settings.node.directory)
+    app = create_app(node, guard, ROUTES)
+    join(app, Site.of(node, options.read_only))
+    return HttpServer(app, options.host, options.port or 0)
+
+
+def open_site(site: Site, options: HttpOptions, directory: str | Path) -> HttpServer:
+    """A server of pages alone, for places that no node of this process works on."""
+    guard = _guard(options, directory)
+    app = assembled([*ROUTES, *routes([HEALTH])], guard)
+    join(app, site)
+    return HttpServer(app, options.host, options.port or 0)
+
+
+def _guard(options: HttpOptions, directory: str | Path) -> Guard:
+    token = find_token(options.host, directory)
+    return Guard(token, options.host, tuple(options.allowed_hosts), options.path_prefix, options.read_only)
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -1,0 +1,112 @@
+"""Ticks of a run for the eye: one tick of a table, or a few columns of the ticks before it, from tables kept open."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from ticklake.errors import TableNotInRun, TableUnreadable
+from ticklake.lake.catalog import Catalog, TableFacts
+from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.metadata import read_metadata
+from ticklake.ticks import TickRange
+from ticklake.world import World
+
+OPEN_TABLES = 16
+FRESH_SECONDS = 1.0
+ROWS_AT_ONCE = 4_000_000
+"""How many rows a look back may read: a second's work."""
+
+
+@dataclass
+class _Opened:
+    """A table as of the last look at its log. Its dataset remembers the footers that it has read."""
+
+    delta: DeltaTable
+    dataset: pa.dataset.Dataset
+    looked_at: float
+
+
+class Frames:
+    """Shared by all viewers: a table is opened once, and its log looked at once a second at most."""
+
+    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._catalog, self._clock = catalog, clock
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[tuple[str, str], _Opened] = OrderedDict()
+        self._worlds: dict[str, World] = {}
+
+    def world(self, run_id: str) -> World | None:
+        """What the run's metadata table says; None as long as there is none."""
+        if run_id not in self._worlds:
+            metadata = read_metadata(self._catalog.root / run_id / METADATA)
+            if metadata is None:
+                return None
+            self._worlds[run_id] = World.of(metadata)
+        return self._worlds[run_id]
+
+    def tables(self, run_id: str) -> list[str]:
+        return self._catalog.tables(run_id)
+
+    def facts(self, run_id: str, table: str) -> TableFacts:
+        return self._catalog.facts(run_id, table)
+
+    def tick(self, run_id: str, table: str, tick: int, columns: Sequence[str]) -> pa.Table:
+        """The rows of one tick: of the files, only the row groups that may have it are read."""
+        return self._table(run_id, table).to_table(columns=list(columns), filter=pc.field("tick_number") == tick)
+
+    def look_back(
+        self, run_id: str, table: str, ticks: TickRange, columns: Sequence[str], which: pc.Expression
+    ) -> pa.Table:
+        """Some rows of some ticks, in the order of the ticks."""
+        tick = pc.field("tick_number")
+        span = (tick >= ticks.start) & (tick <= ticks.end)
+        found = self._table(run_id, table).to_table(columns=list(columns), filter=span & which)
+        return found.sort_by("tick_number")
+
+    def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
+        """The last ticks up to `tick`: as many samples as asked for, or as few as their rows allow."""
+        facts = self.facts(run_id, table)
+        if facts.ticks is None:
+            return TickRange(tick, tick)
+        sampled = max(1, (facts.ticks.end - facts.ticks.start) // step + 1)
+        affordable = ROWS_AT_ONCE * sampled // max(1, facts.rows)
+        span = (max(1, min(samples, affordable)) - 1) * step
+        return TickRange(max(facts.ticks.start, tick - span), tick)
+
+    def _table(self, run_id: str, table: str) -> pa.dataset.Dataset:
+        with self._lock:
+            opened = self._tables.get((run_id, table))
+            if opened is None:
+                opened = self._tables[run_id, table] = self._open(run_id, table)
+            elif self._clock() - opened.looked_at > FRESH_SECONDS:
+                self._refresh(opened, run_id, table)
+            self._tables.move_to_end((run_id, table))
+            while len(self._tables) > OPEN_TABLES:
+                self._tables.popitem(last=False)
+            return opened.dataset
+
+    def _open(self, run_id: str, table: str) -> _Opened:
+        tables = self._catalog.tables(run_id)
+        if table not in tables:
+            raise TableNotInRun(table=table, run_id=run_id, found=", ".join(tables) or "none")
+        delta = self._catalog.open(run_id, table)
+        return _Opened(delta, delta.to_pyarrow_dataset(), self._clock())
+
+    def _refresh(self, opened: _Opened, run_id: str, table: str) -> None:
+        version = opened.delta.version()
+        try:
+            opened.delta.update_incremental()
+        except (DeltaError, OSError) as error:
+            raise TableUnreadable(table=f"{run_id}/{table}", reason=error) from error
+        if opened.delta.version() != version:
+            opened.dataset = opened.delta.to_pyarrow_dataset()
+        opened.looked_at = self._clock()

@@ -1,0 +1,101 @@
+"""Dead letters of a run: why, what, and having them delivered again."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from google.protobuf import json_format
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ticklake.topics import DeadLetter, DeadLetterFilter, Run
+from ticklake.web.forms import Form, posted
+from ticklake.web.rendering import chosen_run, explained, nothing, page, part, site_of
+from ticklake.web.topics import run_of
+
+LISTED, LOOKED_AT, REASONS = 50, 1000, 12
+
+
+class Reason(NamedTuple):
+    text: str
+    letters: int
+    share: float
+
+
+@explained
+def show_letters(request: Request) -> Response:
+    run = run_of(request)
+    if run is None:
+        return nothing(request, "Dead letters", chosen_run(request), "No database to look into.")
+    return page(request, "letters.html", run_id=run.id, **_state(run, _filter(request.query_params)))
+
+
+def replay(request: Request, form: Form) -> Response:
+    return _act(request, form, "replayed")
+
+
+def discard(request: Request, form: Form) -> Response:
+    return _act(request, form, "discarded")
+
+
+def reasons(letters: list[DeadLetter]) -> list[Reason]:
+    """The most frequent first lines of what was said."""
+    counts = Counter((letter.error.strip().splitlines() or ["no reason"])[0][:160] for letter in letters)
+    most = counts.most_common(REASONS)
+    return [Reason(text, count, count / most[0][1]) for text, count in most]
+
+
+def payload(letter: DeadLetter) -> str:
+    """The message as JSON where its type is known here, else its first bytes."""
+    opened = letter.opened()
+    if opened is None:
+        return letter.envelope[:512].hex(" ")
+    plain = json_format.MessageToDict(opened.payload, preserving_proto_field_name=True)
+    return f"{opened.payload.DESCRIPTOR.full_name}\n{json.dumps(plain, indent=2)}"
+
+
+def _act(request: Request, form: Form, done: str) -> Response:
+    """On the ones that were ticked, or on all that match."""
+    database = site_of(request).database
+    assert database is not None  # noqa: S101  without one there is no form
+    run = database.run(request.path_params["run"], create=False)
+    shown = DeadLetterFilter(form["topic"], form["group"], None, form["error"])
+    chosen = [_named(one) for one in form.all("letter")]
+    which = [shown] if form.says("every") else chosen
+    if form.says("dry_run"):
+        note = f"{sum(map(run.dead_letters.count, which)):,} dead letters would be {done}."
+    else:
+        act = run.dead_letters.replay if done == "replayed" else run.dead_letters.discard
+        note = f"{sum(map(act, which)):,} dead letters {done}."
+    if not which:
+        note = "Nothing was ticked."
+    prefix = request.app.state.prefix
+    return part("letters_list.html", note=note, run_id=run.id, prefix=prefix, read_only=False, **_state(run, shown))
+
+
+def _named(text: str) -> DeadLetterFilter:
+    """A box's value: topic, group and message id as JSON."""
+    topic, group, message_id = json.loads(text)
+    return DeadLetterFilter(topic, group, message_id)
+
+
+def _filter(values: Mapping[str, str]) -> DeadLetterFilter:
+    return DeadLetterFilter(values.get("topic") or None, values.get("group") or None, None, values.get("error") or None)
+
+
+def _state(run: Run, which: DeadLetterFilter) -> dict[str, Any]:
+    """Bounded: reasons of the first thousand, the first fifty in full."""
+    found = run.dead_letters.list(which, LOOKED_AT)
+    letters = [(one, payload(one), json.dumps([one.topic, one.group, one.message_id])) for one in found[:LISTED]]
+    return {"which": which, "reasons": reasons(found), "letters": letters, "count": run.dead_letters.count(which)}
+
+
+ROUTES = [
+    Route("/dead-letters", show_letters),
+    Route("/runs/{run}/dead-letters/replay", posted(replay), methods=["POST"]),
+    Route("/runs/{run}/dead-letters/discard", posted(discard), methods=["POST"]),
+]

@@ -1,0 +1,242 @@
+"""The pipeline as a drawing: stages in columns, pipes between them. Pure: figures in, places on a canvas out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ticklake.insights import Announcement, GapsReport, Glance, GroupReport, TableReport
+from ticklake.web.rendering import age, number, short
+
+NAME_LENGTH = 20
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One box: what it is, its name, figures in up to two lines, how it is, and where a click leads."""
+
+    kind: str
+    name: str
+    figures: tuple[str, ...]
+    state: str
+    page: str
+    flows: bool = False
+
+    @property
+    def short_name(self) -> str:
+        return self.name if len(self.name) <= NAME_LENGTH else f"{self.name[: NAME_LENGTH - 1]}…"
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The simulation where this node runs it; else only what its batch files tell."""
+
+    name: str
+    state: str
+    tick: int | None
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A run at one moment, ready to be shown. `ticks_per_second` is that of the batch files."""
+
+    glance: Glance
+    announced: Announcement | None
+    rates: dict[str, float]
+    ticks_per_second: float | None
+    producer: Producer | None
+    errors: tuple[str, ...] = ()
+
+    @property
+    def rows_per_second(self) -> float | None:
+        return sum(self.rates.values()) if self.rates else None
+
+    @property
+    def lag_messages(self) -> int:
+        return max((group.lag for group in self.glance.groups), default=0)
+
+    @property
+    def lag_seconds(self) -> float:
+        return max((group.oldest_seconds or 0.0 for group in self.glance.groups), default=0.0)
+
+    @property
+    def lag_ticks(self) -> int | None:
+        behind = [behind_of(table, self.announced) for table in self.glance.tables]
+        return max((one for one in behind if one is not None), default=None)
+
+    @property
+    def dead_letters(self) -> int:
+        return sum(group.dead_letters for group in self.glance.groups)
+
+    @property
+    def gaps(self) -> int:
+        return sum(gap.pending + gap.permanent for gap in self.glance.gaps)
+
+
+@dataclass(frozen=True)
+class Box:
+    stage: Stage
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Pipe:
+    path: str
+    flows: bool
+
+
+@dataclass(frozen=True)
+class Drawing:
+    width: int
+    height: int
+    boxes: list[Box]
+    pipes: list[Pipe]
+
+
+def behind_of(table: TableReport, announced: Announcement | None) -> int | None:
+    """How many ticks a table lacks of what the topic has told of."""
+    if announced is None or table.ticks is None:
+        return None
+    return max(0, announced.ticks.end - table.ticks.end)
+
+
+def stages(flow: Flow) -> list[list[Stage]]:
+    """From left to right: simulation, storage, topics, indexers, tables."""
+    topics = sorted(
+        {group.topic for group in flow.glance.groups} | ({flow.announced.topic} if flow.announced else set())
+    )
+    moving = bool(flow.ticks_per_second)
+    return [
+        [_simulation(flow)],
+        [_storage(flow)],
+        [_topic(topic, flow.glance.groups, moving) for topic in topics] or [_nothing("topic", "/topics")],
+        [_indexer(group, flow.glance.gaps, flow.rates) for group in flow.glance.groups]
+        or [_nothing("indexers", "/topics")],
+        [_table(table, flow) for table in _in_order(flow)] or [_nothing("tables", "/tables")],
+    ]
+
+
+def _simulation(flow: Flow) -> Stage:
+    producer = flow.producer
+    rate = f"{short(flow.ticks_per_second)} ticks/s" if flow.ticks_per_second else "no new ticks"
+    if producer is None:
+        return Stage("simulation", "producer", (rate, "runs elsewhere"), "idle", "/", bool(flow.ticks_per_second))
+    state = {"running": "ok", "error": "error"}.get(producer.state, "idle")
+    figures = (f"tick {number(producer.tick)}", f"{producer.state}, {rate}")
+    return Stage("simulation", producer.name, figures, state, "/system", producer.state == "running")
+
+
+def _storage(flow: Flow) -> Stage:
+    found = flow.announced
+    if found is None:
+        return Stage("storage", "batch files", ("nothing announced yet",), "idle", "/completeness")
+    figures = (f"up to tick {number(found.ticks.end)}", f"newest {age(found.seconds)} ago")
+    return Stage("storage", "batch files", figures, "ok", "/completeness", bool(flow.ticks_per_second))
+
+
+def _topic(topic: str, groups: Sequence[GroupReport], moving: bool) -> Stage:
+    own = [group for group in groups if group.topic == topic]
+    lag, dead = max((group.lag for group in own), default=0), sum(group.dead_letters for group in own)
+    letters = f"{number(dead)} dead letters" if dead else "no dead letters"
+    return Stage("topic", topic, (f"{number(lag)} waiting", letters), "error" if dead else "ok", "/topics", moving)
+
+
+def _indexer(group: GroupReport, gaps: Sequence[GapsReport], rates: dict[str, float]) -> Stage:
+    oldest = f", {age(group.oldest_seconds)} old" if group.oldest_seconds is not None and group.lag else ""
+    lag = f"{number(group.lag)} behind{oldest}" if group.lag else "caught up"
+    lost = sum(gap.permanent for gap in gaps)
+    state = "error" if group.dead_letters or lost else "warn" if group.lag > 100 else "ok"
+    flows = any(rates.get(table, 0) > 0 for table in rates if _akin(group.group, table))
+    return Stage("indexer", group.group, (lag, f"{number(group.claimed)} claimed"), state, "/topics", flows)
+
+
+def _table(table: TableReport, flow: Flow) -> Stage:
+    if table.error:
+        return Stage("table", table.name, ("cannot be read",), "error", "/tables")
+    behind = behind_of(table, flow.announced)
+    rate = flow.rates.get(table.name, 0)
+    speed = f"{short(rate)} rows/s" if rate else (f"{number(behind)} ticks behind" if behind else "up to date")
+    return Stage("table", table.name, (f"{short(table.rows)} rows", speed), "ok", "/tables", rate > 0)
+
+
+def _in_order(flow: Flow) -> list[TableReport]:
+    """Tables beside the indexers that write them, so that pipes do not cross."""
+    groups = [group.group for group in flow.glance.groups]
+
+    def place(table: TableReport) -> int:
+        return next((at for at, group in enumerate(groups) if _akin(group, table.name)), len(groups))
+
+    return sorted(flow.glance.tables, key=place)
+
+
+def _nothing(kind: str, page: str) -> Stage:
+    return Stage(kind, "none yet", (), "idle", page)
+
+
+def _akin(group: str, table: str) -> bool:
+    """By their first words: environment-indexer writes environment_data."""
+    first = group.replace("_", "-").lower().split("-")[0]
+    return table.lower().split("_")[0] == first
+
+
+def drawn_wide(columns: Sequence[Sequence[Stage]], width: int = 188, height: int = 92, gap: int = 54) -> Drawing:
+    """Columns from left to right."""
+    tall = max(len(column) for column in columns)
+    total = tall * (height + 18) - 18
+    placed = [
+        [
+            Box(
+                one,
+                at * (width + gap) + 2,
+                2 + (total - len(column) * (height + 18) + 18) // 2 + row * (height + 18),
+                width,
+                height,
+            )
+            for row, one in enumerate(column)
+        ]
+        for at, column in enumerate(columns)
+    ]
+    pipes = [
+        _curve(left, right) for before, after in itertools.pairwise(placed) for left, right in _pairs(before, after)
+    ]
+    return Drawing(
+        len(columns) * (width + gap) - gap + 4, total + 4, [box for column in placed for box in column], pipes
+    )
+
+
+def drawn_tall(columns: Sequence[Sequence[Stage]], width: int = 320, height: int = 76) -> Drawing:
+    """One below the other, for narrow screens."""
+    boxes: list[Box] = []
+    pipes: list[Pipe] = []
+    y = 2
+    for column in columns:
+        if boxes:
+            pipes.append(Pipe(f"M{width // 2 + 2} {y - 26}V{y}", any(stage.flows for stage in column)))
+        for stage in column:
+            boxes.append(Box(stage, 2, y, width, height))
+            y += height + 8
+        y += 18
+    return Drawing(width + 4, y - 22, boxes, pipes)
+
+
+def _pairs(before: Sequence[Box], after: Sequence[Box]) -> Iterator[tuple[Box, Box]]:
+    """Who hands over to whom: by name where names tell, otherwise everyone whose name tells nothing."""
+    told = [(left, right) for left in before for right in after if _tells(left.stage, right.stage)]
+    feeding, fed = {id(left) for left, _ in told}, {id(right) for _, right in told}
+    yield from told
+    yield from ((one, other) for one in before for other in after if id(one) not in feeding and id(other) not in fed)
+
+
+def _tells(left: Stage, right: Stage) -> bool:
+    return left.kind == "indexer" and right.kind == "table" and _akin(left.name, right.name)
+
+
+def _curve(left: Box, right: Box) -> Pipe:
+    x1, y1 = left.x + left.width, left.y + left.height // 2
+    x2, y2 = right.x, right.y + right.height // 2
+    middle = (x1 + x2) // 2
+    return Pipe(f"M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}", right.stage.flows)

@@ -1,0 +1,167 @@
+"""Pages from templates: everything that comes from outside is escaped, and the browser is told to run nothing else."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ticklake.errors import RunNotFound, RunNotInLake, TickLakeError
+from ticklake.logs import redacted
+from ticklake.web.site import Site
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+UNKNOWN = "\N{EN DASH}"
+STATUS: Mapping[type[TickLakeError], HTTPStatus] = {
+    RunNotFound: HTTPStatus.NOT_FOUND,
+    RunNotInLake: HTTPStatus.NOT_FOUND,
+}
+
+
+class Entry(NamedTuple):
+    """A page in the menu."""
+
+    path: str
+    title: str
+
+
+MENU = (
+    Entry("/", "Overview"),
+    Entry("/world", "World"),
+    Entry("/topics", "Topics"),
+    Entry("/dead-letters", "Dead letters"),
+    Entry("/completeness", "Completeness"),
+    Entry("/tables", "Tables"),
+    Entry("/system", "System"),
+)
+
+
+def number(value: float | None) -> str:
+    """1,234 or, below ten, 1.5; a dash for what is not known."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.1f}" if isinstance(value, float) and 0 < abs(value) < 10 else f"{round(value):,}"
+
+
+def short(value: float | None) -> str:
+    """For small places: 950, 1.2 k, 3.4 M."""
+    if value is None:
+        return UNKNOWN
+    for power, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= power:
+            return f"{value / (1e3 if unit == 'k' else power):.1f} {unit}"
+    return number(value)
+
+
+def size(value: int | None) -> str:
+    if value is None:
+        return UNKNOWN
+    power = min(max(value.bit_length() - 1, 0) // 10, 5)
+    return f"{value / 1024**power:.1f} {'KMGTP'[power - 1]}iB" if power else f"{value} B"
+
+
+def age(seconds: float | None) -> str:
+    if seconds is None:
+        return UNKNOWN
+    for length, unit in ((86_400, "d"), (3_600, "h"), (120, "min")):
+        if seconds >= length:
+            return f"{seconds / (60 if unit == 'min' else length):.0f} {unit}"
+    return f"{seconds:.{1 if seconds < 10 else 0}f} s"
+
+
+def clock(milliseconds: int | None) -> str:
+    return UNKNOWN if milliseconds is None else f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("ticklake.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+ENVIRONMENT.filters |= {"number": number, "short": short, "size": size, "age": age, "clock": clock}
+ENVIRONMENT.globals |= {
+    "version": version("ticklake"),
+    "htmx_config": json.dumps({"includeIndicatorStyles": False, "allowEval": False, "historyEnabled": False}),
+}
+
+
+def fragment(template: str, **values: Any) -> str:
+    return ENVIRONMENT.get_template(template).render(**values)
+
+
+def site_of(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+def page(request: Request, template: str, *, run_id: str | None = None, status: int = 200, **values: Any) -> Response:
+    """A whole page; a page of one run has its `run_id`."""
+    site, prefix = site_of(request), request.app.state.prefix
+    shown = {
+        "menu": MENU,
+        "path": request.url.path.removeprefix(prefix) or "/",
+        "prefix": prefix,
+        "read_only": site.read_only,
+        "run_id": run_id,
+        "runs": _runs(site),
+    }
+    return HTMLResponse(fragment(template, **shown, **values), status, {"content-security-policy": POLICY})
+
+
+def nothing(
+    request: Request, title: str, run_id: str | None, text: str = "Nothing here yet.", hint: str = ""
+) -> Response:
+    """A page that has nothing to show, and says what would help."""
+    return page(request, "empty.html", run_id=run_id, title=title, text=text, hint=hint)
+
+
+def part(template: str, **values: Any) -> Response:
+    """A piece of a page, to be put into it."""
+    return HTMLResponse(fragment(template, **values), headers={"content-security-policy": POLICY})
+
+
+def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    """What TickLake says no to becomes a page that says so."""
+
+    @functools.wraps(endpoint)
+    def answer(request: Request) -> Response:
+        try:
+            return endpoint(request)
+        except TickLakeError as error:
+            status = STATUS.get(type(error), HTTPStatus.BAD_REQUEST)
+            message = redacted(str(error))
+            if request.headers.get("hx-request"):
+                return part("refused.html", message=message)
+            return page(request, "problem.html", status=status, message=message)
+
+    return answer
+
+
+def chosen_run(request: Request) -> str | None:
+    """The run that the address names, or the newest; None where there is none yet."""
+    wanted = request.query_params.get("run")
+    runs = site_of(request).places.runs()
+    if wanted and wanted not in runs:
+        raise RunNotFound(run_id=wanted, places=site_of(request).places, found=", ".join(runs[-5:]) or "none")
+    return wanted or (runs[-1] if runs else None)
+
+
+def _runs(site: Site) -> list[str]:
+    """The newest of them, newest first."""
+    try:
+        return site.places.runs()[:-51:-1]
+    except TickLakeError:
+        return []

@@ -1,0 +1,57 @@
+"""What the pages look at: the places of a run, and the node where the pages are its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ticklake.config import NodeSettings
+from ticklake.insights import Places
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.frames import Frames
+from ticklake.node import Node
+from ticklake.storage.files import Storage
+from ticklake.topics import Database
+
+
+@dataclass
+class Site:
+    """Each place is optional; the pages show what the given ones can tell. A lake may come into being later."""
+
+    storage: Storage | None = None
+    lake: Path | None = None
+    database: Database | None = None
+    node: Node | None = None
+    settings: NodeSettings | None = None
+    read_only: bool = False
+    _frames: Frames | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, node: Node, read_only: bool = False) -> Site:
+        """The places of a node's configuration, through the connections that the node has anyway."""
+        storage, lake, database = node.settings.places()
+        known = next((one for one in node.databases if one.url == database), None)
+        return cls(
+            Storage(storage) if storage else None,
+            Path(lake) if lake else None,
+            known or (Database(database, min_idle=0) if database else None),
+            node,
+            node.settings,
+            read_only,
+        )
+
+    @property
+    def catalog(self) -> Catalog | None:
+        return Catalog(self.lake) if self.lake is not None and self.lake.is_dir() else None
+
+    @property
+    def places(self) -> Places:
+        return Places(self.storage, self.catalog, self.database)
+
+    @property
+    def frames(self) -> Frames | None:
+        """One for all viewers: it keeps tables open."""
+        catalog = self.catalog
+        if self._frames is None and catalog is not None:
+            self._frames = Frames(catalog)
+        return self._frames

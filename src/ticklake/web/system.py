@@ -1,0 +1,74 @@
+"""The system: services with start, stop, pause and resume, their errors, and what the doctor says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ticklake.doctor import Finding, Patient, examine
+from ticklake.doctor.patient import Store
+from ticklake.web import views
+from ticklake.web.control import ACTIONS, STOP_SECONDS
+from ticklake.web.forms import Form, posted
+from ticklake.web.rendering import explained, page, part, site_of
+from ticklake.web.site import Site
+
+ERRORS = 10
+ALLOWED = {"running": ("pause", "stop"), "paused": ("resume", "stop"), "stopped": ("start",), "error": ("start",)}
+
+
+@explained
+def show_system(request: Request) -> Response:
+    site = site_of(request)
+    if site.node is None:
+        return page(request, "system.html", services=None, node=None)
+    return page(request, "system.html", services=_services(site), node=views.node_view(site.node), allowed=ALLOWED)
+
+
+@explained
+def show_doctor(request: Request) -> Response:
+    """Apart from the page: it may take a second or two."""
+    return part("doctor.html", findings=list(_findings(site_of(request))))
+
+
+def change(request: Request, form: Form) -> Response:
+    site, name, action = site_of(request), form["service"] or "", form["action"]
+    assert site.node is not None  # noqa: S101  without one there is no button
+    service = site.node.service(name)
+    if action == "start":
+        site.node.supervisor.start(name)
+    elif action == "stop":
+        site.node.supervisor.stop(name, STOP_SECONDS)
+    elif action in ACTIONS:
+        getattr(service, action)()
+    note = f"{name} is {service.state.value}."
+    prefix = request.app.state.prefix
+    return part("services.html", services=_services(site), allowed=ALLOWED, note=note, prefix=prefix, read_only=False)
+
+
+def _services(site: Site) -> list[dict[str, object]]:
+    assert site.node is not None  # noqa: S101
+    return [
+        {**views.service_view(site.node, name), "errors": views.errors_view(site.node, name)[: -ERRORS - 1 : -1]}
+        for name in site.node.services
+    ]
+
+
+def _findings(site: Site) -> list[Finding]:
+    stores = (Store(site.database.url),) if site.database is not None else ()
+    storages = (Path(site.storage.url),) if site.storage is not None and "://" not in site.storage.url else ()
+    patient = (
+        Patient.of(site.settings) if site.settings else Patient(storages, (site.lake,) if site.lake else (), stores)
+    )
+    with patient:
+        return list(examine(patient))
+
+
+ROUTES = [
+    Route("/system", show_system),
+    Route("/system/doctor", show_doctor),
+    Route("/system/services", posted(change), methods=["POST"]),
+]

@@ -1,0 +1,78 @@
+"""The tables of a run: size, files, where each commit's rows came from, and how to read them elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ticklake.errors import TableUnreadable
+from ticklake.insights import TableReport, tables_of
+from ticklake.lake.catalog import Catalog
+from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
+
+COMMITS = 15
+
+
+@dataclass(frozen=True)
+class CommitView:
+    """One commit: what it did, and which batch files its rows are from."""
+
+    at_ms: int
+    operation: str
+    sources: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class TableView:
+    report: TableReport
+    commits: list[CommitView]
+    snippets: list[tuple[str, str]]
+
+
+@explained
+def show_tables(request: Request) -> Response:
+    run_id, catalog = chosen_run(request), site_of(request).catalog
+    if run_id is None or catalog is None or not catalog.tables(run_id):
+        hint = f"ticklake index {run_id or 'RUN'} --storage DIR --lake DIR"
+        return nothing(request, "Tables", run_id, hint=hint)
+    tables = [_view(catalog, run_id, report) for report in tables_of(catalog, run_id, None)]
+    return page(request, "tables.html", run_id=run_id, tables=tables)
+
+
+def _view(catalog: Catalog, run_id: str, report: TableReport) -> TableView:
+    try:
+        commits = [_commit(info) for info in catalog.history(run_id, report.name, COMMITS)]
+    except TableUnreadable:
+        commits = []
+    return TableView(report, commits, snippets(str(catalog.root.absolute()), run_id, report.name))
+
+
+def _commit(info: Mapping[str, Any]) -> CommitView:
+    """`ticklake.sources` is text from a log that anybody may have written."""
+    try:
+        sources = json.loads(info.get("ticklake.sources", "[]"))
+    except (TypeError, ValueError):
+        sources = []
+    kept = [one for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
+    return CommitView(int(info.get("timestamp", 0)), str(info.get("operation", "?")), kept)
+
+
+def snippets(lake: str, run_id: str, table: str) -> list[tuple[str, str]]:
+    """To be copied; each reads the table as it is."""
+    path = json.dumps(f"{lake}/{run_id}/{table}")
+    read = f'import ticklake\n\nrows = ticklake.read({json.dumps(f"{lake}/{run_id}")}, "{table}")\n'
+    return [
+        ("Spark", f'spark.read.format("delta").load({path}).show()'),
+        ("DuckDB", f'{read}import duckdb\n\nduckdb.sql("FROM rows LIMIT 10").show()'),
+        ("Polars", f"{read}rows.to_polars().head(10)"),
+        ("Command line", f'ticklake sql --lake "{lake}" --run {run_id} "FROM {table} LIMIT 10"'),
+    ]
+
+
+ROUTES = [Route("/tables", show_tables)]

@@ -1,0 +1,160 @@
+"""The world of a run at a tick: its frame as compact binary, the past of a cell, the life of an organism."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ticklake.errors import InvalidOption, RunNotInLake
+from ticklake.lake.frames import Frames
+from ticklake.ticks import TickRange
+from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
+from ticklake.world import World
+
+CELLS, ORGANISMS = "environment_data", "organism_data"
+HEADER = struct.Struct("<4sIIIq")
+MAGIC = b"TLF1"
+SAMPLES = 400
+CHILDREN = 50
+
+
+@explained
+def show_world(request: Request) -> Response:
+    run_id, frames = chosen_run(request), site_of(request).frames
+    if run_id is None or frames is None:
+        return nothing(request, "World", run_id, hint="ticklake demo")
+    world, ticks = frames.world(run_id), ticks_of(frames, run_id)
+    if world is None or ticks is None:
+        return nothing(request, "World", run_id, hint=f"ticklake index {run_id} --storage DIR --lake DIR")
+    if len(world.shape) > 2:
+        return nothing(request, "World", run_id, "Only flat worlds are drawn.")
+    width, height = (*world.shape, 1)[:2]
+    facts = {"width": width, "height": height, "first": ticks.start, "last": ticks.end, "step": world.sampling_interval}
+    return page(request, "world.html", run_id=run_id, world=facts)
+
+
+def show_frame(request: Request) -> Response:
+    frames, run_id = _frames(request)
+    data = frame(frames, run_id, _number(request, "tick"))
+    return Response(data, media_type="application/octet-stream")
+
+
+def show_cell(request: Request) -> Response:
+    frames, run_id = _frames(request)
+    return JSONResponse(history(frames, run_id, _number(request, "cell"), _number(request, "tick")))
+
+
+def show_organism(request: Request) -> Response:
+    frames, run_id = _frames(request)
+    return JSONResponse(life(frames, run_id, _number(request, "organism"), _number(request, "tick")))
+
+
+def show_ticks(request: Request) -> Response:
+    """How far the table is by now, for a slider that grows with it."""
+    frames, run_id = _frames(request)
+    ticks = ticks_of(frames, run_id)
+    return JSONResponse({"first": ticks.start, "last": ticks.end} if ticks else {"first": 0, "last": 0})
+
+
+def ticks_of(frames: Frames, run_id: str) -> TickRange | None:
+    return frames.facts(run_id, CELLS).ticks if CELLS in frames.tables(run_id) else None
+
+
+def frame(frames: Frames, run_id: str, tick: int) -> bytes:
+    """Header, then column after column: cells' id, owner, value, type; organisms' id, x, y, energy, dead."""
+    columns = ("cell_id", "owner_id", "molecule_value", "molecule_type")
+    cells = frames.tick(run_id, CELLS, tick, columns)
+    found = _organisms(frames, run_id, tick)
+    parts = [
+        HEADER.pack(MAGIC, cells.num_rows, found.num_rows, 0, tick),
+        *(_packed(cells, name, "<i4") for name in ("cell_id", "owner_id")),
+        *(_packed(found, name, "<i4") for name in ("organism_id", "x", "y", "energy")),
+        _packed(cells, "molecule_value", "<i2"),
+        (_numbers(cells, "molecule_type") >> 16).astype("u1").tobytes(),
+        _packed(found, "is_dead", "u1"),
+    ]
+    return b"".join(parts)
+
+
+def history(frames: Frames, run_id: str, cell: int, tick: int) -> dict[str, Any]:
+    """What was in a cell at the last ticks; only changes are told."""
+    span = frames.reach(run_id, CELLS, tick, _step(frames, run_id), SAMPLES)
+    columns = ("tick_number", "molecule_type", "molecule_value", "owner_id")
+    rows = frames.look_back(run_id, CELLS, span, columns, pc.field("cell_id") == cell).to_pylist()
+    for row in rows:
+        row["molecule_type"] >>= 16
+    return {"cell": cell, "from": span.start, "to": span.end, "rows": rows}
+
+
+def life(frames: Frames, run_id: str, organism: int, tick: int) -> dict[str, Any]:
+    """An organism's last ticks, its parent, and the children that were seen in them."""
+    span = frames.reach(run_id, ORGANISMS, tick, _step(frames, run_id), SAMPLES)
+    columns = ("tick_number", "x", "y", "energy", "age", "parent_id", "birth_tick", "program_id", "is_dead")
+    rows = frames.look_back(run_id, ORGANISMS, span, columns, pc.field("organism_id") == organism).to_pylist()
+    born = frames.look_back(run_id, ORGANISMS, span, ("tick_number", "organism_id"), pc.field("parent_id") == organism)
+    children = sorted(set(born["organism_id"].to_pylist()))
+    last = rows[-1] if rows else {}
+    return {
+        "organism": organism,
+        "from": span.start,
+        "to": span.end,
+        **{name: last.get(name) for name in ("energy", "age", "parent_id", "birth_tick", "program_id", "is_dead")},
+        "children": children[:CHILDREN],
+        "more_children": max(0, len(children) - CHILDREN),
+        "path": [(row["tick_number"], row["x"], row["y"] or 0, row["energy"]) for row in rows],
+    }
+
+
+def _organisms(frames: Frames, run_id: str, tick: int) -> pa.Table:
+    names = ("organism_id", "x", "y", "energy", "is_dead")
+    if ORGANISMS not in frames.tables(run_id):
+        return pa.table({name: pa.array([], pa.int32()) for name in names})
+    return frames.tick(run_id, ORGANISMS, tick, names)
+
+
+def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
+    return np.asarray(table[name].cast(pa.int32()).combine_chunks().fill_null(0))
+
+
+def _packed(table: pa.Table, name: str, kind: str) -> bytes:
+    return _numbers(table, name).astype(kind).tobytes()
+
+
+def _step(frames: Frames, run_id: str) -> int:
+    world: World | None = frames.world(run_id)
+    return world.sampling_interval if world is not None else 1
+
+
+def _frames(request: Request) -> tuple[Frames, str]:
+    frames, run_id = site_of(request).frames, request.path_params["run"]
+    if frames is None or not frames.tables(run_id):
+        raise RunNotInLake(run_id=run_id, lake=site_of(request).lake, found="none of that name")
+    return frames, run_id
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.path_params.get(name) or request.query_params.get(name, "")
+    try:
+        value = int(text)
+    except ValueError:
+        raise InvalidOption(option=name, value=text, allowed="a whole number") from None
+    if not 0 <= value < 2**62:
+        raise InvalidOption(option=name, value=text, allowed="0 or more")
+    return value
+
+
+ROUTES = [
+    Route("/world", show_world),
+    Route("/api/runs/{run}/frame", show_frame),
+    Route("/api/runs/{run}/ticks", show_ticks),
+    Route("/api/runs/{run}/cells/{cell}", show_cell),
+    Route("/api/runs/{run}/organisms/{organism}", show_organism),
+]

@@ -1,0 +1,97 @@
+"""A small real run for the pages: simulated, stored, announced and indexed, with a dead letter; no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ticklake.contracts import BatchInfo
+from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.lake import Lake
+from ticklake.simulation import Ecosystem, SimulationSettings
+from ticklake.storage.codec import encode_ticks
+from ticklake.storage.files import Storage
+from ticklake.topics import Database, Run
+
+RUN_ID = "20261014-143025-550e8400"
+SCRIPT = "<script>document.title='taken over'</script>"
+GROUP = f"audit {SCRIPT}"
+
+
+class InProcess(NamedTuple):
+    """The part of a Spark session that a flush uses: one task after the other, here."""
+
+    conf: Any = SimpleNamespace(get=lambda *_: "2")
+    sparkContext: Any = SimpleNamespace(defaultParallelism=2, setLocalProperty=lambda *_: None)
+    tasks: int = 0
+    act: Callable[..., Any] | None = None
+
+    def range(self, start: int, end: int, step: int, partitions: int) -> InProcess:
+        return self._replace(tasks=end)
+
+    def mapInArrow(self, act: Any, schema: str) -> InProcess:
+        return self._replace(act=act)
+
+    def collect(self) -> list[dict[str, Any]]:
+        assert self.act is not None
+        tasks = (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(self.tasks))
+        return [row for task in tasks for batch in self.act(iter([task])) for row in batch.to_pylist()]
+
+
+def make_run(root: Path, shape: tuple[int, int] = (120, 80), ticks: int = 120, organisms: int = 40) -> str:
+    storage, url = Storage(root / "storage"), f"sqlite:///{root / 'database'}"
+    world = Ecosystem(SimulationSettings(shape=shape, seed=7, organisms=organisms))
+    storage.write_metadata(world.metadata(RUN_ID, 1_790_000_000_000))
+    with Database(url) as database:
+        run = database.run(RUN_ID)
+        with run.writer("batch-topic") as writer:
+            for start in range(0, ticks, 20):
+                writer.send(_batch(storage, world, start))
+            _index(root, storage, database)
+            writer.send(_batch(storage, world, ticks))  # one that nobody has indexed yet
+        _fail_one(run)
+    return url
+
+
+def make_topic(database: Database) -> None:
+    """Two messages, one of which a group has given up on."""
+    run = database.run(RUN_ID)
+    with run.writer("batch-topic") as writer:
+        writer.send_many([BatchInfo(simulation_run_id=RUN_ID, tick_start=at, tick_end=at) for at in range(2)])
+    _fail_one(run)
+
+
+def _fail_one(run: Run) -> None:
+    with run.reader("batch-topic", group=GROUP, max_delivery_attempts=1) as reader:
+        message = reader.poll(5)
+        assert message is not None
+        try:
+            raise ValueError(SCRIPT)
+        except ValueError as error:
+            assert reader.fail(message, error)
+
+
+def _batch(storage: Storage, world: Ecosystem, start: int) -> BatchInfo:
+    seen = []
+    for _ in range(20):
+        seen.append(world.columns(1_790_000_000_000 + world.tick))
+        world.step()
+    file = storage.write_batch(RUN_ID, encode_ticks(RUN_ID, seen))
+    return BatchInfo(
+        simulation_run_id=RUN_ID, storage_key=file.key, tick_start=file.ticks.start, tick_end=file.ticks.end
+    )
+
+
+def _index(root: Path, storage: Storage, database: Database) -> None:
+    spark: Any = InProcess()
+    resources = IndexerResources(storage, Lake(root / "lake"), database, spark=lambda: spark)
+    MetadataIndexer("metadata-indexer", resources).write(RUN_ID)
+    for kind, name in ((EnvironmentIndexer, "environment-indexer"), (OrganismIndexer, "organism-indexer")):
+        kind(name, resources, IndexerOptions(RUN_ID, until_caught_up=True)).run()

@@ -1,0 +1,198 @@
+"""The pages in a real browser: opened, clicked through, looked at. TICKLAKE_SCREENSHOTS=DIR keeps two pictures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ticklake.config.options import HttpOptions
+from ticklake.topics import Database
+from ticklake.web import rendering
+from ticklake.web.server import open_site
+from ticklake.web.site import Site
+
+TOKEN = "a-token-for-these-tests-only"
+PATHS = [entry.path for entry in rendering.MENU]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+NAMELESS = """() => [...document.querySelectorAll('a, button, input:not([type=hidden]), select, canvas, svg[role=img]')]
+    .filter(one => one.checkVisibility() && !one.ariaHidden && !(one.getAttribute('aria-label') || one.labels?.length
+        || one.textContent.trim() || one.querySelector('img[alt]')))
+    .map(one => one.outerHTML)"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if binary is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=binary, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address(run_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TICKLAKE_TOKEN", TOKEN)
+        server = open_site(run_site, HttpOptions(port=0), tmp_path_factory.mktemp("token"))
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens an address; whatever the browser complains about fails the test."""
+    contexts, complaints = [], []
+
+    def open_(url: str, width: int = 1360, height: int = 900, scheme: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def until(page: Any, condition: str) -> None:
+    """Asks from outside: Playwright's own waiting would need eval in the page, which the page forbids."""
+    deadline = time.monotonic() + 60
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, condition
+        page.wait_for_timeout(20)
+
+
+def keep(page: Any, name: str) -> None:
+    if folder := os.environ.get("TICKLAKE_SCREENSHOTS"):
+        page.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1920, "light"), (360, "dark")], ids=["wide and light", "narrow and dark"]
+)
+def test_every_page_fits_and_names_its_controls(
+    open_page: Callable[..., Any], address: str, tmp_path: Path, width: int, scheme: str
+) -> None:
+    page = open_page(address, width=width, scheme=scheme)
+    for path in PATHS:
+        page.goto(address + path)
+        page.locator("h1").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.evaluate(NAMELESS) == [], path
+        assert page.title() != "taken over"
+        page.screenshot(path=str(tmp_path / "page.png"), full_page=True)
+        assert (tmp_path / "page.png").stat().st_size > 5_000
+
+
+def test_the_overview_is_live(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(address)
+    assert page.locator("svg.wide .stage").count() == 9
+    page.evaluate("document.querySelector('#live').dataset.old = '1'; document.querySelector('.tile').remove()")
+    until(page, "document.querySelectorAll('.tile').length === 7")  # a sample has replaced what was there
+    keep(page, "overview")
+
+
+def test_the_world_is_played_zoomed_and_clicked(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(f"{address}/world?tick=60", scheme="dark")
+    shown = "document.querySelector('#world').dataset.shown"
+    until(page, f"{shown} === '60'")
+    colours = """() => { const canvas = document.querySelector('#canvas'); const data = canvas.getContext('2d')
+        .getImageData(0, 0, canvas.width, canvas.height).data; return new Set(new Uint32Array(data.buffer)).size; }"""
+    assert page.evaluate(colours) > 10
+    canvas = page.locator("#canvas")
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    until(page, f"{shown} === '61'")
+    assert "tick=61" in page.url
+    page.keyboard.press("+")
+    page.keyboard.press("0")
+    page.keyboard.press(" ")
+    until(page, f"Number({shown}) > 63")
+    page.keyboard.press(" ")
+    assert page.locator("#play").inner_text() == "Play"
+    page.locator("#colour").select_option("value")
+    assert "to" in page.locator("#legend").inner_text()
+    page.locator("#colour").select_option("owner")
+    page.locator("#colour").select_option("type")
+    page.locator("#organisms").uncheck()
+    canvas.click(position={"x": 300, "y": 300})
+    until(page, "document.querySelector('#chosen h2').textContent.startsWith('Cell')")
+    page.locator("#organisms").check()
+    page.goto(f"{address}/world?tick=0")
+    until(page, f"{shown} === '0'")
+    click_an_organism(page)
+    until(page, "document.querySelector('#chosen h2').textContent.startsWith('Organism')")
+    assert "alive" in page.locator("#chosen").inner_text()
+
+
+def click_an_organism(page: Any) -> None:
+    """Where the canvas has the colour of one."""
+    x, y = page.evaluate("""() => { const canvas = document.querySelector('#canvas');
+        const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        for (let at = 0; at < data.length; at += 4)
+            if (data[at] === 255 && data[at + 1] === 209 && data[at + 2] === 102)
+                return [at / 4 % canvas.width, Math.floor(at / 4 / canvas.width) + 2]; }""")
+    page.locator("#canvas").click(position={"x": x, "y": y})
+
+
+def test_the_picture_for_the_readme(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(f"{address}/world?tick=100&colour=value", scheme="dark")
+    until(page, "document.querySelector('#world').dataset.shown === '100'")
+    click_an_organism(page)
+    until(page, "document.querySelector('#chosen h2').textContent.startsWith('Organism')")
+    keep(page, "world")
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_a_dead_letter_is_replayed_once_the_token_is_given(
+    browser: Any, serve_site: Callable[..., httpx.Client], indexed: Any, tmp_path: Path
+) -> None:
+    with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+        indexed.make_topic(database)
+        client = serve_site(Site(database=database))
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{str(client.base_url).rstrip('/')}/dead-letters")
+        page.locator("summary").click()
+        assert "Traceback" in page.locator("form.card").last.inner_text()
+        page.get_by_role("checkbox", name="Tick").check()
+        page.get_by_role("button", name="Replay the ticked").click()
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Go on").click()
+        page.get_by_text("1 dead letters replayed.").wait_for()
+        assert database.run(indexed.RUN_ID).dead_letters.count() == 0
+        page.goto(f"{str(client.base_url).rstrip('/')}/topics")
+        page.get_by_role("button", name="Dry run").click()
+        page.get_by_text("would have 2 messages of batch-topic ahead").wait_for()
+        context.close()
+
+
+def test_the_token_of_a_link_is_taken_out_of_the_address(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(f"{address}/#token=secret-of-the-link")
+    assert "secret" not in page.url
+    assert "secret-of-the-link" in page.evaluate("Object.values(sessionStorage)")
+
+
+def test_one_walks_through_the_pages_by_keyboard(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(address)
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "World"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/world?run=*")

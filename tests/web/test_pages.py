@@ -1,0 +1,253 @@
+"""The pages over real HTTP, on a run that was really indexed."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from deltalake import DeltaTable
+
+from ticklake.insights import Announcement, GapsReport, Glance, GroupReport, TableReport
+from ticklake.node import Node
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Database
+from ticklake.web import pipeline, rendering
+from ticklake.web.coverage import stripes
+from ticklake.web.live import Live
+from ticklake.web.site import Site
+from ticklake.web.world import HEADER
+
+PATHS = [entry.path for entry in rendering.MENU]
+Serve = Callable[..., httpx.Client]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_is_there_and_runs_nothing_but_our_own_files(pages: httpx.Client, path: str) -> None:
+    answer = pages.get(path)
+    assert answer.status_code == 200, answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|javascript:|https?://", answer.text)
+
+
+@pytest.mark.parametrize("path", ["/", "/topics", "/dead-letters"])
+def test_text_from_outside_is_shown_as_text(pages: httpx.Client, path: str, indexed: Any) -> None:
+    text = pages.get(path).text
+    assert "&lt;script&gt;" in text
+    assert indexed.SCRIPT not in text
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_without_anything_to_show_says_so(tmp_path: Path, serve_site: Serve, path: str) -> None:
+    answer = serve_site(Site(Storage(tmp_path / "storage"), tmp_path / "lake")).get(path)
+    assert answer.status_code == 200
+    assert re.search("Nothing here yet|not known here|No database|without a node", answer.text)
+
+
+def test_a_run_that_is_not_there_is_a_page_that_says_so(pages: httpx.Client) -> None:
+    answer = pages.get("/?run=20010101-000000-00000000")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "No run" in answer.text or "no run" in answer.text
+
+
+def test_everything_is_below_the_prefix(run_site: Site, serve_site: Serve) -> None:
+    client = serve_site(run_site, path_prefix="/lake")
+    links = re.findall(
+        r'(?:href|src|hx-post|hx-get|sse-connect)="(/[^"]*)"', "".join(client.get(p).text for p in PATHS)
+    )
+    assert links
+    assert {link for link in links if not link.startswith("/lake/")} == set()
+    assert client.get("/static/ticklake.css").status_code == 200
+
+
+def test_the_pages_of_a_node_show_and_steer_its_services(node: Node, serve: Callable[..., httpx.Client]) -> None:
+    client = serve(node)
+    assert "persistence-service" in client.get("/system").text
+    answer = client.post("/system/services", data={"service": "persistence-service", "action": "pause"})
+    assert "persistence-service is paused." in answer.text
+    answer = client.post("/system/services", data={"service": "persistence-service", "action": "pause"})
+    assert "Cannot pause persistence-service" in answer.text
+    assert client.get("/").status_code == 200
+
+
+class TestFrames:
+    def test_a_frame_is_what_the_table_has_at_that_tick(
+        self, pages: httpx.Client, run_site: Site, indexed: Any
+    ) -> None:
+        data = pages.get(f"/api/runs/{indexed.RUN_ID}/frame?tick=77").content
+        magic, cells, organisms, _, tick = HEADER.unpack_from(data)
+        assert (magic, tick, len(data)) == (b"TLF1", 77, HEADER.size + cells * 11 + organisms * 17)
+        table = DeltaTable(Path(run_site.lake or "") / indexed.RUN_ID / "environment_data").to_pyarrow_table(
+            filters=[("tick_number", "=", 77)]
+        )
+        assert table.num_rows == cells > 0
+        columns = np.frombuffer(data, "<i4", 2 * cells + 4 * organisms, HEADER.size)
+        assert np.array_equal(columns[:cells], table["cell_id"])
+        assert np.array_equal(columns[cells : 2 * cells], table["owner_id"])
+        values = np.frombuffer(data, "<i2", cells, HEADER.size + columns.nbytes)
+        assert np.array_equal(values, table["molecule_value"])
+        kinds = np.frombuffer(data, "u1", cells, HEADER.size + columns.nbytes + values.nbytes)
+        assert np.array_equal(kinds, np.asarray(table["molecule_type"]) >> 16)
+
+    def test_a_tick_without_rows_is_an_empty_frame(self, pages: httpx.Client, indexed: Any) -> None:
+        data = pages.get(f"/api/runs/{indexed.RUN_ID}/frame?tick=100000").content
+        assert HEADER.unpack(data)[1:3] == (0, 0)
+
+    @pytest.mark.parametrize("tick", ["", "x", "-1", "1e3", "9" * 30])
+    def test_a_tick_that_is_none_is_refused(self, pages: httpx.Client, indexed: Any, tick: str) -> None:
+        assert pages.get(f"/api/runs/{indexed.RUN_ID}/frame?tick={tick}").status_code == 400
+
+    def test_a_run_without_tables_is_refused(self, pages: httpx.Client) -> None:
+        assert pages.get("/api/runs/..%2F..%2Fetc/frame?tick=1").status_code in (400, 404)
+        assert pages.get("/api/runs/nothing/frame?tick=1").status_code == 404
+
+    def test_a_cell_has_a_past_and_an_organism_a_life(self, pages: httpx.Client, indexed: Any) -> None:
+        run = f"/api/runs/{indexed.RUN_ID}"
+        past = pages.get(f"{run}/cells/5?tick=50").json()
+        assert (past["from"], past["to"]) == (0, 50)
+        assert all(0 <= row["tick_number"] <= 50 for row in past["rows"])
+        life = pages.get(f"{run}/organisms/1?tick=20").json()
+        assert (life["birth_tick"], life["parent_id"]) == (0, None)
+        assert [tick for tick, *_ in life["path"]] == sorted(tick for tick, *_ in life["path"])
+
+
+@pytest.mark.warns("DEAD_LETTER")
+class TestChanges:
+    @pytest.fixture
+    def own(self, tmp_path: Path, indexed: Any, serve_site: Serve) -> Iterator[tuple[httpx.Client, Database]]:
+        """A database of its own, with a group and a dead letter."""
+        with Database(f"sqlite:///{tmp_path}") as database:
+            indexed.make_topic(database)
+            yield serve_site(Site(database=database)), database
+
+    @pytest.mark.parametrize("what", ["groups/reset", "claims/release", "dead-letters/replay", "dead-letters/discard"])
+    def test_a_change_needs_the_token_and_a_page_of_ours(self, own: Any, indexed: Any, what: str) -> None:
+        client, database = own
+        path, data = f"/runs/{indexed.RUN_ID}/{what}", {"every": "1", "topic": "batch-topic", "group": indexed.GROUP}
+        assert client.post(path, data=data, headers={"authorization": ""}).status_code == 401
+        assert client.post(path, data=data, headers={"origin": "https://evil.example"}).status_code == 403
+        assert database.run(indexed.RUN_ID).dead_letters.count() == 1
+
+    def test_a_read_only_server_changes_nothing_and_shows_no_button(
+        self, own: Any, indexed: Any, serve_site: Serve
+    ) -> None:
+        client = serve_site(Site(database=own[1], read_only=True), read_only=True)
+        assert client.post(f"/runs/{indexed.RUN_ID}/dead-letters/replay", data={"every": "1"}).status_code == 403
+        for path in ("/topics", "/dead-letters"):
+            assert "hx-post" not in client.get(path).text
+
+    def test_a_reset_is_tried_before_it_is_done(self, own: Any, indexed: Any) -> None:
+        client, database = own
+        run, path = database.run(indexed.RUN_ID), f"/runs/{indexed.RUN_ID}/groups/reset"
+        before = run.groups.list()
+        values = {"topic": "batch-topic", "group": indexed.GROUP, "where": "end"}
+        assert "would have 0 messages" in client.post(path, data=values | {"dry_run": "1"}).text
+        assert [one.lag for one in run.groups.list()] == [one.lag for one in before] == [1]
+        assert "has 0 messages" in client.post(path, data=values).text
+        assert [one.lag for one in run.groups.list()] == [0]
+        assert 'role="alert"' in client.post(path, data=values | {"group": "nobody"}).text
+
+    def test_a_dead_letter_is_replayed(self, own: Any, indexed: Any) -> None:
+        client, database = own
+        letters, path = database.run(indexed.RUN_ID).dead_letters, f"/runs/{indexed.RUN_ID}/dead-letters/replay"
+        assert "Nothing was ticked." in client.post(path).text
+        assert "1 dead letters would be" in client.post(path, data={"every": "1", "dry_run": "1"}).text
+        (name,) = re.findall(r'name="letter" value="([^"]*)"', client.get("/dead-letters").text)
+        chosen = name.replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&#39;", "'")
+        assert letters.count() == 1
+        assert "1 dead letters replayed." in client.post(path, data={"letter": chosen}).text
+        assert letters.count() == 0
+
+    def test_a_form_that_is_too_large_is_refused(self, own: Any, indexed: Any) -> None:
+        answer = own[0].post(f"/runs/{indexed.RUN_ID}/groups/reset", content=b"x" * 100_000)
+        assert answer.status_code == 413
+
+
+class TestLive:
+    def test_fifty_viewers_cost_one_look(self, run_site: Site, indexed: Any) -> None:
+        watch = Live(run_site).watch(indexed.RUN_ID)
+        viewers = [threading.Thread(target=watch.flow) for _ in range(50)]
+        for viewer in viewers:
+            viewer.start()
+        for viewer in viewers:
+            viewer.join()
+        assert watch.looks == 1
+        assert watch.flow().lag_ticks == 20
+
+    def test_a_live_page_sends_what_it_shows(self, pages: httpx.Client) -> None:
+        with pages.stream("GET", "/live/overview") as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            event = next(answer.iter_text())
+        assert event.startswith("data: ") and "environment_data" in event and "<svg" in event
+
+    def test_a_database_that_is_away_is_a_line_on_the_page(self, tmp_path: Path, run_site: Site, indexed: Any) -> None:
+        away = Database("postgresql://nobody@127.0.0.1:9/none")
+        flow = Live(Site(lake=run_site.lake, database=away)).watch(indexed.RUN_ID).flow()
+        assert len(flow.errors) == 1
+
+
+GROUP = GroupReport("batch-topic", "environment-indexer", 3, 1, 0, 4.0)
+TABLE = TableReport("environment_data", 100, 2, 1000, TickRange(0, 79))
+
+
+def flow(**changes: Any) -> pipeline.Flow:
+    glance = Glance("run", 1.0, [TABLE], [GROUP], [GapsReport("EnvironmentIndexer", 2, 1, 9.0)])
+    announced = Announcement("batch-topic", TickRange(80, 99), 1.5)
+    return pipeline.Flow(glance, announced, {"environment_data": 50.0}, 10.0, None, **changes)
+
+
+def test_the_figures_of_a_flow_are_those_of_its_worst_part() -> None:
+    one = flow()
+    assert (one.lag_messages, one.lag_ticks, one.lag_seconds, one.rows_per_second, one.gaps) == (3, 20, 4.0, 50.0, 3)
+
+
+def test_a_drawing_has_every_stage_and_nothing_outside() -> None:
+    columns = pipeline.stages(flow())
+    for drawing in (pipeline.drawn_wide(columns), pipeline.drawn_tall(columns)):
+        assert [box.stage.kind for box in drawing.boxes] == ["simulation", "storage", "topic", "indexer", "table"]
+        assert all(box.x + box.width <= drawing.width and box.y + box.height <= drawing.height for box in drawing.boxes)
+        assert len(drawing.pipes) == 4
+
+
+def test_a_map_of_many_small_ranges_stays_small() -> None:
+    from ticklake.completeness import TableVerdict
+    from ticklake.coordination.verdict import Coverage, Verdict
+
+    whole = TickRange(0, 999_999)
+    covered = [TickRange(start, start + 4) for start in range(0, 1_000_000, 10)]
+    coverage = Coverage(Verdict.RUNNING, whole, 500_000, covered, [TickRange(5, 5)], [], [], [])
+    found = list(stripes(TableVerdict("t", 1, coverage), whole))
+    assert len(found) <= 1001
+    assert [one.kind for one in found][-1] == "missing" and found[-1].width >= 1
+    near = list(stripes(TableVerdict("t", 1, coverage), TickRange(0, 19)))
+    assert [(one.x, one.width) for one in near if one.kind == "covered"] == [(0, 250), (500, 250)]
+
+
+CSS = Path(rendering.__file__).parent / "static" / "ticklake.css"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_text_has_enough_contrast(scheme: int) -> None:
+    blocks = re.findall(r":root \{(.*?)\}", CSS.read_text(), re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[scheme]))
+    inks = ["ink", "quiet", "accent", "ok", "warn", "error"]
+    pairs = [(ink, ground) for ink in inks for ground in ("card", "ground")] + [
+        ("on-accent", "accent"),
+        ("ink", "soft"),
+    ]
+    for ink, ground in [*pairs, ("accent", "soft"), ("quiet", "soft")]:
+        light, dark = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, f"{ink} on {ground}"
