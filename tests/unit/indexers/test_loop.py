@@ -263,10 +263,10 @@ def test_a_stuck_flush_loses_its_leases_and_the_one_beside_it_keeps_them(
 def test_one_that_waits_for_the_cores_behind_another_is_not_stuck(
     index: Callable[..., Indexing], run: Run, eventually: Callable[..., None]
 ) -> None:
-    loop = index(2, lease=LEASE / 3)
+    loop = index(2, lease=LEASE)
     loop.flushes[1].stuck = True
     # They are looked at three times a lease.
-    eventually(lambda: loop.flushes[1].looks > 9)
+    eventually(lambda: loop.flushes[1].looks > 5)
     assert not list(loop.monitor.errors)
     for flush in loop.flushes:
         flush.land()
