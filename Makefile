@@ -1,8 +1,10 @@
 # Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-fast test-all chaos lint format bench contracts constraints clean
+.PHONY: help demo setup test test-fast test-all chaos fuzz lint format bench contracts constraints clean
 
 READY := .venv/.ready
+KILLS := 100
+N := 10000000
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
@@ -28,8 +30,11 @@ test-fast: setup ## run the tests that need neither Spark nor killed processes
 test-all: setup ## run every test, the slow ones and those that fetch the Delta jar too
 	@$(PYTEST)
 
-chaos: setup ## kill real processes at every step and check that nothing is lost or doubled
-	@$(BIN)/pytest -m chaos
+chaos: setup ## torment a whole pipeline (KILLS=1000, SEED=n) and check that nothing is lost or doubled
+	@$(BIN)/python tests/crash/chaos.py --faults $(KILLS) $(if $(SEED),--seed $(SEED))
+
+fuzz: setup ## read mutated files, messages and configurations (N=10000000, SEED=n)
+	@$(BIN)/python tests/crash/fuzz.py --inputs $(N) $(if $(SEED),--seed $(SEED))
 
 lint: setup ## ruff, mypy --strict and the import rules
 	@$(BIN)/ruff check .

@@ -1,0 +1,143 @@
+"""One process of a pipeline, to be tormented: `chaos_child.py produce|reconcile|INDEXER ROOT RUN URL TICKS CLOCK`.
+
+`produce` simulates, slowly, and writes with two persistence services; begun again, it goes on a little before the end
+of what is stored, with the same ticks. `environment` and `organism` index, their jobs in this process instead of on a
+Spark. CLOCK is the number of seconds that this process's clock is wrong by. CHAOS_BUG plants a bug, to see it caught.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SHAPE, ORGANISMS, AHEAD = (16, 16), 6, 25
+PACE_SECONDS, PACE_TICKS, BATCH = 0.1, 5, 10
+LEASE = 1.0
+
+
+def services(role: str, root: Path, run_id: str, url: str, ticks: int) -> list[Any]:
+    from ticklake import Database
+    from ticklake.services.reconciliation import ReconciliationService
+    from ticklake.storage.files import Storage
+
+    database, storage = Database(url), Storage(root / "storage")
+    if role == "produce":
+        return _producing(database.run(run_id), storage, ticks)
+    if role == "reconcile":
+        return [ReconciliationService(database, storage, 0.5, run_id=run_id)]
+    return [_indexer(role, root, run_id, database, storage)]
+
+
+def _producing(run: Any, storage: Any, ticks: int) -> list[Any]:
+    from ticklake.services.completion import CompletionService
+    from ticklake.services.metadata import MetadataPersistenceService
+    from ticklake.services.persistence import PersistenceOptions, PersistenceService
+    from ticklake.services.queue import TickQueue
+    from ticklake.services.simulation import SimulationService
+    from ticklake.simulation import SimulationSettings
+
+    class Slow(SimulationService):
+        def _grow_group(self) -> bool:
+            time.sleep(PACE_SECONDS)
+            while self.proceed() and self._world.tick < ticks and len(self._group) < PACE_TICKS:
+                self._group.append(self._world.columns(0))
+                self._world.step()
+            return bool(self._group)
+
+    queue = TickQueue(max_ticks=50)
+    simulation = Slow(run.id, SimulationSettings(SHAPE, organisms=ORGANISMS), queue, ticks, clock=lambda: 0.0)
+    for _ in range(_reached(storage, run.id) - AHEAD):
+        simulation._world.step()
+    options = PersistenceOptions(max_batch_size=BATCH, batch_timeout_seconds=0.5)
+    return [
+        MetadataPersistenceService(run, storage, simulation.metadata),
+        PersistenceService(run, storage, queue, options, name="persistence-service-1"),
+        PersistenceService(run, storage, queue, options, name="persistence-service-2"),
+        CompletionService(run, storage, queue),
+        simulation,
+    ]
+
+
+def _reached(storage: Any, run_id: str) -> int:
+    """The first tick that is not stored."""
+    following = 0
+    for file in storage.every_batch(run_id):
+        if file.ticks.start <= following:
+            following = max(following, file.ticks.end + 1)
+    return following
+
+
+def _indexer(kind: str, root: Path, run_id: str, database: Any, storage: Any) -> Any:
+    from coordination_child import InProcess
+
+    from ticklake.indexers.base import IndexerOptions, IndexerResources
+    from ticklake.indexers.environment import EnvironmentIndexer
+    from ticklake.indexers.metadata import MetadataIndexer
+    from ticklake.indexers.organism import OrganismIndexer
+    from ticklake.lake.lake import Lake
+
+    spark: Any = InProcess()
+    options = IndexerOptions(
+        run_id, poll_interval_ms=100, insert_batch_size=30, flush_timeout_ms=200, claim_timeout=LEASE,
+        max_delivery_attempts=1000, topic_poll_timeout_ms=120_000, max_poll_duration_ms=120_000,
+    )  # fmt: skip
+    resources = IndexerResources(storage, Lake(root / "lake"), database, spark=lambda: spark)
+    if kind == "metadata":
+        return MetadataIndexer("metadata-indexer", resources, options)
+    return {"environment": EnvironmentIndexer, "organism": OrganismIndexer}[kind](f"{kind}-indexer", resources, options)
+
+
+def plant(bug: str) -> None:
+    """What the harness has to notice."""
+    from ticklake.indexers.batches import TopicBatches
+    from ticklake.lake.ledger import Ledger
+
+    if bug == "ack before commit":
+        poll = TopicBatches.poll
+
+        def hasty(self: Any, limit: int, timeout: float) -> Any:
+            found = poll(self, limit, timeout)
+            self._reader.ack_many([one.message for one in found])
+            return found
+
+        TopicBatches.poll = hasty  # type: ignore[method-assign]
+    elif bug == "commit twice":
+        present = Ledger.present
+
+        def forgetful(self: Any, wanted: Any) -> Any:
+            return present(self, [])
+
+        Ledger.present = forgetful  # type: ignore[method-assign]
+
+
+def die_with_parent() -> None:
+    """A driver that is killed leaves nobody behind (Linux: PR_SET_PDEATHSIG)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def main(role: str, root: str, run_id: str, url: str, ticks: str, clock: str) -> None:
+    die_with_parent()
+    if wrong := float(clock):
+        right, right_ns = time.time, time.time_ns
+        time.time = lambda: right() + wrong
+        time.time_ns = lambda: right_ns() + int(wrong * 10**9)
+    plant(os.environ.get("CHAOS_BUG", ""))
+    running = services(role, Path(root), run_id, url, int(ticks))
+    signal.signal(signal.SIGTERM, lambda *_: [service.stop(0) for service in running])
+    for service in running:
+        service.start()
+    for service in running:
+        while not service.join(1):
+            pass
+    if any(service.error for service in running):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
