@@ -1,4 +1,4 @@
-"""Some thousand mutated inputs of the ten million that `make fuzz` reads, and every case that was ever found."""
+"""Some thousand mutated inputs of the ten million that `make fuzz` reads; and bugs that it must find."""
 
 from __future__ import annotations
 
