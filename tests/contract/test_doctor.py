@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -25,6 +26,7 @@ from ticklake.doctor.machine import _satisfies
 from ticklake.doctor.patient import Machine, Store, installed
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
+from ticklake.topics import Run
 
 HEALTHY = Patient()
 
@@ -188,6 +190,12 @@ def test_parquet_files_that_no_commit_knows_are_found_and_those_of_older_version
 
 
 # Databases
+
+
+@pytest.fixture
+def run(database: Database) -> Run:
+    """Newer than all others on the server: only the newest are examined."""
+    return database.run(f"29991014-143025-{uuid4().hex[:8]}")
 
 
 @pytest.fixture
