@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
 import psutil
@@ -188,12 +188,5 @@ def test_a_node_that_runs_on_holds_no_more_than_it_did(
     code, text = node.stop()
     assert code == 0, text
     check_tables(tmp_path / "data" / "lake", produced)
-    assert left_over(tmp_path / "tmp") == []
-
-
-def left_over(folder: Path) -> list[Any]:
-    """The JVM removes its own folders as the last thing it does."""
-    deadline = time.monotonic() + 60
-    while (found := [path.name for path in folder.iterdir()]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
+    # The JVM removes its own folders as the last thing it does.
+    eventually(lambda: not any((tmp_path / "tmp").iterdir()))
