@@ -153,7 +153,7 @@ def test_one_node_runs_everything_on_postgresql(
 @pytest.mark.parametrize(
     ("database", "seconds"),
     [
-        pytest.param("sqlite", MINUTE, marks=pytest.mark.slow),
+        ("sqlite", MINUTE),
         pytest.param("sqlite", 10 * MINUTE, marks=pytest.mark.slow),
         pytest.param("postgres", 10 * MINUTE, marks=pytest.mark.slow),
     ],

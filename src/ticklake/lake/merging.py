@@ -18,7 +18,7 @@ from ticklake.ticks import TickRange
 Numbers = npt.NDArray[np.int64]
 
 # Rows that are in memory together, unless one tick has more.
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE = 1 << 18
 
 
 def merged(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
@@ -26,8 +26,10 @@ def merged(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
     dataset = ds.dataset([str(path) for path in paths], schema=table.schema, format="parquet")
     column = ds.field(table.ordinal)
     for first, last in stretches(*_rows_per_tick(paths, table.ordinal), _ROWS_AT_ONCE):
-        rows = dataset.to_table(filter=(column >= first) & (column <= last)).combine_chunks()
-        for batch in rows.to_batches():
+        # One after the other: what is read ahead in parallel would be held as well.
+        wanted = (column >= first) & (column <= last)
+        rows = dataset.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
+        for batch in rows.combine_chunks().to_batches():
             yield ordered(batch, table.key)
 
 
