@@ -73,7 +73,7 @@ def _reached(storage: Any, run_id: str) -> int:
 
 
 def _indexer(kind: str, root: Path, run_id: str, database: Any, storage: Any) -> Any:
-    from coordination_child import InProcess
+    from in_process import InProcess
 
     from ticklake.indexers.base import IndexerOptions, IndexerResources
     from ticklake.indexers.environment import EnvironmentIndexer

@@ -33,7 +33,7 @@ def vacuum(lake: Lake, run_id: str) -> None:
 
 
 def index(root: Path, lake: Lake, run_id: str) -> None:
-    from coordination_child import InProcess
+    from in_process import InProcess
 
     spark: Any = InProcess()
     storage = Storage(root / "storage")

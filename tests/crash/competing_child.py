@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from coordination_child import InProcess
+from in_process import InProcess
 
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.organism import OrganismIndexer

@@ -1,6 +1,6 @@
 """A real indexer that shares its work through a coordinator, in a process to be killed: `ROOT RUN DATABASE CLOCK`.
 
-Its jobs run in this process instead of on a Spark of its own: four JVMs would be most of what the test measures.
+Its jobs run in this process instead of on a Spark of its own.
 CLOCK is a file with seconds that this process's clock is wrong by, or `-`.
 """
 
@@ -9,32 +9,10 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow as pa
-
-
-class InProcess(NamedTuple):
-    """The part of a Spark session that a flush uses: one task after the other, here."""
-
-    conf: Any = SimpleNamespace(get=lambda *_: "2")
-    sparkContext: Any = SimpleNamespace(defaultParallelism=2, setLocalProperty=lambda *_: None)
-    tasks: int = 0
-    act: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
-
-    def range(self, start: int, end: int, step: int, partitions: int) -> InProcess:
-        return self._replace(tasks=end)
-
-    def mapInArrow(self, act: Any, schema: str) -> InProcess:
-        return self._replace(act=act)
-
-    def collect(self) -> list[dict[str, Any]]:
-        assert self.act is not None
-        tasks = (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(self.tasks))
-        return [row for task in tasks for batch in self.act(iter([task])) for row in batch.to_pylist()]
+from in_process import InProcess
 
 
 def set_clock_wrong(by: Path) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from uuid import UUID
 
 from consumer_child import GROUP, IN, OUT, open_consumer
-from coordination_child import InProcess
 from deltalake import DeltaTable
+from in_process import InProcess
 
 from ticklake import BatchInfo, Database
 from ticklake.consumer import Outbox, relay

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow as pa
+from in_process import InProcess
 
 from ticklake.contracts import BatchInfo
 from ticklake.indexers.base import IndexerOptions, IndexerResources
@@ -23,26 +21,6 @@ from ticklake.topics import Database, Run
 RUN_ID = "20261014-143025-550e8400"
 SCRIPT = "<script>document.title='taken over'</script>"
 GROUP = f"audit {SCRIPT}"
-
-
-class InProcess(NamedTuple):
-    """The part of a Spark session that a flush uses: one task after the other, here."""
-
-    conf: Any = SimpleNamespace(get=lambda *_: "2")
-    sparkContext: Any = SimpleNamespace(defaultParallelism=2, setLocalProperty=lambda *_: None)
-    tasks: int = 0
-    act: Callable[..., Any] | None = None
-
-    def range(self, start: int, end: int, step: int, partitions: int) -> InProcess:
-        return self._replace(tasks=end)
-
-    def mapInArrow(self, act: Any, schema: str) -> InProcess:
-        return self._replace(act=act)
-
-    def collect(self) -> list[dict[str, Any]]:
-        assert self.act is not None
-        tasks = (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(self.tasks))
-        return [row for task in tasks for batch in self.act(iter([task])) for row in batch.to_pylist()]
 
 
 def make_run(root: Path, shape: tuple[int, int] = (120, 80), ticks: int = 120, organisms: int = 40) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-import pyarrow as pa
 import pytest
+from in_process import InProcess
 
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.lake.flush import Flusher
@@ -15,31 +15,6 @@ from ticklake.lake.task import Work
 from ticklake.world import World
 
 TABLE = EnvironmentIndexer.table
-
-
-class Meanwhile(NamedTuple):
-    """Runs a job in this process and, before its results are in, whatever else is to happen during it."""
-
-    happens: Callable[[], object] = lambda: None
-    tasks: int = 0
-    act: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
-
-    @property
-    def sparkContext(self) -> Any:
-        return type("Context", (), {"defaultParallelism": 2, "setLocalProperty": lambda *_: None})
-
-    def range(self, start: int, end: int, step: int, partitions: int) -> Meanwhile:
-        return self._replace(tasks=end)
-
-    def mapInArrow(self, act: Any, schema: str) -> Meanwhile:
-        return self._replace(act=act)
-
-    def collect(self) -> list[dict[str, Any]]:
-        assert self.act is not None
-        tasks = (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(self.tasks))
-        rows = [row for task in tasks for batch in self.act(iter([task])) for row in batch.to_pylist()]
-        self.happens()
-        return rows
 
 
 @pytest.fixture
@@ -62,7 +37,7 @@ def flusher(maker: Any) -> Callable[[], Flusher]:
             directory=str(maker.lake.directory(maker.run_id, TABLE.name)),
             rows=EnvironmentIndexer.rows,
         )
-        return Flusher(Meanwhile, work, maker.lake.ledger(maker.run_id, TABLE))
+        return Flusher(InProcess, work, maker.lake.ledger(maker.run_id, TABLE))
 
     return open_flusher
 
@@ -72,7 +47,7 @@ def test_a_flush_commits_while_the_job_of_another_runs(
 ) -> None:
     ours = flusher()
     first, second = ours.begin(slices[:1]), ours.begin(slices[1:])
-    first._spark = lambda: Meanwhile(happens=second.run)
+    first._spark = lambda: InProcess(happens=second.run)
     assert first.run().ticks == 10
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
 
@@ -84,7 +59,7 @@ def test_what_another_writer_added_before_the_flush_beside_this_one_committed_is
     ours, stranger = flusher(), flusher()
     strangers = iter([lambda: (stranger.flush(slices[:1]), ours.flush(slices[1:]))])
     late = ours.begin(slices[:1])
-    late._spark = lambda: Meanwhile(happens=next(strangers, lambda: None))
+    late._spark = lambda: InProcess(happens=next(strangers, lambda: None))
     assert late.run().present == 10
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
     assert len(list(maker.lake.directory(maker.run_id, TABLE.name).glob("*.parquet"))) == 4

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process import InProcess
 
 from ticklake.errors import FlushFailed
 from ticklake.indexers.batch import BatchIndexer
@@ -24,25 +24,6 @@ from ticklake.lake.task import Work
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.ticks import TickRange
 from ticklake.world import World
-
-
-class Here(NamedTuple):
-    """The part of a Spark session that a job uses: one task after the other, in this process."""
-
-    sparkContext: Any = SimpleNamespace(defaultParallelism=2, setLocalProperty=lambda *_: None)
-    tasks: int = 0
-    act: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
-
-    def range(self, start: int, end: int, step: int, partitions: int) -> Here:
-        return self._replace(tasks=end)
-
-    def mapInArrow(self, act: Any, schema: str) -> Here:
-        return self._replace(act=act)
-
-    def collect(self) -> list[dict[str, Any]]:
-        assert self.act is not None
-        tasks = (pa.RecordBatch.from_pydict({"id": [number]}) for number in range(self.tasks))
-        return [row for task in tasks for batch in self.act(iter([task])) for row in batch.to_pylist()]
 
 
 class Killer(OrganismIndexer):
@@ -96,7 +77,7 @@ def flusher(maker: Any, kind: type[BatchIndexer], sharing: Sharing) -> Flusher:
         rows=kind.rows,
     )
     sharing.expect(kind.table.name)
-    return Flusher(Here, work, maker.lake.ledger(maker.run_id, kind.table), sharing.run_job)
+    return Flusher(InProcess, work, maker.lake.ledger(maker.run_id, kind.table), sharing.run_job)
 
 
 def flush_both(
@@ -141,15 +122,15 @@ def test_what_fails_for_one_table_does_not_fail_for_the_other(maker: Any, slices
 def test_a_job_that_dies_is_blamed_on_the_table_it_dies_of(
     maker: Any, slices: list[Slice], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Here.collect
+    real = InProcess.collect
 
-    def collect(spark: Here) -> list[dict[str, Any]]:
+    def collect(spark: InProcess) -> list[dict[str, Any]]:
         try:
             return real(spark)
         except KeyboardInterrupt:
             raise RuntimeError("Job aborted due to stage failure") from None
 
-    monkeypatch.setattr(Here, "collect", collect)
+    monkeypatch.setattr(InProcess, "collect", collect)
     cells, organisms = flush_both(maker, [EnvironmentIndexer, Killer], [slices, slices])
     assert isinstance(organisms, FlushFailed) and not isinstance(cells, BaseException)
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
