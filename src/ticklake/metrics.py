@@ -168,7 +168,7 @@ METRICS: tuple[Metric, ...] = (
         READER,
         "gauge",
         messages_in_hand="Messages claimed and not yet acknowledged.",
-        claim_conflict_ratio="Looks that found nothing after a wake-up, of all, 0 to 1.",
+        claim_conflict_ratio="Looks that found nothing after a wake-up, of all in the window, 0 to 1.",
         read_throughput_per_sec="Messages claimed a second.",
     ),
     *_all(READER, "latency", claim_latency="One look for something to claim."),

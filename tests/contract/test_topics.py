@@ -480,6 +480,26 @@ def test_rates_are_measured_over_the_window_that_was_asked_for(
         Database(database_url, metrics_window_seconds=0)
 
 
+def test_looks_in_vain_are_a_share_of_the_window_not_of_the_whole_life(
+    database_url: str, run: Run, eventually: Callable[..., None]
+) -> None:
+    with Database(database_url, metrics_window_seconds=0.5) as database:
+        again = database.run(run.id)
+        with again.reader("t", group="g") as reader:
+            seen: list[float] = []
+
+            def woken_in_vain() -> bool:
+                with again.transaction() as transaction:
+                    transaction.notify("t")
+                assert reader.poll(0.05) is None
+                seen.append(reader.monitor.snapshot()["claim_conflict_ratio"])
+                return reader.monitor.counter("claim_conflicts").value > 0
+
+            eventually(woken_in_vain, timeout=30)
+            assert 0 < max(seen) <= 1
+            eventually(lambda: reader.monitor.snapshot()["claim_conflict_ratio"] == 0, timeout=10)
+
+
 @pytest.mark.parametrize("group", ["", "  ", None])
 def test_a_reader_must_name_its_group(run: Run, group: str) -> None:
     with pytest.raises(MissingConsumerGroup, match=r"topic-read:batch-topic\?consumerGroup=GROUP"):

@@ -15,6 +15,7 @@ from ticklake.errors import FlushFailed, TickLakeError
 from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import Taken, TickBuffer
 from ticklake.lake.flush import Flush, Flushed, Flusher
+from ticklake.logs import log_service
 from ticklake.monitoring import Monitor
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ class FlushLoop:
         monitor.gauge("ticks_buffered", lambda: buffer.ticks)
 
     def run(self) -> None:
-        with ThreadPoolExecutor(_MAX_FLIGHTS, "flush") as executor:
+        with ThreadPoolExecutor(_MAX_FLIGHTS, "flush", log_service.set, (log_service.get(),)) as executor:
             try:
                 while self._survived(lambda: self._turn(executor)):
                     pass

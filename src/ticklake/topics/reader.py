@@ -16,7 +16,7 @@ from google.protobuf.message import Message as Payload
 
 from ticklake.database import Listener, Transaction
 from ticklake.errors import DatabaseUnavailable, InvalidOption, TopicClosed, UndecodableMessage
-from ticklake.monitoring import Monitor
+from ticklake.monitoring import Monitor, Window
 from ticklake.topics.envelope import unwrap
 from ticklake.topics.inhand import InHand
 from ticklake.topics.metrics import TopicMetrics
@@ -64,6 +64,7 @@ class TopicReader:
         for counter in _COUNTERS:
             self.monitor.counter(counter)
         self.monitor.gauge("messages_in_hand", lambda: len(self._in_hand))
+        self._looks, self._conflicts = Window(metrics.window_seconds), Window(metrics.window_seconds)
         self.monitor.gauge("claim_conflict_ratio", self._conflict_ratio)
         metrics.opened(self.monitor, self.topic, self.group)
 
@@ -166,6 +167,7 @@ class TopicReader:
                 continue  # dead letters all: what comes after them is as good as there
             if hinted:
                 self.monitor.counter("claim_conflicts").add()
+                self._conflicts.add()
             if self._woken or _over(deadline):
                 self._woken = False
                 return []
@@ -186,6 +188,7 @@ class TopicReader:
             return Claimed(wait_ms=RETRY_MS)
         self.monitor.healthy = True
         self.monitor.counter("claim_attempts").add()
+        self._looks.add()
         self._more = len(found.claims) == room
         return found
 
@@ -272,8 +275,8 @@ class TopicReader:
         _log.warning("%s topic=%s group=%s message=%s: %s", event, self.topic, self.group, message_id, what)
 
     def _conflict_ratio(self) -> float:
-        attempts = self.monitor.counter("claim_attempts").value
-        return self.monitor.counter("claim_conflicts").value / attempts if attempts else 0.0
+        looks = self._looks.total
+        return min(1.0, self._conflicts.total / looks) if looks else 0.0
 
     def _check_open(self) -> None:
         if self._closed:

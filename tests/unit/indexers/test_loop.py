@@ -15,6 +15,7 @@ from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.loop import FlushLoop
 from ticklake.lake.flush import Flushed
 from ticklake.lake.slices import Slice
+from ticklake.logs import log_service
 from ticklake.services.base import Service, State
 from ticklake.topics import Database, Run
 
@@ -31,9 +32,11 @@ class HeldFlush:
         self.ticks = [tuple(piece.ticks) for piece in slices]
         self.stuck = False
         self.looks = 0
+        self.service = ""
         self._result: Future[Flushed] = Future()
 
     def run(self) -> Flushed:
+        self.service = log_service.get()
         return self._result.result()
 
     def progress(self) -> int:
@@ -271,3 +274,8 @@ def test_one_that_waits_for_the_cores_behind_another_is_not_stuck(
     for flush in loop.flushes:
         flush.land()
     eventually(lambda: acknowledged(run) == [0, 1])
+
+
+def test_what_a_flush_logs_names_its_service(index, eventually):
+    indexing = index(2)
+    eventually(lambda: [flush.service for flush in indexing.flushes] == [GROUP, GROUP])
