@@ -61,9 +61,11 @@ def run_crowd(directory: Path, storage: Storage, size: int) -> float:
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
-    if any(child.wait() for child in children):
+    heard = [child.stdout.readline() for child in children if child.stdout]
+    seconds = time.perf_counter() - started
+    if any(child.wait() for child in children) or set(heard) != {"done\n"}:
         raise RuntimeError("an indexer failed")
-    return time.perf_counter() - started
+    return seconds
 
 
 def check(lake: Path, total: int) -> None:
@@ -82,6 +84,7 @@ def main(storage: str, lake: str, url: str) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         indexer.run()
+        print("done", flush=True)
 
 
 if __name__ == "__main__":

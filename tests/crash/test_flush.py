@@ -126,21 +126,29 @@ def test_the_organism_table_survives_a_kill_before_the_ack_too(
     assert maker.keys("organism_data", "organism_id") == [(tick, 1) for tick in range(300)]
 
 
+TABLES = ("environment_data", "organism_data")
 INDEX = "from ticklake.cli import main; main()"
 
 
 def test_a_kill_between_the_commits_of_two_tables_that_share_a_job_loses_nothing_and_doubles_nothing(
-    maker: Any, tmp_path: Path
+    maker: Any, tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
     maker.metadata()
     maker.batches(3)
     places = ["--storage", str(tmp_path / "storage"), "--lake", str(tmp_path / "lake"), "--master", "local[1]"]
     command = [sys.executable, "-c", INDEX, "index", maker.run_id, *places]
-    # The first commit is that of the metadata. The two tables commit in threads of their own, so either may be second.
-    fault = {"TICKLAKE_FAULT": "lake.commit.after:kill:2"}
-    killed = subprocess.run(command, env=os.environ | fault, capture_output=True, check=False, timeout=200)
-    assert killed.returncode == -signal.SIGKILL
-    assert maker.rows().num_rows or maker.rows("organism_data").num_rows
+    # The first commit is that of the metadata. One table has its own, the other is held just before.
+    mark = tmp_path / "mark"
+    fault = {"TICKLAKE_FAULT": "lake.commit.before:hold:3", "TICKLAKE_FAULT_MARK": str(mark)}
+    victim = subprocess.Popen(
+        command, env=os.environ | fault, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        eventually(lambda: mark.exists() or victim.poll() is not None)
+        eventually(lambda: sum(bool(maker.rows(table).num_rows) for table in TABLES) == 1)
+    finally:
+        kill(victim)
+        victim.communicate()
 
     subprocess.run(command, capture_output=True, check=True, timeout=200)
     assert maker.keys() == sorted(maker.expected_keys(range(300)))
