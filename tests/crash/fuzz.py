@@ -1,12 +1,18 @@
-"""Bad bytes: mutated batch files, envelopes, metadata, configurations, by the million: `fuzz.py --inputs N --seed S`.
+"""Bad bytes by the million: `fuzz.py --inputs N --seed S`. See `readers.py` for what is read, `mutation.py` for how.
 
-Each input must be read, or refused with an error of ours that says where. Inputs are read in processes of their own
-with a bound on memory; one that takes longer than a bound counts as a hang. What was found is kept, as a case.
+Each input must be read, or refused with an error of ours that says where. They are read by processes with a bound on
+memory that say which input they are at: one that dies, or is at the same input for too long, has found a case, which is
+kept in a file, and the rest is read by another. An input follows from seed and number: `--only NUMBER` reads one.
+
+`fuzz.py --guided KIND [options of libFuzzer]` lets atheris look for new ways through the code instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import gc
+import mmap
 import os
 import random
 import resource
@@ -14,175 +20,155 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
+from collections import Counter
 from pathlib import Path
+from types import FunctionType
 
-from ticklake import BatchInfo
-from ticklake.config import load
-from ticklake.config.templates import STARTER
-from ticklake.errors import TickLakeError
-from ticklake.simulation import Ecosystem, SimulationSettings
-from ticklake.storage import zstd
-from ticklake.storage.codec import encode_ticks, read_ticks
-from ticklake.storage.delimited import frame
-from ticklake.storage.files import Storage
-from ticklake.ticks import TickRange
-from ticklake.topics.envelope import unwrap, wrap
-from ticklake.world import World
+from nursery import ended, forked
+from readers import Kind, Readers, kinds
 
-RUN_ID = "20251014-143025-550e8400"
-PORTION, HANG_SECONDS, MEMORY = 2_000, 10, 1 << 30
-SHARES = {"batch": 40, "compressed": 20, "envelope": 30, "metadata": 9, "configuration": 1}
-"""Of a hundred inputs. A configuration takes a hundred times as long to read as anything else."""
-_TOKENS = (
-    b"\xff" * 9 + b"\x01",
-    b"\x80" * 10,
-    b"\x7b" * 300,
-    b"\xff\xff\xff\xff\x0f",
-    b"\x00" * 16,
-    b"\x0a\x7f",
-    b"{" * 200,
-)
+HANG_SECONDS, MEMORY, ENOUGH_CASES = 10.0, 1 << 30, 50
 
 
-class Target:
-    """Readers over a folder of their own, and an honest specimen of what each reads."""
+class Inputs:
+    """Every input of a seed, by its number."""
 
-    def __init__(self, folder: Path) -> None:
-        self._storage = Storage(folder / "storage")
-        self._run = folder / "storage" / RUN_ID
-        self._file = folder / "node.conf"
-        world = Ecosystem(SimulationSettings(shape=(6, 6), organisms=2))
-        self._world = World.of(world.metadata(RUN_ID, 0))
-        ticks = []
-        for _ in range(3):
-            ticks.append(world.columns(0))
-            world.step()
-        metadata = self._storage.write_metadata(world.metadata(RUN_ID, 0))
-        plain = frame([tick.data for tick in encode_ticks(RUN_ID, ticks)])
-        with self._storage.open(metadata) as stream:
-            described = stream.read()
-        (folder / "storage" / metadata).unlink()
-        self.specimens = {
-            "batch": plain,
-            "compressed": zstd.compress(plain),
-            "envelope": wrap(BatchInfo(simulation_run_id=RUN_ID, storage_key="a/b", tick_end=9), 1).data,
-            "metadata": described,
-            "configuration": STARTER.read_bytes(),
-        }
+    def __init__(self, seed: int) -> None:
+        self._seed, self._kinds, self._rng = seed, kinds(), random.Random()
+        self._order = [name for name, kind in self._kinds.items() for _ in range(kind.share)]
+        random.Random(seed).shuffle(self._order)
 
-    def read(self, kind: str, data: bytes) -> None:
-        try:
-            getattr(self, f"_{kind}")(data)
-        except TickLakeError as error:
-            if not str(error):
-                raise AssertionError("an error that says nothing") from error
+    def kind(self, number: int) -> str:
+        return self._order[number % len(self._order)]
 
-    def _batch(self, data: bytes, name: str = "batch_0000000000_0000000002.pb") -> None:
-        (self._run / name).write_bytes(data)
-        file = self._storage.batch(f"{RUN_ID}/{name}")
-        fields = ("tick_number", "cells", "organisms")
-        for _ in read_ticks(self._storage, file, ticks=TickRange(0, 2), fields=fields, world=self._world):
-            pass
-
-    def _compressed(self, data: bytes) -> None:
-        self._batch(data, "batch_0000000000_0000000002.pb.zst")
-
-    @staticmethod
-    def _envelope(data: bytes) -> None:
-        unwrap(data)
-
-    def _metadata(self, data: bytes) -> None:
-        (self._run / "metadata.pb").write_bytes(data)
-        World.of(self._storage.read_metadata(RUN_ID))
-
-    def _configuration(self, data: bytes) -> None:
-        self._file.write_bytes(data)
-        load(self._file)
+    def data(self, number: int) -> bytes:
+        kind: Kind = self._kinds[self.kind(number)]
+        self._rng.seed(self._seed << 64 | number)
+        return kind.spoil(self._rng.choice(kind.specimens), self._rng)
 
 
-def mutated(data: bytes, rng: random.Random) -> bytes:
-    """One to four changes: flipped, set, cut, doubled, moved; lengths that lie, groups that nest."""
-    out = bytearray(data)
-    for _ in range(rng.randint(1, 4)):
-        place = rng.randrange(len(out) + 1)
-        kind = rng.randrange(7)
-        if kind == 0 and place < len(out):
-            out[place] ^= 1 << rng.randrange(8)
-        elif kind == 1 and place < len(out):
-            out[place] = rng.randrange(256)
-        elif kind == 2:
-            del out[place : place + rng.randint(1, 20)]
-        elif kind == 3:
-            out[place:place] = rng.choice(_TOKENS)
-        elif kind == 4:
-            out[place:place] = rng.randbytes(rng.randint(1, 8))
-        elif kind == 5:
-            end = rng.randrange(len(out) + 1)
-            out[place:place] = out[end : end + rng.randint(1, 60)]
-        else:
-            del out[rng.randrange(len(out) // 2 + 1) + len(out) // 2 :]
-    return bytes(out)
+class Reading:
+    """A process that reads every so many-th input, and where it is."""
+
+    def __init__(self, inputs: Inputs, numbers: range) -> None:
+        self._numbers, self._at = numbers, memoryview(mmap.mmap(-1, 16)).cast("d")
+        self._stamp(numbers.start)
+        self.process = forked(lambda: self._read(inputs))
+
+    @property
+    def at(self) -> int:
+        return int(self._at[0])
+
+    @property
+    def hangs(self) -> bool:
+        return time.monotonic() - self._at[1] > HANG_SECONDS
+
+    @property
+    def rest(self) -> range:
+        """What comes after the one that it is at."""
+        return range(self.at + self._numbers.step, self._numbers.stop, self._numbers.step)
+
+    def _stamp(self, number: int) -> None:
+        self._at[0], self._at[1] = number, time.monotonic()
+
+    def _read(self, inputs: Inputs) -> None:
+        faulthandler.enable()  # says where a hang or a crash is
+        with _folder() as folder:
+            readers = Readers(Path(folder))
+            resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, -1))
+            for number in self._numbers:
+                self._stamp(number)
+                readers.read(inputs.kind(number), inputs.data(number))
 
 
-def portion(seed: int, folder: Path, current: Path) -> None:
-    """Reads so many inputs; `current` has the one at hand, for whoever finds this process dead."""
-    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, -1))
-    rng, target = random.Random(seed), Target(folder)
-    kinds = rng.choices(list(SHARES), list(SHARES.values()), k=PORTION)
-    descriptor = os.open(current, os.O_RDWR | os.O_CREAT)
-    for kind in kinds:
-        data = mutated(target.specimens[kind], rng)
-        case = kind.encode() + b"\n" + data
-        os.pwrite(descriptor, case, 0)
-        os.ftruncate(descriptor, len(case))
-        signal.alarm(HANG_SECONDS)
-        target.read(kind, data)
-    signal.alarm(0)
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(prefix="tl-fuzz-", dir=memory if memory.is_dir() else None)
 
 
 def _address_space() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
-def run(inputs: int, seed: int, found: Path) -> int:
-    """How many portions ended badly; the input of each is kept."""
-    bad = 0
-    with tempfile.TemporaryDirectory(prefix="tl-fuzz-") as root:
-        for number in range(-(-inputs // PORTION)):
-            folder = Path(root) / str(number)
-            folder.mkdir()
-            child = os.fork()
-            if child == 0:
-                status = 1
-                try:
-                    portion(seed + number, folder, folder / "current")
-                    status = 0
-                except BaseException:
-                    traceback.print_exc()
-                finally:
-                    sys.stderr.flush()
-                    os._exit(status)
-            if os.waitpid(child, 0)[1]:
-                bad += 1
+def run(inputs: Inputs, count: int, processes: int, found: Path) -> Counter[str]:
+    """The cases by what became of their readers; each is kept."""
+    bad: Counter[str] = Counter()
+    at_work = [Reading(inputs, range(number, count, processes)) for number in range(min(processes, count))]
+    while at_work:
+        time.sleep(0.05)
+        for reading in list(at_work):
+            if (end := _end(reading)) is None:
+                continue
+            at_work.remove(reading)
+            if end:
+                bad[end] += 1
                 found.mkdir(parents=True, exist_ok=True)
-                case = (folder / "current").read_bytes()
-                (found / f"{seed + number}.case").write_bytes(case)
+                case = inputs.kind(reading.at).encode() + b"\n" + inputs.data(reading.at)
+                (found / f"{reading.at}.case").write_bytes(case)
+                if reading.rest and bad.total() < ENOUGH_CASES:
+                    at_work.append(Reading(inputs, reading.rest))
     return bad
 
 
+def _end(reading: Reading) -> str | None:
+    """How a process has ended: empty if well, None if it has not."""
+    if reading.hangs:
+        os.kill(reading.process, signal.SIGABRT)
+        ended(reading.process)
+        return "hung"
+    process, status = os.waitpid(reading.process, os.WNOHANG)
+    if not process:
+        return None
+    code = os.waitstatus_to_exitcode(status)
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else "failed" if code else ""
+
+
+def guided(kind: str, options: list[str]) -> None:
+    """libFuzzer grows a corpus by what the instrumented code does; our mutations are its mutations too."""
+    import atheris
+
+    found, rng = kinds()[kind], random.Random()
+
+    def changed(data: bytes, most: int, seed: int) -> bytes:
+        rng.seed(seed)
+        return found.spoil(bytes(data) or found.specimens[0], rng)[:most]
+
+    with _folder() as folder:
+        readers = Readers(Path(folder))
+        for function in gc.get_objects():
+            if isinstance(function, FunctionType) and str(function.__module__).startswith("ticklake."):
+                atheris.instrument_func(function)
+        atheris.Setup([sys.argv[0], *options], lambda data: readers.read(kind, bytes(data)), custom_mutator=changed)
+        atheris.Fuzz()
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--found", type=Path, default=Path("fuzz-cases"))
-    options = parser.parse_args()
+    parser.add_argument("--only", type=int)
+    parser.add_argument("--guided", choices=list(kinds()))
+    options, others = parser.parse_known_args()
+    if options.guided:
+        return guided(options.guided, others)
+    inputs = Inputs(options.seed)
+    if options.only is not None:
+        with _folder() as folder:
+            return Readers(Path(folder)).read(inputs.kind(options.only), inputs.data(options.only))
     begun = time.monotonic()
-    bad = run(options.inputs, options.seed, options.found)
-    seconds = time.monotonic() - begun
-    rate = options.inputs / seconds
-    sys.stdout.write(f"seed {options.seed}: {options.inputs:,} inputs in {seconds:.0f} s, {rate:,.0f}/s, {bad} bad\n")
+    bad = run(inputs, options.inputs, options.processes, options.found)
+    _report(options.seed, inputs, options.inputs, time.monotonic() - begun, bad)
     raise SystemExit(bool(bad))
+
+
+def _report(seed: int, inputs: Inputs, count: int, seconds: float, bad: Counter[str]) -> None:
+    read = Counter(map(inputs.kind, range(count)))
+    lines = [f"seed        {seed}", f"inputs      {count:,} in {seconds:,.0f} s, {count / seconds:,.0f} a second"]
+    lines += [f"  {kind:14}{number:,}" for kind, number in read.most_common()]
+    lines += [f"bad         {bad.total()}", *(f"  {how:14}{number}" for how, number in bad.most_common())]
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def opened() -> Iterator[Nursery]:
         process.stdin.close()
 
 
-def _forked(act: Callable[[], object]) -> int:
+def forked(act: Callable[[], object]) -> int:
     """The id of a process that does this and ends."""
     if child := os.fork():
         return child
@@ -72,7 +72,7 @@ def _forked(act: Callable[[], object]) -> int:
         os._exit(status)
 
 
-def _ended(process: int) -> int:
+def ended(process: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
@@ -85,8 +85,8 @@ def _walk(story: Story, fault: str) -> None:
 
 def _tell(story: Story) -> None:
     os.environ["TICKLAKE_FAULT_MARK"] = f"{story.folder}/mark"
-    first = _ended(_forked(lambda: _walk(story, story.fault)))
-    second = _ended(_forked(lambda: _walk(story, "")))
+    first = ended(forked(lambda: _walk(story, story.fault)))
+    second = ended(forked(lambda: _walk(story, "")))
     state = repr(getattr(__import__("walks"), f"{story.walk}_state")(*story.place)) if second == 0 else ""
     Path(story.folder, "end").write_text(json.dumps([first, second, state]))
 
@@ -97,7 +97,7 @@ def _tell_all(stories: Sequence[Story]) -> list[Any]:
         if len(running) == AT_ONCE:
             running.remove(os.wait()[0])
         Path(story.folder).mkdir(parents=True)
-        running.add(_forked(lambda story=story: _tell(story)))
+        running.add(forked(lambda story=story: _tell(story)))
     for process in running:
         os.waitpid(process, 0)
     ends = (Path(story.folder, "end") for story in stories)

@@ -40,6 +40,13 @@ def read(log: Path, version: int) -> bytes | None:
 
 def decoded(data: bytes, ordinal: str) -> Commit:
     """`ordinal` is the column whose bounds count. ValueError where it is no commit."""
+    try:
+        return _decoded(data, ordinal)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"its actions are not what they should be ({error!r})") from error
+
+
+def _decoded(data: bytes, ordinal: str) -> Commit:
     commit = Commit()
     for line in data.splitlines():
         ((kind, action),) = json.loads(line).items()
@@ -103,6 +110,13 @@ def removed(files: Sequence[LiveFile], now: int) -> list[Action]:
 
 def _live(add: Mapping[str, Any], ordinal: str) -> LiveFile:
     stats = json.loads(add.get("stats") or "{}")
-    low = (stats.get("minValues") or {}).get(ordinal, ANY_TICK.start)
-    high = (stats.get("maxValues") or {}).get(ordinal, ANY_TICK.end)
-    return LiveFile(unquote(add["path"]), add["size"], stats.get("numRecords"), TickRange(low, high))
+    low = _bound(stats, "minValues", ordinal, ANY_TICK.start)
+    high = _bound(stats, "maxValues", ordinal, ANY_TICK.end)
+    return LiveFile(unquote(add["path"]), int(add["size"]), stats.get("numRecords"), TickRange(low, high))
+
+
+def _bound(stats: Mapping[str, Any], name: str, ordinal: str, missing: int) -> int:
+    value = (stats.get(name) or {}).get(ordinal)
+    if value is not None and value not in ANY_TICK:
+        raise ValueError(f"its {name} have {value!r} as {ordinal}")
+    return missing if value is None else int(value)

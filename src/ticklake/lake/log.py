@@ -69,7 +69,7 @@ class DeltaLog:
         while (data := commits.read(self._log, self.version + 1)) is not None:
             try:
                 commit = commits.decoded(data, self._ordinal)
-            except (ValueError, KeyError) as error:
+            except ValueError as error:
                 name = commits.name_of(self.version + 1)
                 raise LakeUnreadable(table=self._name, reason=f"{name} is no commit: {error}") from error
             if commit.redefines:

@@ -77,5 +77,5 @@ def _is_whole(commit: Path) -> bool:
     try:
         lines = commit.read_bytes().splitlines()
         return bool(lines) and all(isinstance(json.loads(line), dict) for line in lines)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
