@@ -112,7 +112,10 @@ def _live(add: Mapping[str, Any], ordinal: str) -> LiveFile:
     stats = json.loads(add.get("stats") or "{}")
     low = _bound(stats, "minValues", ordinal, ANY_TICK.start)
     high = _bound(stats, "maxValues", ordinal, ANY_TICK.end)
-    return LiveFile(unquote(add["path"]), int(add["size"]), stats.get("numRecords"), TickRange(low, high))
+    size, rows = add["size"], stats.get("numRecords")
+    if not isinstance(size, int) or not isinstance(rows, int | None):
+        raise ValueError(f"it has a file of {size!r} bytes and {rows!r} rows")
+    return LiveFile(unquote(add["path"]), size, rows, TickRange(low, high))
 
 
 def _bound(stats: Mapping[str, Any], name: str, ordinal: str, missing: int) -> int:
