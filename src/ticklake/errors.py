@@ -268,6 +268,10 @@ class BadQuery(TickLakeError):
     """{reason} (Tables here: {tables}.)"""
 
 
+class QueryTooSlow(TickLakeError):
+    """The query took longer than {seconds:g} seconds. Ask for fewer ticks, or use `ticklake sql`."""
+
+
 class TableNotInRun(TickLakeError):
     """Run {run_id!r} has no table {table!r}; it has: {found}. Index the run for it, or name one of these."""
 

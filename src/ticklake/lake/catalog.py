@@ -73,6 +73,12 @@ class Catalog:
     def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
         return self.open(run_id, table).to_pyarrow_dataset()
 
+    def files(self, run_id: str, table: str) -> list[str]:
+        """Where the Parquet files of the table are."""
+        directory = (self.root / run_id / table).absolute()
+        adds = pa.table(self.open(run_id, table).get_add_actions(flatten=True))
+        return [str(directory / path) for path in adds["path"].to_pylist()]
+
     def open(self, run_id: str, table: str) -> DeltaTable:
         directory = self.root / run_id / table
         try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -17,6 +18,7 @@ from ticklake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.catalog import Catalog, TableFacts
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
+from ticklake.lake.snapshot import ANY_TICK
 from ticklake.ticks import TickRange
 from ticklake.world import World
 
@@ -72,6 +74,28 @@ class Frames:
         found = self._table(run_id, table).to_table(columns=list(columns), filter=span & which)
         return found.sort_by("tick_number")
 
+    def scan(
+        self, run_id: str, table: str, columns: Sequence[str], ticks: TickRange, wanted: Callable[[TickRange], bool]
+    ) -> Iterator[pa.RecordBatch]:
+        """Whole row groups, those whose ticks are wanted: to leave out the other ticks is cheaper once they are summed.
+
+        Arrow's own way, a filter that names the ticks, finds no row group without them.
+        """
+        tick = pc.field("tick_number")
+        for fragment in self._table(run_id, table).get_fragments((tick >= ticks.start) & (tick <= ticks.end)):
+            groups = [place for place, found in enumerate(_groups(fragment)) if found.overlaps(ticks) and wanted(found)]
+            if groups:
+                yield from fragment.subset(row_group_ids=groups).to_batches(columns=list(columns))
+
+    def rows(self, run_id: str, table: str, ticks: TickRange) -> float:
+        """About how many rows these ticks have, by the statistics of the files."""
+        adds = pa.table(self._opened(run_id, table).delta.get_add_actions(flatten=True))
+        if not adds.num_rows or "min.tick_number" not in adds.schema.names:
+            return 0.0
+        low, high = (adds[f"{kind}.tick_number"].to_numpy().astype(np.float64) for kind in ("min", "max"))
+        shared = np.minimum(high, ticks.end) - np.maximum(low, ticks.start) + 1
+        return float(np.nansum(np.clip(shared, 0, None) / (high - low + 1) * adds["num_records"].to_numpy()))
+
     def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
         """The last ticks up to `tick`: as many samples as asked for, or as few as their rows allow."""
         facts = self.facts(run_id, table)
@@ -83,6 +107,9 @@ class Frames:
         return TickRange(max(facts.ticks.start, tick - span), tick)
 
     def _table(self, run_id: str, table: str) -> pa.dataset.Dataset:
+        return self._opened(run_id, table).dataset
+
+    def _opened(self, run_id: str, table: str) -> _Opened:
         with self._lock:
             opened = self._tables.get((run_id, table))
             if opened is None:
@@ -92,7 +119,7 @@ class Frames:
             self._tables.move_to_end((run_id, table))
             while len(self._tables) > OPEN_TABLES:
                 self._tables.popitem(last=False)
-            return opened.dataset
+            return opened
 
     def _open(self, run_id: str, table: str) -> _Opened:
         tables = self._catalog.tables(run_id)
@@ -110,3 +137,11 @@ class Frames:
         if opened.delta.version() != version:
             opened.dataset = opened.delta.to_pyarrow_dataset()
         opened.looked_at = self._clock()
+
+
+def _groups(fragment: pa.dataset.ParquetFileFragment) -> Iterator[TickRange]:
+    """The ticks of each row group; any, where its statistics do not tell."""
+    metadata, column = fragment.metadata, fragment.physical_schema.get_field_index("tick_number")
+    for place in range(metadata.num_row_groups):
+        found = metadata.row_group(place).column(column).statistics
+        yield TickRange(found.min, found.max) if found is not None and found.has_min_max else ANY_TICK

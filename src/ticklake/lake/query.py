@@ -1,24 +1,34 @@
-"""SQL over the lake's tables with DuckDB: no JVM, and no way out of the tables into the file system."""
+"""SQL over the lake's tables with DuckDB: no JVM, and no way out of the tables' files into the file system."""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from ticklake.errors import BadQuery, TableUnreadable
+from ticklake.errors import BadQuery, QueryTooSlow, TableUnreadable
 from ticklake.lake.catalog import Catalog
 
 log = logging.getLogger(__name__)
 
 _PAGE = 10_000
 
-# A query may come from anywhere: it sees the tables, and neither files, network, extensions nor Python variables.
-_SANDBOX: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": False}
+Config = dict[str, str | bool | int | float | list[str]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """For queries of strangers: it only reads, and ends when it takes too long, too much memory, or too many rows."""
+
+    seconds: float = 10.0
+    megabytes: int = 512
+    rows: int = 10_000
 
 
 @dataclass(frozen=True)
@@ -31,41 +41,91 @@ class Result:
 
 @contextmanager
 def query(catalog: Catalog, sql: str, run_id: str | None = None) -> Iterator[Result]:
-    """Runs one statement over views named like the tables; each row says which run it is from in `run_id`."""
-    with duckdb.connect(config=_SANDBOX) as connection:
-        tables = _create_views(connection, catalog, catalog.chosen(run_id))
+    """Runs one SELECT over views named like the tables; each row says which run it is from in `run_id`."""
+    with opened(catalog, run_id) as (connection, tables), _errors_in_one_line(tables):
+        cursor = connection.execute(_only(connection, sql, tables))
+        columns = [column[0] for column in cursor.description or []]
+        yield Result(columns, _rows(cursor))
+
+
+def limited_query(catalog: Catalog, sql: str, run_id: str, limits: Limits) -> tuple[pa.Table, bool]:
+    """The first rows of a SELECT over a run's tables, and whether there are more."""
+    # Without a directory to spill to, what needs more memory fails.
+    config: Config = {"memory_limit": f"{limits.megabytes}MB", "threads": 2, "temp_directory": ""}
+    with opened(catalog, run_id, config) as (connection, tables), _errors_in_one_line(tables):
+        _only(connection, sql, tables)
+        alarm = threading.Timer(limits.seconds, connection.interrupt)
+        alarm.start()
+        try:
+            found = connection.sql(sql).limit(limits.rows + 1).to_arrow_table()
+        except duckdb.InterruptException as error:
+            raise QueryTooSlow(seconds=limits.seconds) from error
+        finally:
+            alarm.cancel()
+        return found.slice(0, limits.rows), found.num_rows > limits.rows
+
+
+@contextmanager
+def opened(
+    catalog: Catalog, run_id: str | None, config: Config | None = None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
+    """A query may come from anywhere: it sees the tables' files, and no others, no network, extensions or variables."""
+    with duckdb.connect(config=config or {}) as connection:
+        parts = _parts(catalog, catalog.chosen(run_id))
+        files = [file for selects in parts.values() for part in selects for file in part.files]
+        connection.execute(f"SET allowed_paths = {_list(files)}")
+        connection.execute("SET enable_external_access = false")
+        for table, selects in parts.items():
+            select = " UNION ALL BY NAME ".join(part.select(connection) for part in selects)
+            connection.execute(f"CREATE VIEW {_identifier(table)} AS {select}")
         connection.execute("SET lock_configuration = true")
-        with _errors_in_one_line(tables):
-            statements = connection.extract_statements(sql)
-            if len(statements) != 1:
-                raise BadQuery(reason=f"one statement is expected, not {len(statements)}", tables=", ".join(tables))
-            cursor = connection.execute(statements[0])
-            columns = [column[0] for column in cursor.description or []]
-        yield Result(columns, _rows(cursor, tables))
+        yield connection, sorted(parts)
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, catalog: Catalog, runs: Sequence[str]) -> list[str]:
-    """One view a table over all the runs that have it."""
-    parts: dict[str, list[str]] = {}
+@dataclass(frozen=True)
+class _Part:
+    """A run's share of a view: DuckDB reads the files of the table itself, and so only what a query needs of them."""
+
+    run_id: str
+    table: str
+    files: Sequence[str]
+    schema: pa.Schema
+
+    def select(self, connection: duckdb.DuckDBPyConnection) -> str:
+        source = f"read_parquet({_list(self.files)}, union_by_name = true, hive_partitioning = false)"
+        if not self.files:
+            source = _identifier(f"{self.run_id}/{self.table}")
+            connection.register(f"{self.run_id}/{self.table}", self.schema.empty_table())
+        return f"SELECT {_literal(self.run_id)} AS run_id, * FROM {source}"  # noqa: S608
+
+
+def _parts(catalog: Catalog, runs: Sequence[str]) -> dict[str, list[_Part]]:
+    """Of each table, the runs that have it."""
+    parts: dict[str, list[_Part]] = {}
     for run in runs:
         for table in catalog.tables(run):
-            source = f"{run}/{table}"
             try:
-                connection.register(source, catalog.dataset(run, table))
+                part = _Part(run, table, catalog.files(run, table), catalog.dataset(run, table).schema)
             except TableUnreadable as error:
                 log.warning("Left out: %s", error)
                 continue
-            select = f"SELECT {_literal(run)} AS run_id, * FROM {_identifier(source)}"  # noqa: S608
-            parts.setdefault(table, []).append(select)
-    for table, selects in parts.items():
-        connection.execute(f"CREATE VIEW {_identifier(table)} AS {' UNION ALL BY NAME '.join(selects)}")
-    return sorted(parts)
+            parts.setdefault(table, []).append(part)
+    return parts
 
 
-def _rows(cursor: duckdb.DuckDBPyConnection, tables: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    with _errors_in_one_line(tables):
-        while page := cursor.fetchmany(_PAGE):
-            yield from page
+def _only(connection: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]) -> duckdb.Statement:
+    """The one statement there is. What may read a file may also write it, so only a SELECT will do."""
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1:
+        raise BadQuery(reason=f"one statement is expected, not {len(statements)}", tables=", ".join(tables))
+    if statements[0].type is not duckdb.StatementType.SELECT:
+        raise BadQuery(reason="only a SELECT can be asked", tables=", ".join(tables))
+    return statements[0]
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while page := cursor.fetchmany(_PAGE):
+        yield from page
 
 
 @contextmanager
@@ -74,8 +134,12 @@ def _errors_in_one_line(tables: Sequence[str]) -> Iterator[None]:
         yield
     except duckdb.Error as error:
         # DuckDB adds a drawing of the place below its message.
-        message = str(error).partition("\n\nLINE")[0]
+        message = " ".join(str(error).partition("\n\nLINE")[0].split())
         raise BadQuery(reason=message, tables=", ".join(tables) or "none") from error
+
+
+def _list(texts: Sequence[str]) -> str:
+    return f"[{', '.join(map(_literal, texts))}]"
 
 
 def _literal(text: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import json
 
+import duckdb
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from ticklake.errors import BadQuery, RunNotInLake
+from ticklake.errors import BadQuery, QueryTooSlow, RunNotInLake
 from ticklake.lake.catalog import Catalog
-from ticklake.lake.query import query
+from ticklake.lake.query import Limits, limited_query, opened, query
 
 OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
 
@@ -74,10 +77,11 @@ def test_values_cannot_play_tricks_on_the_terminal(ticklake, lake):
         ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
         ("SELECT * FROM '/etc/passwd'", "does not exist"),
         ("SELECT * FROM glob('/*')", "disabled by configuration"),
-        ("COPY organism_data TO 'out.csv'", "disabled by configuration"),
-        ("ATTACH 'x.db'", "disabled by configuration"),
-        ("INSTALL httpfs", "disabled by configuration"),
-        ("SET enable_external_access = true", "the configuration has been locked"),
+        ("COPY organism_data TO 'out.csv'", "only a SELECT"),
+        ("EXPLAIN ANALYZE COPY organism_data TO 'out.csv'", "only a SELECT"),
+        ("ATTACH 'x.db'", "only a SELECT"),
+        ("INSTALL httpfs", "only a SELECT"),
+        ("SET enable_external_access = true", "only a SELECT"),
         ("SELECT 'x'::INTEGER FROM organism_data", "Could not convert"),
     ],
 )
@@ -108,9 +112,57 @@ def test_what_else_lies_in_a_lake_is_ignored(report, lake):
 
 
 def test_a_filter_on_ticks_reaches_the_files(lake):
-    plan = "EXPLAIN SELECT energy FROM organism_data WHERE tick_number > 15"
-    with query(Catalog(lake), plan) as result:
-        text = json.dumps(list(result.rows))
-    assert "tick_number" in text
-    assert "ARROW_SCAN" in text.upper()
-    assert "FILTER ─" not in text.upper(), "the filter stands above the scan instead of in it"
+    with opened(Catalog(lake), None) as (connection, _):
+        plan = connection.execute("EXPLAIN SELECT energy FROM organism_data WHERE tick_number > 15").fetchall()
+    text = json.dumps(plan).upper()
+    assert "TICK_NUMBER" in text
+    assert "PARQUET" in text
+    assert "FILTER ─" not in text, "the filter stands above the scan instead of in it"
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("COPY organism_data TO 'out.csv'", "disabled by configuration"),
+        ("ATTACH 'x.db'", "disabled by configuration"),
+        ("INSTALL httpfs", "disabled by configuration"),
+        ("SET enable_external_access = true", "the configuration has been locked"),
+        ("SET allowed_paths = ['/']", "the configuration has been locked"),
+    ],
+)
+def test_whatever_got_past_the_check_would_not_get_out(lake, statement, expected):
+    with opened(Catalog(lake), None) as (connection, _), pytest.raises(duckdb.Error, match=expected):
+        connection.execute(statement)
+
+
+def test_only_the_files_of_the_chosen_run_can_be_read(lake):
+    other, own = Catalog(lake).files(OLD, "organism_data"), Catalog(lake).files(NEW, "organism_data")
+    with query(Catalog(lake), f"SELECT count(*) FROM '{own[0]}'", NEW) as result:
+        assert list(result.rows) == [(5,)]
+    for path in (other[0], own[0].rpartition("/")[0] + "/*.parquet"):
+        with pytest.raises(BadQuery), query(Catalog(lake), f"SELECT count(*) FROM '{path}'", NEW) as result:
+            list(result.rows)
+
+
+def test_a_table_without_files_has_its_columns(lake):
+    write_deltalake(lake / NEW / "empty", pa.table({"a": pa.array([], pa.int64())}))
+    with query(Catalog(lake), "SELECT * FROM empty") as result:
+        assert (result.columns, list(result.rows)) == (["run_id", "a"], [])
+
+
+class TestLimits:
+    def test_more_rows_than_allowed_are_cut_and_told(self, lake):
+        found, more = limited_query(Catalog(lake), "SELECT tick_number FROM organism_data", NEW, Limits(rows=3))
+        assert (found.num_rows, more) == (3, True)
+        found, more = limited_query(Catalog(lake), "SELECT tick_number FROM organism_data", NEW, Limits(rows=5))
+        assert (found.num_rows, more) == (5, False)
+
+    def test_what_takes_too_long_is_ended(self, lake):
+        endless = "SELECT sum(a.range * b.range) FROM range(1000000000) a, range(1000000000) b"
+        with pytest.raises(QueryTooSlow, match=r"longer than 0.2 seconds"):
+            limited_query(Catalog(lake), endless, NEW, Limits(seconds=0.2))
+
+    def test_what_takes_too_much_memory_is_ended_in_one_line(self, lake):
+        large = "SELECT string_agg(repeat('x', 1000000), '') FROM range(1000)"
+        with pytest.raises(BadQuery, match=r"^Out of Memory.*\.\)$"):
+            limited_query(Catalog(lake), large, NEW, Limits(megabytes=64))
