@@ -141,6 +141,57 @@ def test_the_world_is_played_zoomed_and_clicked(open_page: Callable[..., Any], a
     assert "alive" in page.locator("#chosen").inner_text()
 
 
+def test_a_chart_is_zoomed_read_and_taken_home(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(f"{address}/charts")
+    shown = "document.querySelector('#charts').dataset.shown"
+    until(page, f"{shown} === '0-119'")
+    canvas = page.locator("canvas.chart").first
+    assert "population from" in canvas.get_attribute("aria-label")
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 90)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 90, steps=4)
+    page.mouse.up()
+    until(page, f"{shown} !== '0-119'")
+    start, end = map(int, page.evaluate(shown).split("-"))
+    assert 25 < start < 50 and 65 < end < 90
+    assert f"from={start}&to={end}" in page.url
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    assert f"tick {start}" in page.locator(".readout").first.inner_text()
+    assert f"tick {start}" in page.locator(".readout").nth(3).inner_text(), "all charts share the cursor"
+    page.keyboard.press("0")
+    until(page, f"{shown} === '0-119'")
+    assert "from=" not in page.url
+    page.get_by_text("As a table").first.click()
+    assert page.locator(".past").first.locator("tbody tr").count() == 120
+    for button, name in (("[aria-label='Download Population as PNG']", "population.png"), ("#csv", "series.csv")):
+        with page.expect_download() as download:
+            page.locator(button).click()
+        assert download.value.suggested_filename.endswith(name)
+        assert Path(download.value.path()).stat().st_size > 1000
+
+
+def test_a_query_is_drawn_and_can_be_shared(open_page: Callable[..., Any], address: str) -> None:
+    page = open_page(f"{address}/charts")
+    page.get_by_role("button", name="Example").click()
+    page.locator("#answer").wait_for()
+    assert "oldest" in page.locator("#own .readout").inner_text()
+    assert "sql=SELECT" in page.url
+    page.goto(page.url)
+    page.locator("#answer").wait_for()
+    page.locator("#sql").fill("SELECT is_dead::VARCHAR AS state, count(*) AS organisms FROM organism_data GROUP BY 1")
+    page.keyboard.press("Control+Enter")
+    until(page, "document.querySelector('#own canvas').ariaLabel.includes('organisms')")
+
+
+def test_a_query_that_is_wrong_says_why(browser: Any, address: str) -> None:
+    page = browser.new_page()  # the browser itself reports that the answer was no
+    page.goto(f"{address}/charts?sql=SELECT+nope+FROM+organism_data")
+    page.get_by_text('"nope" not found').wait_for()
+    page.close()
+
+
 def click_an_organism(page: Any) -> None:
     """Where the canvas has the colour of one."""
     x, y = page.evaluate("""() => { const canvas = document.querySelector('#canvas');

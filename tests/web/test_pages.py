@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -18,7 +20,7 @@ from ticklake.node import Node
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
-from ticklake.web import pipeline, rendering
+from ticklake.web import charts, pipeline, rendering
 from ticklake.web.coverage import stripes
 from ticklake.web.live import Live
 from ticklake.web.site import Site
@@ -116,6 +118,74 @@ class TestFrames:
         life = pages.get(f"{run}/organisms/1?tick=20").json()
         assert (life["birth_tick"], life["parent_id"]) == (0, None)
         assert [tick for tick, *_ in life["path"]] == sorted(tick for tick, *_ in life["path"])
+
+
+class TestCharts:
+    def test_the_series_of_a_run_are_what_its_tables_have(
+        self, pages: httpx.Client, run_site: Site, indexed: Any
+    ) -> None:
+        found = pages.get(f"/api/runs/{indexed.RUN_ID}/series?from=70&to=79").json()
+        assert (found["first"], found["last"], found["from"], found["to"], found["exact"]) == (0, 119, 70, 79, True)
+        columns = {one["name"]: one["values"] for one in found["columns"]}
+        table = Path(run_site.lake or "") / indexed.RUN_ID / "organism_data"
+        rows = DeltaTable(table).to_pyarrow_table(filters=[("tick_number", "=", 77)])
+        assert columns["from_tick"][7] == columns["to_tick"][7] == 77
+        assert columns["energy_mean"][7] == sum(rows["energy"].to_pylist())
+        assert columns["population_mean"][7] == rows["is_dead"].to_pylist().count(False)
+        assert columns["births_max"][7] == rows["birth_tick"].to_pylist().count(77)
+        assert columns["occupied_cells_mean"][7] > 0
+
+    def test_the_same_comes_as_csv_and_parquet(self, pages: httpx.Client, indexed: Any) -> None:
+        path = f"/api/runs/{indexed.RUN_ID}/series?points=12&format="
+        text, data = pages.get(f"{path}csv"), pages.get(f"{path}parquet")
+        assert text.headers["content-disposition"] == f'attachment; filename="{indexed.RUN_ID}-series.csv"'
+        table = pq.read_table(io.BytesIO(data.content))
+        assert table.num_rows == 12 == text.text.count("\n") - 1
+        assert text.text.splitlines()[0].replace('"', "").split(",") == table.column_names
+
+    @pytest.mark.parametrize("query", ["points=1", "points=x", "format=exe", "from=x", "to=-1", "from=" + "9" * 40])
+    def test_a_chart_that_cannot_be_is_refused(self, pages: httpx.Client, indexed: Any, query: str) -> None:
+        assert pages.get(f"/api/runs/{indexed.RUN_ID}/series?{query}").status_code == 400
+        assert pages.get(f"/api/runs/nothing/series?{query}").status_code == 404
+
+    def test_a_query_of_ones_own_is_answered(self, pages: httpx.Client, indexed: Any) -> None:
+        sql = "SELECT tick_number, count(*) AS n, 'a' AS text, 1.5::DECIMAL(5,2) AS d, [1] AS l, 'nan'::DOUBLE AS nan"
+        path, params = f"/api/runs/{indexed.RUN_ID}/query", {"sql": f"{sql} FROM organism_data GROUP BY 1 ORDER BY 1"}
+        found = pages.get(path, params=params).json()
+        assert [(one["name"], one["number"], one["values"][0]) for one in found["columns"]][2:] == [
+            ("text", False, "a"),
+            ("d", True, 1.5),
+            ("l", False, "[1]"),
+            ("nan", True, None),
+        ]
+        assert not found["more"]
+        assert pages.get(path, params=params | {"format": "csv"}).text.count("\n") == 121
+        assert pq.read_table(io.BytesIO(pages.get(path, params=params | {"format": "parquet"}).content)).num_rows == 120
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "",
+            "SELEC",
+            "SELECT 1; SELECT 2",
+            "FROM '/etc/passwd'",
+            "FROM read_text('/etc/passwd')",
+            "x" * 9000,
+            "COPY organism_data TO 'out.csv'",
+            "CREATE TABLE t AS SELECT 1",
+            "SET memory_limit = '1TB'",
+            "ATTACH 'x.db'",
+        ],
+    )
+    def test_a_query_that_fails_or_reaches_out_is_one_line(self, pages: httpx.Client, indexed: Any, sql: str) -> None:
+        answer = pages.get(f"/api/runs/{indexed.RUN_ID}/query", params={"sql": sql})
+        assert answer.status_code == 400
+        assert "\n" not in answer.json()["error"]["message"]
+
+    def test_two_queries_at_a_time_are_enough(self, pages: httpx.Client, indexed: Any) -> None:
+        with charts.QUERIES, charts.QUERIES:
+            assert pages.get(f"/api/runs/{indexed.RUN_ID}/query?sql=SELECT+1").status_code == 429
+        assert pages.get(f"/api/runs/{indexed.RUN_ID}/query?sql=SELECT+1").status_code == 200
 
 
 @pytest.mark.warns("DEAD_LETTER")

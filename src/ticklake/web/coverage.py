@@ -10,9 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ticklake.completeness import Completeness, TableVerdict
-from ticklake.errors import InvalidOption
 from ticklake.ticks import TickRange
-from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
+from ticklake.web.rendering import asked_ticks, chosen_run, explained, nothing, page, site_of
 
 WIDTH = 1000
 RANGES = 50
@@ -35,7 +34,7 @@ def show_completeness(request: Request) -> Response:
     # Rows are not counted: that reads every key of every table. `ticklake verify` does.
     verdict = Completeness(run_id, site.storage, site.catalog, site.database).verify(count_rows=False)
     whole = max((table.coverage.expected for table in verdict.tables), key=lambda ticks: ticks.end, default=None)
-    shown = _shown(request, whole)
+    shown = asked_ticks(request, whole) if whole else None
     maps = [(table, list(stripes(table, shown)) if shown else []) for table in verdict.tables]
     return page(
         request, "completeness.html", run_id=run_id, verdict=verdict, maps=maps, shown=shown, whole=whole, most=RANGES
@@ -66,20 +65,6 @@ def _stripes(kind: str, ranges: Sequence[TickRange], shown: TickRange, step: int
         before = Stripe(kind, round(x, 2), max(1.0, round(end - x, 2)))
     if before is not None:
         yield before
-
-
-def _shown(request: Request, whole: TickRange | None) -> TickRange | None:
-    """The part of the run that the address asks for."""
-    if whole is None or not whole:
-        return None
-    bounds = []
-    for name, default in (("from", whole.start), ("to", whole.end)):
-        text = request.query_params.get(name) or str(default)
-        if not text.isdecimal() or len(text) > 18:
-            raise InvalidOption(option=name, value=text, allowed="a tick number")
-        bounds.append(int(text))
-    asked = TickRange(*bounds).within(whole)
-    return asked or whole
 
 
 ROUTES = [Route("/completeness", show_completeness)]

@@ -8,13 +8,14 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from ticklake.web import coverage, letters, overview, system, tables, topics, world
+from ticklake.web import charts, coverage, letters, overview, system, tables, topics, world
 from ticklake.web.live import Live
 from ticklake.web.site import Site
 
 ROUTES: list[BaseRoute] = [
     *overview.ROUTES,
     *world.ROUTES,
+    *charts.ROUTES,
     *topics.ROUTES,
     *letters.ROUTES,
     *coverage.ROUTES,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ticklake.insights import Announcement, GapsReport, Glance, GroupReport, TableReport
 from ticklake.web.rendering import age, number, short
 
-NAME_LENGTH = 20
+NAME_LENGTH = 19
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,12 @@ def _in_order(flow: Flow) -> list[TableReport]:
     """Tables beside the indexers that write them, so that pipes do not cross."""
     groups = [group.group for group in flow.glance.groups]
 
+    names = [table.name for table in flow.glance.tables]
+    strangers = (at for at, group in enumerate(groups) if not any(_akin(group, name) for name in names))
+    stranger = next(strangers, len(groups))
+
     def place(table: TableReport) -> int:
-        return next((at for at, group in enumerate(groups) if _akin(group, table.name)), len(groups))
+        return next((at for at, group in enumerate(groups) if _akin(group, table.name)), stranger)
 
     return sorted(flow.glance.tables, key=place)
 

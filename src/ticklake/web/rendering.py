@@ -14,8 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from ticklake.errors import RunNotFound, RunNotInLake, TickLakeError
+from ticklake.errors import InvalidOption, RunNotFound, RunNotInLake, TickLakeError
 from ticklake.logs import redacted
+from ticklake.ticks import TickRange
 from ticklake.web.site import Site
 
 POLICY = (
@@ -39,6 +40,7 @@ class Entry(NamedTuple):
 MENU = (
     Entry("/", "Overview"),
     Entry("/world", "World"),
+    Entry("/charts", "Charts"),
     Entry("/topics", "Topics"),
     Entry("/dead-letters", "Dead letters"),
     Entry("/completeness", "Completeness"),
@@ -157,6 +159,17 @@ def chosen_run(request: Request) -> str | None:
     if wanted and wanted not in runs:
         raise RunNotFound(run_id=wanted, places=site_of(request).places, found=", ".join(runs[-5:]) or "none")
     return wanted or (runs[-1] if runs else None)
+
+
+def asked_ticks(request: Request, whole: TickRange) -> TickRange:
+    """The part of a run that the address asks for with `from` and `to`; all of it where that is nothing."""
+    bounds = []
+    for name, default in (("from", whole.start), ("to", whole.end)):
+        text = request.query_params.get(name) or str(default)
+        if not text.isdecimal() or len(text) > 18:
+            raise InvalidOption(option=name, value=text, allowed="a tick number")
+        bounds.append(int(text))
+    return TickRange(*bounds).within(whole) or whole
 
 
 def _runs(site: Site) -> list[str]:

@@ -1,0 +1,150 @@
+"""Charts of a run: its figures over the ticks, and whatever a query of one's own finds."""
+
+from __future__ import annotations
+
+import io
+import math
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ticklake.errors import InvalidOption, RunNotInLake
+from ticklake.lake.query import Limits, limited_query
+from ticklake.lake.series import Charted, Series
+from ticklake.ticks import TickRange
+from ticklake.web.rendering import asked_ticks, chosen_run, explained, nothing, page, site_of
+
+POINTS = 240
+LIMITS = Limits()
+QUERIES = threading.BoundedSemaphore(2)
+"""Queries at once, of all viewers: the others are told to wait, so that the server stays there for the pages."""
+
+LONGEST_QUERY = 8_000
+EXAMPLE = "SELECT tick_number, avg(age) AS age, max(age) AS oldest\nFROM organism_data GROUP BY tick_number ORDER BY 1"
+PANELS = (
+    ("Population", "living organisms at a tick", ("population",)),
+    ("Births and deaths", "at a tick", ("births", "deaths")),
+    ("Energy", "of all organisms together", ("energy",)),
+    ("Occupied cells", "of the world at a tick", ("occupied_cells",)),
+)
+
+
+@explained
+def show_charts(request: Request) -> Response:
+    run_id, frames = chosen_run(request), site_of(request).frames
+    whole = Series(frames).ticks(run_id) if run_id is not None and frames is not None else None
+    if run_id is None or whole is None:
+        hint = "ticklake demo" if run_id is None else f"ticklake index {run_id} --storage DIR --lake DIR"
+        return nothing(request, "Charts", run_id, hint=hint)
+    shown = asked_ticks(request, whole)
+    query = request.query_params.get("sql", "")
+    return page(
+        request, "charts.html", run_id=run_id, panels=PANELS, whole=whole, shown=shown, query=query, example=EXAMPLE
+    )
+
+
+def show_series(request: Request) -> Response:
+    """`from`, `to`, `points`; as JSON, CSV or Parquet."""
+    frames, run_id = site_of(request).frames, request.path_params["run"]
+    series = Series(frames) if frames is not None else None
+    whole = series.ticks(run_id) if series is not None else None
+    if series is None or whole is None:
+        raise RunNotInLake(run_id=run_id, lake=site_of(request).lake, found="none of that name")
+    text = request.query_params.get("points", str(POINTS))
+    if not text.isdecimal():
+        raise InvalidOption(option="points", value=text, allowed="a whole number")
+    found = series.chart(run_id, asked_ticks(request, whole), int(text[:9]))
+    return _answer(request, found.table, f"{run_id}-series", lambda: _facts(found, whole))
+
+
+def show_query(request: Request) -> Response:
+    """`sql`, one SELECT; as JSON, CSV or Parquet."""
+    catalog, sql = site_of(request).catalog, request.query_params.get("sql", "")
+    if catalog is None:
+        raise RunNotInLake(run_id=request.path_params["run"], lake=site_of(request).lake, found="none")
+    if len(sql) > LONGEST_QUERY:
+        raise InvalidOption(option="sql", value=f"{sql[:20]}…", allowed=f"at most {LONGEST_QUERY:,} characters")
+    if not QUERIES.acquire(blocking=False):
+        raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS)
+    try:
+        found, more = limited_query(catalog, sql, request.path_params["run"], LIMITS)
+    finally:
+        QUERIES.release()
+    return _answer(request, found, "query", lambda: {"more": more, "most": LIMITS.rows})
+
+
+def _facts(found: Charted, whole: TickRange) -> dict[str, Any]:
+    return {
+        "first": whole.start,
+        "last": whole.end,
+        "from": found.ticks.start,
+        "to": found.ticks.end,
+        "step": found.step,
+        "exact": found.exact,
+    }
+
+
+def _answer(request: Request, table: pa.Table, name: str, facts: Callable[[], dict[str, Any]]) -> Response:
+    """The same table in the form that the address asks for."""
+    form = request.query_params.get("format", "json")
+    if form == "json":
+        return JSONResponse(facts() | {"columns": [_column(table, at) for at in range(table.num_columns)]})
+    write = {"csv": _csv, "parquet": _parquet}.get(form)
+    if write is None:
+        raise InvalidOption(option="format", value=form, allowed="json, csv or parquet")
+    attached = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    kind = "text/csv; charset=utf-8" if form == "csv" else "application/vnd.apache.parquet"
+    return Response(write(table), media_type=kind, headers=attached)
+
+
+def _column(table: pa.Table, at: int) -> dict[str, Any]:
+    """Its numbers as numbers, where it has any, else its values as text. JSON knows neither NaN nor infinity."""
+    column, kind = table.column(at), table.schema.field(at).type
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if numeric:
+        values = [value if value is None or math.isfinite(value) else None for value in _floats(column)]
+    else:
+        values = [None if value is None else str(value)[:200] for value in column.to_pylist()]
+    return {"name": table.column_names[at], "number": numeric, "values": values}
+
+
+def _floats(column: pa.ChunkedArray) -> list[Any]:
+    plain = pc.cast(column, pa.float64()) if pa.types.is_decimal(column.type) else column
+    values: list[Any] = plain.to_pylist()
+    return values
+
+
+def _csv(table: pa.Table) -> bytes:
+    """Lists and the like become text: CSV has no other way to hold them."""
+    columns = [
+        pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        if pa.types.is_nested(column.type)
+        else column
+        for column in table.columns
+    ]
+    out = io.BytesIO()
+    pa_csv.write_csv(pa.table(columns, names=table.column_names), out)
+    return out.getvalue()
+
+
+def _parquet(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(table, out, compression="zstd")
+    return out.getvalue()
+
+
+ROUTES = [
+    Route("/charts", show_charts),
+    Route("/api/runs/{run}/series", show_series),
+    Route("/api/runs/{run}/query", show_query),
+]
