@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import topic_clients
 from deltalake import DeltaTable
 
 from ticklake import Database
@@ -360,6 +361,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--acts", type=int, default=100_000, help="of clients of a topic, whose order is checked")
     parser.add_argument("--database", choices=["sqlite", "postgres"], action="append")
     options = parser.parse_args()
     whole, kinds, begun = Report(), options.database or ["sqlite", "postgres"], time.monotonic()
@@ -373,8 +375,21 @@ def main() -> None:
         state = "wrong" if report.complaints else "fine"
         sys.stdout.write(f"round {number + 1}/{rounds}, {kind}, seed {seed}: {faults} faults, {state}\n")
         sys.stdout.flush()
-    sys.stdout.write(f"\nseed        {options.seed}\n{whole.text()}\ntook        {time.monotonic() - begun:.0f} s\n")
-    raise SystemExit(bool(whole.complaints or whole.lost or whole.duplicated))
+    sys.stdout.write(f"\nseed        {options.seed}\n{whole.text()}\n")
+    violations = check_histories(kinds, options.acts // len(kinds), options.seed)
+    sys.stdout.write(f"took        {time.monotonic() - begun:.0f} s\n")
+    raise SystemExit(bool(whole.complaints or whole.lost or whole.duplicated or violations))
+
+
+def check_histories(kinds: list[str], acts: int, seed: int) -> int:
+    """Clients of a topic on their own, act by act; how many histories cannot be."""
+    violations = 0
+    for kind in kinds if acts else ():
+        with tempfile.TemporaryDirectory(prefix="tl-acts-") as folder, database(kind, Path(folder)) as (url, _):
+            report = topic_clients.play(Path(folder, "acts"), url, RUN_ID, acts, seed)
+        violations += len(report.violations)
+        sys.stdout.write("\n".join([f"histories   {kind}: {report}", *map(str, report.violations[:3]), ""]))
+    return violations
 
 
 if __name__ == "__main__":
