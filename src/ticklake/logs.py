@@ -14,7 +14,7 @@ Format = Literal["text", "json"]
 log_service: ContextVar[str] = ContextVar("log_service", default="")
 """The service whose thread this is."""
 
-_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*):[^/\s@]+@")
+_PASSWORD = re.compile(r"(?<=://)([^/\s:@]*:)[^/\s]+(?=@)|(?i:(\b\w*password=))('[^']*'|[^&\s,;'\")]+)")
 
 
 def set_up(level: int, form: Format = "text", stream: TextIO | None = None) -> None:
@@ -56,9 +56,18 @@ def _one_line(record: logging.LogRecord) -> str:
     text = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:
         text += f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info[0] else ""
-    return " ".join(redacted(text).split())
+    return one_line(redacted(text))
+
+
+def one_line(text: str) -> str:
+    """Without line breaks, and without what a terminal would obey."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def redacted(text: str) -> str:
-    """Without the passwords of URLs."""
-    return _PASSWORD.sub(r"\1:***@", text)
+    """Without the passwords of URLs and connection strings."""
+    return _PASSWORD.sub(r"\1\2***", text)

@@ -52,9 +52,11 @@ def main() -> None:
         fail("Interrupted.", INTERRUPTED)
     except (TickLakeError, OSError) as error:
         fail(str(error), FAILED)
+    except UnicodeEncodeError as error:
+        fail(f"{error.object!r} is no text in UTF-8.", FAILED)
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Ends the program with one line on stderr."""
-    click.echo(f"Error: {' '.join(message.split())}", err=True)
+    click.echo(f"Error: {logs.one_line(logs.redacted(message))}", err=True)
     sys.exit(code)

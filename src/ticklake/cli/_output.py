@@ -9,6 +9,8 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from ticklake.logs import printable
+
 COLUMN_WIDTH = 80
 LINE_WIDTH = 400
 
@@ -56,7 +58,7 @@ def cell_text(value: object) -> str:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))
+    return printable(str(value))
 
 
 def size_text(size: int | None) -> str:

@@ -81,6 +81,8 @@ class Catalog:
 
     def open(self, run_id: str, table: str) -> DeltaTable:
         directory = self.root / run_id / table
+        if not (is_safe(run_id) and is_safe(table)):
+            raise TableUnreadable(table=repr(f"{run_id}/{table}"), reason="run and table must be plain names")
         try:
             return DeltaTable(directory)
         except (DeltaError, OSError) as error:

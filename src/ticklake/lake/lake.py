@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ticklake.errors import BadTable
 from ticklake.lake.durable import make_directory
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
-from ticklake.storage.names import check_run_id
+from ticklake.storage.names import check_run_id, is_safe
 
 
 class Lake:
@@ -17,6 +18,8 @@ class Lake:
         self.root = Path(root).absolute()
 
     def directory(self, run_id: str, table: str) -> Path:
+        if not is_safe(table):
+            raise BadTable(name=table, reason="it becomes a folder and is no plain name")
         return self.root / check_run_id(run_id) / table
 
     def ledger(self, run_id: str, table: Table) -> Ledger:

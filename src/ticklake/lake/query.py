@@ -115,7 +115,7 @@ def _parts(catalog: Catalog, runs: Sequence[str]) -> dict[str, list[_Part]]:
 
 def _only(connection: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]) -> duckdb.Statement:
     """The one statement there is. What may read a file may also write it, so only a SELECT will do."""
-    statements = connection.extract_statements(sql)
+    statements = connection.extract_statements(sql.encode().decode())  # half a character fails here, not in DuckDB
     if len(statements) != 1:
         raise BadQuery(reason=f"one statement is expected, not {len(statements)}", tables=", ".join(tables))
     if statements[0].type is not duckdb.StatementType.SELECT:

@@ -36,6 +36,30 @@ def test_a_message_of_several_lines_is_one_line(stream: io.StringIO, form: logs.
     assert "one two three (OSError: disk full)" in line
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.warns("2J")
+def test_nothing_that_is_logged_plays_tricks_on_the_terminal(stream: io.StringIO, form: logs.Format) -> None:
+    logs.set_up(logging.INFO, form, stream)
+    log.warning("run %s", "\x1b[2J\x07\x9b")
+    (line,) = stream.getvalue().splitlines()
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgresql://me:hush@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:hu@sh@host/db?a=b@c", "postgresql://me:***@host/db?a=b@c"),
+        ("postgresql://:hush@/db", "postgresql://:***@/db"),
+        ("postgresql://host/db?password=hush&sslmode=require", "postgresql://host/db?password=***&sslmode=require"),
+        ("host=h PASSWORD=hush sslpassword='hu sh' user=me", "host=h PASSWORD=*** sslpassword=*** user=me"),
+        ("http://host:8080/a@b and sqlite:////srv/db", "http://host:8080/a@b and sqlite:////srv/db"),
+    ],
+)
+def test_passwords_are_left_out_wherever_a_connection_has_them(text: str, shown: str) -> None:
+    assert logs.redacted(text) == shown
+
+
 @pytest.mark.warns("connect")
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_password_of_a_url_is_not_logged(stream: io.StringIO, form: logs.Format) -> None:
