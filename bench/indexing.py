@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bench.delta import APPENDED_FILES, MERGED_FILES, decoded
 from bench.delta import rates as rates_of_delta
+from bench.processes import processor_seconds
 from bench.results import Figure, Section
 from bench.runs import RUN_ID, produce, varint
 from deltalake import DeltaTable
@@ -69,7 +70,7 @@ def measure(directory: Path, cells: int = 50_000_000, rounds: int = 2) -> Sectio
     part = files[: max(1, round(len(files) * PART / total))]
     parquet = timed(lambda: spark_parquet(storage, part, world, directory / "parquet", spark))
     theirs = total * len(part) / len(files) / parquet
-    idle = idle_share(directory / "flow", spark)
+    idle, without_task = flow(directory / "flow", spark)
     real = bytes_a_row(directory / "real", spark)
     spark.stop()
     delta = rates_of_delta(storage, directory)
@@ -91,6 +92,7 @@ def measure(directory: Path, cells: int = 50_000_000, rounds: int = 2) -> Sectio
                 for name, rate in delta.items()
             ),
             Figure("idle share of the cores at a steady flow of small files", idle, "of the time", at_most=0.1),
+            Figure("the same, without a task at work", without_task, "of the time"),
             *(Figure("Parquet of the real runs", one, "bytes a row", at_most=2.3) for one in real),
             Figure("peak memory of a task on a 2 GiB batch file", task_memory(directory), "MiB", at_most=512),
         ],
@@ -112,8 +114,11 @@ def index(
         pass
 
 
-def idle_share(directory: Path, spark: SparkSession) -> float:
-    """How much of the cores' time no task was at work, from the first file taken to the last one acknowledged."""
+def flow(directory: Path, spark: SparkSession) -> tuple[float, float]:
+    """A steady flow: the share of the cores' time that was idle, and the share without a task at work.
+
+    From the first file taken to the last one acknowledged. Planning a job and committing its files is work as well.
+    """
     storage, _ = produce(directory, 30_000_000, ticks_a_file=4)
     with Database(f"sqlite:///{directory / 'database'}") as database:
         resources = IndexerResources(storage, Lake(directory / "lake"), database, spark=lambda: spark)
@@ -123,8 +128,11 @@ def idle_share(directory: Path, spark: SparkSession) -> float:
             writer.send_many([BatchInfo(simulation_run_id=RUN_ID, storage_key=key) for key in keys])
         options = IndexerOptions(RUN_ID, insert_batch_size=80, until_caught_up=True)
         indexer = EnvironmentIndexer("environment-indexer", resources, options)
+        before = processor_seconds(os.getpid())
         seconds = timed(indexer.run)
-    return 1 - indexer.monitor.counter("task_ms").value / 1000 / CORES / seconds
+        busy = processor_seconds(os.getpid()) - before
+    tasks = indexer.monitor.counter("task_ms").value / 1000
+    return 1 - busy / CORES / seconds, 1 - tasks / CORES / seconds
 
 
 def bytes_a_row(lake: Path, spark: SparkSession) -> list[float]:

@@ -1,7 +1,8 @@
-"""What a process and all that it has started hold of the memory."""
+"""What a process and all that it has started hold of the memory, and have had of the processor."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import defaultdict
 from pathlib import Path
@@ -50,3 +51,16 @@ def proportional(pid: int) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+
+
+def processor_seconds(root: int) -> float:
+    """Of all that are alive, and of those that they have waited for."""
+    return sum(map(_processor_ticks, tree(root))) / os.sysconf("SC_CLK_TCK")
+
+
+def _processor_ticks(pid: int) -> int:
+    try:
+        _, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    except OSError:
+        return 0
+    return sum(map(int, rest.split()[11:15]))

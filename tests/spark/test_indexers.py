@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
+from ticklake.lake.job import run_tasks
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.table import Table
@@ -295,3 +297,10 @@ def announce_metadata(database: Database, maker: Any) -> None:
     with database.run(maker.run_id).writer("metadata-topic") as writer:
         key = f"{maker.run_id}/metadata.pb.zst"
         writer.send(MetadataInfo(simulation_run_id=maker.run_id, storage_key=key))
+
+
+def test_a_worker_does_not_walk_through_all_that_it_has_loaded_after_every_task(
+    spark: Any, eventually: Callable[..., None]
+) -> None:
+    """PySpark collects garbage there each time."""
+    eventually(lambda: min(run_tasks(spark, "a table", 4, lambda _: [gc.get_freeze_count()])) > 10_000)

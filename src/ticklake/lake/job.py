@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -45,6 +47,7 @@ def run_tasks(spark: SparkSession, name: str, count: int, act: Callable[[int], l
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in act(number)]})
+        _settle()
 
     try:
         share_cores_fairly(spark, name)
@@ -56,3 +59,10 @@ def run_tasks(spark: SparkSession, name: str, count: int, act: Callable[[int], l
         raise SparkUnavailable(reason=reason_of(error)) from error
     # What comes back was made by our own tasks a moment ago.
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
+
+
+@cache
+def _settle() -> None:
+    """Once in a worker. PySpark collects garbage after every task: 50 ms, where it walks through all that is loaded."""
+    gc.collect()
+    gc.freeze()
