@@ -303,8 +303,9 @@ class Coordinator:
 
 
 def frontiers(run: Run) -> dict[str, int | None]:
-    """The indexer classes that are coordinated in a run, and how far each is."""
-    run.prepare(PACKAGE)
+    """The indexer classes that are coordinated in a run, and how far each is. To look makes no tables."""
+    if not run.has_tables_of(PACKAGE):
+        return {}
     with run.reading() as transaction:
         return dict(transaction.sql(PACKAGE).classes())
 

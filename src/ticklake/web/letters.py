@@ -12,10 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ticklake.errors import InvalidOption
 from ticklake.topics import DeadLetter, DeadLetterFilter, Run
 from ticklake.web.forms import Form, posted
-from ticklake.web.rendering import chosen_run, explained, nothing, page, part, site_of
-from ticklake.web.topics import run_of
+from ticklake.web.rendering import chosen_run, explained, nothing, page, part
+from ticklake.web.topics import named_run, run_of
 
 LISTED, LOOKED_AT, REASONS = 50, 1000, 12
 
@@ -60,9 +61,7 @@ def payload(letter: DeadLetter) -> str:
 
 def _act(request: Request, form: Form, done: str) -> Response:
     """On the ones that were ticked, or on all that match."""
-    database = site_of(request).database
-    assert database is not None  # noqa: S101  without one there is no form
-    run = database.run(request.path_params["run"], create=False)
+    run = named_run(request)
     shown = DeadLetterFilter(form["topic"], form["group"], None, form["error"])
     chosen = [_named(one) for one in form.all("letter")]
     which = [shown] if form.says("every") else chosen
@@ -79,7 +78,10 @@ def _act(request: Request, form: Form, done: str) -> Response:
 
 def _named(text: str) -> DeadLetterFilter:
     """A box's value: topic, group and message id as JSON."""
-    topic, group, message_id = json.loads(text)
+    try:
+        topic, group, message_id = map(str, json.loads(text))
+    except (TypeError, ValueError):
+        raise InvalidOption(option="letter", value=text, allowed="a list of topic, group and message id") from None
     return DeadLetterFilter(topic, group, message_id)
 
 

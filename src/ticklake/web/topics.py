@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from google.protobuf import json_format
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -41,7 +43,7 @@ def show_topics(request: Request) -> Response:
 
 def reset(request: Request, form: Form) -> Response:
     """Another position for a group; with `dry_run` only what it would mean."""
-    run, topic, group, dry_run = _run(request), form["topic"] or "", form["group"] or "", form.says("dry_run")
+    run, topic, group, dry_run = named_run(request), form["topic"] or "", form["group"] or "", form.says("dry_run")
     ahead = run.groups.reset(topic, group, _position(form["to"] or form["where"] or "earliest"), dry_run=dry_run)
     note = f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead."
     return _answer(request, run, note)
@@ -49,7 +51,7 @@ def reset(request: Request, form: Form) -> Response:
 
 def release(request: Request, form: Form) -> Response:
     """Takes a claim, or all that are stuck, from their holders."""
-    run = _run(request)
+    run = named_run(request)
     held = run.claims.list(
         topic=form["topic"], group=form["group"], message_id=form["message"], stuck=form.says("stuck"), limit=None
     )
@@ -65,10 +67,12 @@ def run_of(request: Request) -> Run | None:
     return database.run(run_id, create=False)
 
 
-def _run(request: Request) -> Run:
-    site = site_of(request)
-    assert site.database is not None  # noqa: S101  pages without one have no buttons
-    return site.database.run(request.path_params["run"], create=False)
+def named_run(request: Request) -> Run:
+    """The run of an address that changes something."""
+    database = site_of(request).database
+    if database is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)  # there was no button for it
+    return database.run(request.path_params["run"], create=False)
 
 
 def _state(run: Run) -> dict[str, Any]:
