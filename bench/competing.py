@@ -23,7 +23,7 @@ from ticklake.topics import Database
 GROUP = "environment-indexer"
 
 
-def measure(directory: Path, cells: int = 20_000_000, crowd: int = 4) -> Section:
+def measure(directory: Path, cells: int = 60_000_000, crowd: int = 4) -> Section:
     storage, total = produce(directory, cells, ticks_a_file=8)
     alone = run_crowd(directory / "alone", storage, 1)
     together = run_crowd(directory / "together", storage, crowd)
