@@ -1,23 +1,28 @@
 """One process of a pipeline, to be tormented: `chaos_child.py produce|reconcile|INDEXER ROOT RUN URL TICKS CLOCK`.
 
 `produce` simulates, slowly, and writes with two persistence services; begun again, it goes on a little before the end
-of what is stored, with the same ticks. `environment` and `organism` index, their jobs in this process instead of on a
-Spark. CLOCK is the number of seconds that this process's clock is wrong by. CHAOS_BUG plants a bug, to see it caught.
+of what is stored, with the same ticks. `environment` and `organism` index, their jobs in this process, or with
+CHAOS_SPARK on a Spark. CLOCK is the number of seconds that this process's clock jumps by after a while. CHAOS_BUG
+plants a bug, to see it caught.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
+import struct
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 SHAPE, ORGANISMS, AHEAD = (16, 16), 6, 25
 PACE_SECONDS, PACE_TICKS, BATCH = 0.1, 5, 10
-LEASE = 1.0
+LEASE, STEADY_SECONDS = 1.0, 0.5
+SMALL = {"spark.driver.memory": "512m"}
 
 
 def services(role: str, root: Path, run_id: str, url: str, ticks: int) -> list[Any]:
@@ -80,13 +85,15 @@ def _indexer(kind: str, root: Path, run_id: str, database: Any, storage: Any) ->
     from ticklake.indexers.metadata import MetadataIndexer
     from ticklake.indexers.organism import OrganismIndexer
     from ticklake.lake.lake import Lake
+    from ticklake.lake.spark import open_session
 
-    spark: Any = InProcess()
+    here: Any = InProcess()
+    spark = partial(open_session, "local[1]", SMALL) if os.environ.get("CHAOS_SPARK") else lambda: here
     options = IndexerOptions(
         run_id, poll_interval_ms=100, insert_batch_size=30, flush_timeout_ms=200, claim_timeout=LEASE,
         max_delivery_attempts=1000, topic_poll_timeout_ms=120_000, max_poll_duration_ms=120_000,
     )  # fmt: skip
-    resources = IndexerResources(storage, Lake(root / "lake"), database, spark=lambda: spark)
+    resources = IndexerResources(storage, Lake(root / "lake"), database, spark=spark)
     if kind == "metadata":
         return MetadataIndexer("metadata-indexer", resources, options)
     return {"environment": EnvironmentIndexer, "organism": OrganismIndexer}[kind](f"{kind}-indexer", resources, options)
@@ -121,12 +128,28 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
+def obey_permissions() -> None:
+    """Root too is refused what a file's mode forbids (Linux: it gives up all its capabilities)."""
+    if sys.platform == "linux" and os.geteuid() == 0:
+        header, nothing = struct.pack("Ii", 0x20080522, 0), bytes(24)
+        ctypes.CDLL(None).capset(header, nothing)
+
+
+def jump(seconds: float) -> None:
+    """This process's clock is right at first."""
+    right, right_ns, begun = time.time, time.time_ns, time.monotonic()
+    off = lambda: seconds if time.monotonic() - begun > STEADY_SECONDS else 0.0  # noqa: E731
+    time.time = lambda: right() + off()
+    time.time_ns = lambda: right_ns() + int(off() * 10**9)
+
+
 def main(role: str, root: str, run_id: str, url: str, ticks: str, clock: str) -> None:
     die_with_parent()
-    if wrong := float(clock):
-        right, right_ns = time.time, time.time_ns
-        time.time = lambda: right() + wrong
-        time.time_ns = lambda: right_ns() + int(wrong * 10**9)
+    logging.basicConfig(format="%(asctime)s %(process)d %(message)s", level=logging.WARNING)
+    if url.startswith("sqlite"):
+        obey_permissions()  # the socket of a PostgreSQL may be another user's
+    if float(clock):
+        jump(float(clock))
     plant(os.environ.get("CHAOS_BUG", ""))
     running = services(role, Path(root), run_id, url, int(ticks))
     signal.signal(signal.SIGTERM, lambda *_: [service.stop(0) for service in running])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -120,6 +121,7 @@ class Readers:
         self._storage._folder = self._memory
         self._world = World.of(Ecosystem(SimulationSettings(shape=(6, 6), organisms=2)).metadata(RUN_ID, 0))
         self._file = folder / "node.conf"
+        shutil.copy(CONFIGURATIONS / "places.conf", folder)  # which others include
         self._table = folder / "table"
 
     def read(self, kind: str, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,36 +29,35 @@ def test_twenty_five_faults_lose_nothing_and_repeat_nothing(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_hundred_faults_lose_nothing_and_repeat_nothing(database: str) -> None:
-    command = [
-        sys.executable,
-        str(CHAOS),
-        "--faults",
-        "100",
-        "--seed",
-        str(SEED),
-        "--database",
-        database,
-        "--acts",
-        "0",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    options = f"--faults 100 --seed {SEED} --database {database} --acts 0".split()
+    done = subprocess.run([sys.executable, CHAOS, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "lost        0" in done.stdout
     assert "duplicated  0" in done.stdout
 
 
 @pytest.mark.slow
+@pytest.mark.spark
+def test_a_spark_whose_workers_are_killed_loses_nothing_and_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chaos.Torment, "one", lambda self: self._worker() or "worker")
+    report = chaos.play(tmp_path, f"sqlite:///{tmp_path / 'db'}", SEED, 6, spark=True)
+    assert report.complaints == []
+    assert (report.lost, report.duplicated, report.dead_letters) == (0, 0, 0)
+
+
 @pytest.mark.parametrize(
-    ("bug", "lost", "duplicated"), [("ack before commit", True, False), ("commit twice", False, True)]
+    ("bug", "point", "lost", "duplicated"),
+    [("ack before commit", "lake.commit.before", True, False), ("commit twice", "lake.commit.after", False, True)],
 )
 def test_a_bug_that_is_planted_is_caught(
-    tmp_path: Path, bug: str, lost: bool, duplicated: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bug: str, point: str, lost: bool, duplicated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only kills: they are what such a bug fails at."""
-    monkeypatch.setattr(chaos.Torment, "one", lambda self: self._kill_at_point() or "kill_at_point")
-    monkeypatch.setattr(chaos, "DEADLY", ("lake.commit.before",) if lost else ("lake.commit.after",))
-    monkeypatch.setattr(chaos, "DEADLY_SQL", ())
-    monkeypatch.setattr(chaos, "PATIENCE", 200.0)
+    """Only kills where such a bug fails, and of indexers: what they had in hand is lost, or there twice."""
+    kill = partial(chaos.Torment._fault_at, points={"indexer": [point]}, action="kill")
+    monkeypatch.setattr(chaos.Torment, "one", lambda self: kill(self) or "kill_at_point")
+    monkeypatch.setattr(chaos.Torment, "_victim", lambda self, *_: self._rng.choice(self._pipeline.indexers))
     report = chaos.play(tmp_path, f"sqlite:///{tmp_path / 'db'}", SEED, 2, bug=bug)
     assert (report.lost > 0) == lost, report.text()
     assert (report.duplicated > 0) == duplicated, report.text()

