@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -179,6 +180,7 @@ def main() -> None:
     parser.add_argument("--spark", action="store_true", help="on a Spark in every round, not only in every ninth")
     options = parser.parse_args()
     whole, kinds, begun = Report(), options.database or ["sqlite", "postgres"], time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):  # whoever has seen enough gets the report of what was
         for report in play_rounds(options.faults, options.seed, kinds, options.spark):
             whole.add(report)

@@ -1,9 +1,7 @@
-"""One process of a pipeline, to be tormented: `chaos_child.py produce|reconcile|INDEXER ROOT RUN URL TICKS CLOCK`.
+"""One process of a pipeline, to be tormented: see `Part`.
 
 `produce` simulates, slowly, and writes with two persistence services; begun again, it goes on a little before the end
-of what is stored, with the same ticks. `environment` and `organism` index, their jobs in this process, or with
-CHAOS_SPARK on a Spark. CLOCK is the number of seconds that this process's clock jumps by after a while. CHAOS_BUG
-plants a bug, to see it caught.
+of what is stored, with the same ticks. `environment` and `organism` index, their jobs in this process or on a Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +15,27 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from in_process import InProcess
+
+from ticklake import Database, faults
+from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.batches import TopicBatches
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.lake import Lake
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.spark import open_session
+from ticklake.services.completion import CompletionService
+from ticklake.services.metadata import MetadataPersistenceService
+from ticklake.services.persistence import PersistenceOptions, PersistenceService
+from ticklake.services.queue import TickQueue
+from ticklake.services.reconciliation import ReconciliationService
+from ticklake.services.simulation import SimulationService
+from ticklake.simulation import SimulationSettings
+from ticklake.storage.files import Storage
 
 SHAPE, ORGANISMS, AHEAD = (16, 16), 6, 25
 PACE_SECONDS, PACE_TICKS, BATCH = 0.1, 5, 10
@@ -25,27 +43,30 @@ LEASE, STEADY_SECONDS = 1.0, 0.5
 SMALL = {"spark.driver.memory": "512m"}
 
 
-def services(role: str, root: Path, run_id: str, url: str, ticks: int) -> list[Any]:
-    from ticklake import Database
-    from ticklake.services.reconciliation import ReconciliationService
-    from ticklake.storage.files import Storage
+class Part(NamedTuple):
+    """What a process is to do. Its clock jumps after a while by `clock` seconds; `bug` is planted, to be caught."""
 
-    database, storage = Database(url), Storage(root / "storage")
-    if role == "produce":
-        return _producing(database.run(run_id), storage, ticks)
-    if role == "reconcile":
-        return [ReconciliationService(database, storage, 0.5, run_id=run_id)]
-    return [_indexer(role, root, run_id, database, storage)]
+    role: str
+    root: Path
+    run_id: str
+    url: str
+    ticks: int
+    bug: str = ""
+    spark: bool = False
+    fault: str = ""
+    clock: float = 0.0
+
+
+def services(part: Part) -> list[Any]:
+    database, storage = Database(part.url), Storage(part.root / "storage")
+    if part.role == "produce":
+        return _producing(database.run(part.run_id), storage, part.ticks)
+    if part.role == "reconcile":
+        return [ReconciliationService(database, storage, 0.5, run_id=part.run_id)]
+    return [_indexer(part, database, storage)]
 
 
 def _producing(run: Any, storage: Any, ticks: int) -> list[Any]:
-    from ticklake.services.completion import CompletionService
-    from ticklake.services.metadata import MetadataPersistenceService
-    from ticklake.services.persistence import PersistenceOptions, PersistenceService
-    from ticklake.services.queue import TickQueue
-    from ticklake.services.simulation import SimulationService
-    from ticklake.simulation import SimulationSettings
-
     class Slow(SimulationService):
         def _grow_group(self) -> bool:
             time.sleep(PACE_SECONDS)
@@ -77,33 +98,21 @@ def _reached(storage: Any, run_id: str) -> int:
     return following
 
 
-def _indexer(kind: str, root: Path, run_id: str, database: Any, storage: Any) -> Any:
-    from in_process import InProcess
-
-    from ticklake.indexers.base import IndexerOptions, IndexerResources
-    from ticklake.indexers.environment import EnvironmentIndexer
-    from ticklake.indexers.metadata import MetadataIndexer
-    from ticklake.indexers.organism import OrganismIndexer
-    from ticklake.lake.lake import Lake
-    from ticklake.lake.spark import open_session
-
+def _indexer(part: Part, database: Any, storage: Any) -> Any:
     here: Any = InProcess()
-    spark = partial(open_session, "local[1]", SMALL) if os.environ.get("CHAOS_SPARK") else lambda: here
+    spark = partial(open_session, "local[1]", SMALL) if part.spark else lambda: here
     options = IndexerOptions(
-        run_id, poll_interval_ms=100, insert_batch_size=30, flush_timeout_ms=200, claim_timeout=LEASE,
+        part.run_id, poll_interval_ms=100, insert_batch_size=30, flush_timeout_ms=200, claim_timeout=LEASE,
         max_delivery_attempts=1000, topic_poll_timeout_ms=120_000, max_poll_duration_ms=120_000,
     )  # fmt: skip
-    resources = IndexerResources(storage, Lake(root / "lake"), database, spark=spark)
-    if kind == "metadata":
+    resources = IndexerResources(storage, Lake(part.root / "lake"), database, spark=spark)
+    if (kind := part.role) == "metadata":
         return MetadataIndexer("metadata-indexer", resources, options)
     return {"environment": EnvironmentIndexer, "organism": OrganismIndexer}[kind](f"{kind}-indexer", resources, options)
 
 
 def plant(bug: str) -> None:
     """What the harness has to notice."""
-    from ticklake.indexers.batches import TopicBatches
-    from ticklake.lake.ledger import Ledger
-
     if bug == "ack before commit":
         poll = TopicBatches.poll
 
@@ -143,15 +152,24 @@ def jump(seconds: float) -> None:
     time.time_ns = lambda: right_ns() + int(off() * 10**9)
 
 
-def main(role: str, root: str, run_id: str, url: str, ticks: str, clock: str) -> None:
+def main(part: Part) -> None:
     die_with_parent()
+    log = os.open(part.root / "log", os.O_WRONLY | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
     logging.basicConfig(format="%(asctime)s %(process)d %(message)s", level=logging.WARNING)
-    if url.startswith("sqlite"):
+    # Also for the Python workers of a Spark.
+    os.environ |= {"TICKLAKE_FAULT_MARK": str(part.root / "mark"), "TICKLAKE_FAULT": part.fault}
+    faults.arm(part.fault)
+    if part.url.startswith("sqlite"):
         obey_permissions()  # the socket of a PostgreSQL may be another user's
-    if float(clock):
-        jump(float(clock))
-    plant(os.environ.get("CHAOS_BUG", ""))
-    running = services(role, Path(root), run_id, url, int(ticks))
+    if part.clock:
+        jump(part.clock)
+    plant(part.bug)
+    work(services(part))
+
+
+def work(running: list[Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: [service.stop(0) for service in running])
     for service in running:
         service.start()
@@ -160,7 +178,3 @@ def main(role: str, root: str, run_id: str, url: str, ticks: str, clock: str) ->
             pass
     if any(service.error for service in running):
         raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

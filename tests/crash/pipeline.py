@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
+
+from chaos_child import Part, main
 
 from ticklake import Database
 from ticklake.errors import TickLakeError
 from ticklake.storage.files import Storage
 
-CHILD = Path(__file__).with_name("chaos_child.py")
 RUN_ID = "20251014-143025-550e8400"
 INDEXERS = ("environment-1", "environment-2", "organism-1", "organism-2")
 ON_SPARK = ("environment-1", "organism-1")
+
+
+# Every process is forked from one that has imported this and done nothing else: it starts in no time.
+_NURSERY = multiprocessing.get_context("forkserver")
+_NURSERY.set_forkserver_preload(["ticklake.completeness", "ticklake.simulation", "ticklake.services.reconciliation"])
 
 
 class Pipeline:
@@ -31,31 +38,33 @@ class Pipeline:
     def __init__(self, root: Path, url: str, ticks: int, bug: str = "", spark: bool = False) -> None:
         self.root, self.url, self.ticks = root, url, ticks
         self.indexers, self.hits = ON_SPARK if spark else INDEXERS, 0
-        own = {"CHAOS_BUG": bug, "CHAOS_SPARK": "1" if spark else "", "TICKLAKE_FAULT_MARK": str(root / "mark")}
-        self._environment = os.environ | own
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._part = Part("", root, RUN_ID, url, ticks, bug, spark)
+        self.processes: dict[str, ForkServerProcess] = {}
         self._log = (root / "log").open("ab")
         for name in ("produce", "metadata", "reconcile", *self.indexers):
             self.start(name)
 
     def start(self, name: str, fault: str = "", clock: float = 0.0) -> None:
-        role = name.partition("-")[0]
-        command = [sys.executable, str(CHILD), role, str(self.root), RUN_ID, self.url, str(self.ticks), str(clock)]
-        environment = self._environment | {"TICKLAKE_FAULT": fault}
-        self.processes[name] = subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log)
+        part = self._part._replace(role=name.partition("-")[0], fault=fault, clock=clock)
+        self.processes[name] = _NURSERY.Process(target=main, args=[part])
+        self.processes[name].start()
 
     def tend(self) -> None:
         """Begins again what has ended, unless it has done what it was for."""
         for name, process in self.processes.items():
-            if process.poll() is not None and not (name in ("produce", "metadata") and process.returncode == 0):
-                self.hits += process.returncode == -signal.SIGKILL
+            if process.exitcode is not None and not (name in ("produce", "metadata") and process.exitcode == 0):
+                self.hits += process.exitcode == -signal.SIGKILL
                 self.start(name)
 
-    def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
-        process = self.processes[name]
+    def send(self, name: str, what: signal.Signals) -> None:
+        pid = self.processes[name].pid
+        assert pid
         with suppress(ProcessLookupError):
-            process.send_signal(how)
-        process.wait(60)
+            os.kill(pid, what)
+
+    def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        self.send(name, how)
+        self.processes[name].join()
 
     def note(self, fault: str) -> None:
         """Into the log, among what the processes say."""
@@ -63,12 +72,11 @@ class Pipeline:
         self._log.flush()
 
     def done(self, name: str) -> bool:
-        return self.processes[name].poll() == 0
+        return self.processes[name].exitcode == 0
 
     def close(self) -> None:
-        for process in self.processes.values():
-            process.kill()
-            process.wait()
+        for name in self.processes:
+            self.end(name)
         self._log.close()
 
 

@@ -72,10 +72,10 @@ class Torment:
 
     def _stop(self) -> None:
         """Longer than its lease: a zombie that wakes up."""
-        process = self._pipeline.processes[self._victim()]
-        process.send_signal(signal.SIGSTOP)
+        name = self._victim()
+        self._pipeline.send(name, signal.SIGSTOP)
         time.sleep(1.3 * LEASE)
-        process.send_signal(signal.SIGCONT)
+        self._pipeline.send(name, signal.SIGCONT)
 
     def _clock(self) -> None:
         """On SQLite time is the clock of the machine: a wrong one there makes leases longer or shorter by as much."""
@@ -84,17 +84,13 @@ class Torment:
 
     def _away(self) -> None:
         """Nobody writes meanwhile: that would make the folder anew."""
-        producer = self._pipeline.processes["produce"]
-        writing = producer.poll() is None
-        if writing:
-            producer.send_signal(signal.SIGSTOP)
+        self._pipeline.send("produce", signal.SIGSTOP)
         storage = self._pipeline.root / "storage"
         if storage.exists():
             storage.rename(storage.with_name("away"))
             time.sleep(0.5)
             storage.with_name("away").rename(storage)
-        if writing:
-            producer.send_signal(signal.SIGCONT)
+        self._pipeline.send("produce", signal.SIGCONT)
 
     def _forbid(self) -> None:
         """For everybody: even root obeys, see `chaos_child.py`."""
