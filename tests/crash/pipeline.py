@@ -53,18 +53,21 @@ class Pipeline:
         """Begins again what has ended, unless it has done what it was for."""
         for name, process in self.processes.items():
             if process.exitcode is not None and not (name in ("produce", "metadata") and process.exitcode == 0):
-                self.hits += process.exitcode == -signal.SIGKILL
+                self.end(name)
                 self.start(name)
 
     def send(self, name: str, what: signal.Signals) -> None:
-        pid = self.processes[name].pid
-        assert pid
-        with suppress(ProcessLookupError):
-            os.kill(pid, what)
+        """Not to one that has ended: its number may be another's by now."""
+        process = self.processes[name]
+        if process.pid and process.exitcode is None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, what)
 
     def end(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        process = self.processes[name]
+        self.hits += process.exitcode == -signal.SIGKILL
         self.send(name, how)
-        self.processes[name].join()
+        process.join()
 
     def note(self, fault: str) -> None:
         """Into the log, among what the processes say."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,10 +54,10 @@ def test_a_bug_that_is_planted_is_caught(
     tmp_path: Path, bug: str, point: str, lost: bool, duplicated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only kills where such a bug fails, and of indexers: what they had in hand is lost, or there twice."""
-    kill = partial(chaos.Torment._fault_at, points={"indexer": [point]}, action="kill")
+    kill = lambda self: self._again(self._victim(), fault=f"{point}:kill")  # noqa: E731
     monkeypatch.setattr(chaos.Torment, "one", lambda self: kill(self) or "kill_at_point")
-    monkeypatch.setattr(chaos.Torment, "_victim", lambda self, *_: self._rng.choice(self._pipeline.indexers))
     report = chaos.play(tmp_path, f"sqlite:///{tmp_path / 'db'}", SEED, 2, bug=bug)
+    assert report.hits
     assert (report.lost > 0) == lost, report.text()
     assert (report.duplicated > 0) == duplicated, report.text()
     assert report.complaints
