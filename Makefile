@@ -1,6 +1,6 @@
 # Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-fast test-all chaos fuzz lint format bench contracts constraints clean
+.PHONY: help demo setup test test-fast test-all chaos fuzz audit lint format bench contracts constraints clean
 
 READY := .venv/.ready
 KILLS := 100
@@ -54,7 +54,10 @@ contracts: setup ## regenerate the Python code of the .proto files
 
 constraints: setup ## pin the newest versions that pyproject.toml allows
 	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --group dev --universal --python-version 3.11 \
-		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file constraints.txt
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file constraints.txt
+
+audit: setup ## look the pinned packages up in the advisory database, where it can be reached
+	@$(BIN)/python tools/audit
 
 clean: ## remove .venv, caches and what the demo made
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ticklake-demo dist

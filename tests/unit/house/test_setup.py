@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -23,12 +25,33 @@ def test_every_dependency_is_pinned():
     project = PROJECT["project"]
     extras = [name for names in project["optional-dependencies"].values() for name in names]
     wanted = {normal(name) for name in [*project["dependencies"], *extras, *PROJECT["dependency-groups"]["dev"]]}
-    pinned = {normal(line) for line in PINS.splitlines()}
+    pinned = {normal(line) for line in PINS.splitlines() if "==" in line}
     assert wanted - pinned == set()
 
 
-def test_pins_are_versions_and_no_addresses():
-    assert all(re.match(r"[a-z0-9-]+==[\w.]+( ; .+)?$", line) for line in PINS.splitlines())
+def test_pins_are_versions_with_hashes_and_no_addresses():
+    pin, known = r"[a-z0-9-]+==[\w.]+( ; .+)?", r"    --hash=sha256:[0-9a-f]{64}"
+    assert re.fullmatch(rf"({pin}( \\\n{known})+\n)+", PINS)
+    assert "://" not in PINS
+
+
+def test_nothing_is_installed_without_its_hash():
+    setup = (ROOT / "tools" / "setup").read_text(encoding="utf-8")
+    installs = [line for line in setup.splitlines() if re.search(r"\b(pip|uv) install\b", line)]
+    assert len(installs) == 5
+    for line in installs:
+        assert "--require-hashes" in line or "--no-deps --no-build-isolation -e ." in line
+
+
+def test_an_audit_says_what_it_found_and_what_it_could_not_look_up():
+    verdict = runpy.run_path(str(ROOT / "tools" / "audit"))["verdict"]
+    fine = {"name": "a", "version": "1", "vulns": []}
+    bad = {"name": "b", "version": "2", "vulns": [{"id": "CVE-1"}, {"id": "CVE-2"}]}
+    unknown = {"name": "c", "skip_reason": "not found"}
+    assert verdict(json.dumps({"dependencies": [fine]})) == (0, "audit: 1 packages, none with a known vulnerability")
+    assert verdict(json.dumps({"dependencies": [fine, bad]})) == (1, "audit: b 2: CVE-1\naudit: b 2: CVE-2")
+    assert "1 of 2 packages were looked up" in verdict(json.dumps({"dependencies": [fine, unknown]}))[1]
+    assert "nothing was looked up" in verdict("")[1]
 
 
 def test_make_help_lists_every_target():
