@@ -25,7 +25,7 @@ class Instance:
 
     def acquire(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, (fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError as error:

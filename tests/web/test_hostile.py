@@ -4,6 +4,7 @@ path or form leads out of the run's places."""
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -153,6 +154,30 @@ def test_no_name_of_a_service_or_an_action_does_anything(node: Node, serve: Call
         for name in (*NAMES, "__init__", "run", "_stop", "monitor"):
             harmless(client.request(operation.method, filled(operation.path, quote(name, safe=""))), name)
     assert {name: service.state for name, service in node.services.items()} == before
+
+
+def test_no_answer_and_no_log_has_the_password_or_the_token(
+    make_node: Callable[..., Node],
+    serve: Callable[..., httpx.Client],
+    monkeypatch: pytest.MonkeyPatch,
+    postgres_url: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret_url = postgres_url.replace("postgres:@", "postgres:very-secret@")
+    monkeypatch.setenv("DATABASE_URL", secret_url)
+    node = make_node(database="${DATABASE_URL}")
+    node.start()
+    node.services["simulation"].monitor.errors.record("X", f"cannot connect to {secret_url}")
+    client = serve(node)
+    for route in SHOWING:
+        for value in (RUN, "simulation"):
+            answer = client.get(filled(route.path, value))
+            told = answer.text + str(answer.headers)
+            assert "very-secret" not in told, route.path
+            assert TOKEN not in told, route.path
+    assert "very-secret" not in caplog.text
+    assert TOKEN not in caplog.text
 
 
 @pytest.mark.parametrize("path", STATIC)

@@ -19,7 +19,7 @@ class Ownership:
     def take(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(f"{self._path}-lock", os.O_CREAT | os.O_RDWR, 0o644)
+            self._handle = os.open(f"{self._path}-lock", os.O_CREAT | os.O_RDWR, 0o666)
         except OSError as error:
             raise DatabaseUnusable(database=self._path, reason=error.strerror) from error
         try:
