@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 class Peer(Protocol):
-    """A queue: publish durably one at a time or many, and claim and acknowledge a batch. 0: it cannot."""
+    """A queue: publish durably one at a time or many; claim a batch, read it, acknowledge it. 0: it cannot."""
 
     name: str
 
@@ -158,7 +158,8 @@ class Honker:
 
     def claim_and_ack(self, limit: int) -> int:
         jobs = self._queue.claim_batch("w", limit)
-        return int(self._queue.ack_batch([job.id for job in jobs], "w"))
+        read = [job.id for job in jobs if job.payload]  # it is decoded when it is looked at
+        return int(self._queue.ack_batch(read, "w"))
 
     def close(self) -> None:
         self._database.close()
@@ -270,7 +271,7 @@ class Pgmq:
         return count
 
     def claim_and_ack(self, limit: int) -> int:
-        claimed = self._connection.execute("SELECT msg_id FROM pgmq.read('q', 300, %s)", [limit]).fetchall()
+        claimed = self._connection.execute("SELECT * FROM pgmq.read('q', 300, %s)", [limit]).fetchall()
         ids = [row[0] for row in claimed]
         return len(self._connection.execute("SELECT pgmq.archive('q', %s::bigint[])", [ids]).fetchall())
 

@@ -29,10 +29,13 @@ HOW = (
     "Messages a second unless it says otherwise. Publishing is durable on both sides (SQLite `synchronous=FULL`,"
     " PostgreSQL `synchronous_commit=on`); claims and acks may be redone after a power cut on both sides (`NORMAL`,"
     " `off`). `honker` cannot publish at `FULL`; `huey` and `persist-queue` have no batches, and a dequeue of `huey`"
-    " deletes: no lease, no ack. Our topics keep history and serve any number of groups. Nobody receives a message"
-    " before it is durable, so the goals for `durable send to receive` count from the return of `send`; with the send"
-    " itself, the disk's confirmation is part of the time. `pgmq` is the SQL of its crate; like"
-    " all who can, it keeps what is done. *an fsync*: messages for each fsync that the disk did in the same seconds."
+    " deletes: no lease, no ack. All others read what they claim before they acknowledge it. Our topics keep history"
+    " and serve any number of groups. Nobody receives a message before it is durable, so the goals for `durable send"
+    " to receive` count from the return of `send`; with the send itself, the disk's confirmation is part of the time."
+    " `pgmq` is the SQL of its crate; like all who can, it keeps what is done. Eight threads share one confirmation of"
+    " the disk but take turns at all else, because one thread at a time runs Python: the faster the disk, the less"
+    " there is to share, hence the same once more with a disk whose confirmation takes 2 ms longer. *an fsync*:"
+    " messages for each fsync that the disk did in the same seconds."
 )
 
 

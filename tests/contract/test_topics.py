@@ -13,6 +13,7 @@ import pytest
 from ticklake import BatchInfo, Database, MetadataInfo
 from ticklake.errors import InvalidOption, MissingConsumerGroup, NotAMessage, OtherRun, TopicClosed
 from ticklake.topics import Message, Run, TopicReader
+from ticklake.topics.envelope import wrap_all
 
 Batch = Callable[[int], BatchInfo]
 PassTime = Callable[[float], None]
@@ -297,6 +298,28 @@ def test_a_publish_joins_the_callers_transaction(run: Run, batch: Batch) -> None
             writer.send_many([batch(2), batch(3)], connection=transaction)
         assert drain(reader) == [2, 3]
         assert run.monitor.snapshot()["messages_published"] == 2
+
+
+def test_of_messages_that_are_sent_again_only_the_missing_are_stored(run: Run, batch: Batch) -> None:
+    sent = wrap_all((batch(n) for n in range(5)), run.now_ms())
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.forward(sent[1:3])
+        writer.forward(sent)
+        with run.transaction() as transaction:
+            writer.forward(sent, connection=transaction)
+            writer.send(batch(5), connection=transaction)
+        assert drain(reader) == [1, 2, 0, 3, 4, 5]
+
+
+def test_claims_of_several_deliveries_are_acknowledged_together(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send_many(batch(n) for n in range(4))
+        reader.release(reader.poll_many(2, 0))
+        messages = reader.poll_many(4, 0)
+        assert [message.claim_version for message in messages] == [2, 2, 1, 1]
+        assert reader.ack_many(messages) == [True] * 4
+        assert reader.ack_many(messages) == [True] * 4
+        assert run.groups.list()[0].lag == 0
 
 
 def test_an_ack_joins_the_callers_transaction(run: Run, batch: Batch) -> None:

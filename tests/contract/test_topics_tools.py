@@ -156,6 +156,20 @@ def test_a_group_set_to_the_earliest_gets_everything_again(run: Run, batch: Batc
 
 
 @pytest.mark.warns("STALE_ACK_REJECTED")
+def test_a_group_that_was_set_back_gets_old_and_new_together(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send_many(batch(n) for n in range(3))
+        old = reader.poll_many(2, 0)
+        run.groups.reset("t", "g", "earliest")
+        new = reader.poll_many(10, 0)
+        assert [m.payload.tick_start for m in new] == [0, 1, 2]
+        assert [m.claim_version for m in new] == [3, 3, 1]
+        assert reader.ack_many(old) == [False, False]
+        assert reader.ack_many(new) == [True, True, True]
+        assert drain(reader) == []
+
+
+@pytest.mark.warns("STALE_ACK_REJECTED")
 def test_a_claim_from_before_a_reset_is_refused(run: Run, batch: Batch) -> None:
     with run.writer("t") as writer, run.reader("t", group="g") as before, run.reader("t", group="g") as after:
         writer.send_many([batch(1), batch(2)])

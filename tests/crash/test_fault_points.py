@@ -81,7 +81,7 @@ def writing_statements(package: str, dialect: str) -> set[str]:
     found = set()
     for file in folder.glob("*.sql"):
         text = re.sub(r"--.*|FOR (NO KEY )?UPDATE", "", file.read_text())
-        if re.search(r"\b(INSERT|UPDATE|DELETE)\b|\btopic_(claim|bury)\(", text):
+        if re.search(r"\b(INSERT|UPDATE|DELETE)\b|\btopic_(claim|publish|bury)\(", text):
             found.add(f"{package}.{file.stem}")
     return found
 

@@ -66,7 +66,8 @@ class _Pen:
 def unwrap(data: bytes) -> Opened:
     try:
         envelope = TopicEnvelope.FromString(data)
-        payload = _message_class(envelope.payload.type_url).FromString(envelope.payload.value)
+        packed = envelope.payload
+        payload = _message_class(packed.type_url).FromString(packed.value)
     except DecodeError as error:
         raise UndecodableMessage(reason=f"its bytes are broken ({error})") from error
     return Opened(envelope.message_id, envelope.timestamp, payload)

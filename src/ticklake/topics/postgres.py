@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from ticklake.database import Transaction
-from ticklake.database.schema import Statement
+from ticklake.database.schema import Statements
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
 
@@ -39,11 +38,8 @@ class PostgresTopicStore(TopicStore):
         ]
         return Claimed(claims, [row[0] for row in rows if row[4]], 0)
 
-    def _fenced(self, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> set[str]:
-        versions = {claim.message_id: claim.version for claim in claims}
-        who = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
-        rows = statement(**who, message_ids=list(versions), versions=json.dumps(versions), **values)
-        return {row[0] for row in rows}
+    def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
+        return sum(self._fenced(sql.ack, consumer, claims))
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.autocommit() as transaction:

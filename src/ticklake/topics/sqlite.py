@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ticklake.database import Transaction
-from ticklake.database.schema import Statement, Statements
+from ticklake.database.schema import Statements
+from ticklake.errors import UniqueViolation
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
 
@@ -53,26 +54,11 @@ class SqliteTopicStore(TopicStore):
         with self.schema.transaction() as transaction:
             return self._bury(transaction.sql(PACKAGE), consumer, claim, error)
 
-    def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> list[bool]:
-        with self._alone(connection) as sql:
-            ((before,),) = sql.changes()
-            sql.ack.many(self._each(consumer, claims))
-            ((after,),) = sql.changes()
-            if after - before == len(claims):
-                return [True] * len(claims)
-            done = self._fenced(sql.acknowledged, consumer, claims)
-        return [claim.message_id in done for claim in claims]
-
-    def _fenced(self, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> set[str]:
-        return {row[0] for row in statement.many(self._each(consumer, claims, **values))}
-
-    def _each(self, consumer: Consumer, claims: Sequence[Claim], **values: object) -> Iterator[dict[str, object]]:
-        """The values for each claim in turn, in one dictionary: they are bound before the next is asked for."""
-        values |= {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
-        values["now"] = self.schema.now_ms()
-        for claim in claims:
-            values["message_id"], values["version"] = claim.message_id, claim.version
-            yield values
+    def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
+        ((before,),) = sql.changes()
+        self._fenced(sql.ack, consumer, claims)
+        ((after,),) = sql.changes()
+        return int(after - before)
 
     @staticmethod
     def _bury(sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
@@ -102,9 +88,14 @@ class SqliteTopicStore(TopicStore):
         rows = sql.fresh(**values, limit=limit) if limit else []
         if not rows:
             return []
-        versions = {row[0]: row[1] for row in sql.take(**values, first=rows[0][0], last=rows[-1][0])}
-        sql.advance(**values, frontier=rows[-1][0])
-        return [Claim(message_id, versions[message_id], 1, data) for _, message_id, data in rows]
+        values |= {"first": rows[0][0], "last": rows[-1][0]}
+        versions: dict[str, int] = {}
+        try:
+            sql.take(**values)
+        except UniqueViolation:  # the group was set back
+            versions = dict(sql.take_again(**values))
+        sql.advance(**values)
+        return [Claim(message_id, versions.get(message_id, 1), 1, data) for _, message_id, data in rows]
 
 
 def _look(sql: Statements, consumer: Consumer) -> _Look:

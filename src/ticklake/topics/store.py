@@ -7,7 +7,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statement, Statements
@@ -75,8 +75,8 @@ class TopicStore(ABC):
         """Make a claimed message a dead letter; False where the claim was lost meanwhile."""
 
     @abstractmethod
-    def _fenced(self, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> set[str]:
-        """Run a statement on those claims that are still held, by their versions; the ids of those it changed."""
+    def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
+        """Acknowledge those claims that are still held. How many: to be told which would cost as much again."""
 
     def listen(self, topic: str) -> Listener:
         return self.schema.listen(topic)
@@ -88,14 +88,14 @@ class TopicStore(ABC):
 
     def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> list[bool]:
         with self._alone(connection) as sql:
-            done = self._fenced(sql.ack, consumer, claims)
-            if len(done) < len(claims):
-                done |= self._fenced(sql.acknowledged, consumer, claims)
+            if self._acknowledge(sql, consumer, claims) == len(claims):
+                return [True] * len(claims)
+            done = set(self._fenced(sql.acknowledged, consumer, claims))
         return [claim.message_id in done for claim in claims]
 
     def extend(self, consumer: Consumer, claims: Sequence[Claim]) -> list[bool]:
         with self._alone() as sql:
-            held = self._fenced(sql.extend, consumer, claims, lease_ms=consumer.lease_ms)
+            held = set(self._fenced(sql.extend, consumer, claims, lease_ms=consumer.lease_ms))
         return [claim.message_id in held for claim in claims]
 
     def release(
@@ -104,7 +104,7 @@ class TopicStore(ABC):
         """Give claims back. `forgiven`: this delivery does not count as an attempt."""
         with self.schema.transaction(durable=False) as transaction:
             release = transaction.sql(PACKAGE).release
-            free = self._fenced(release, consumer, claims, delay_ms=max(0, delay_ms), forgiven=int(forgiven))
+            free = set(self._fenced(release, consumer, claims, delay_ms=max(0, delay_ms), forgiven=int(forgiven)))
             transaction.notify(consumer.topic)
         return [claim.message_id in free for claim in claims]
 
@@ -129,6 +129,16 @@ class TopicStore(ABC):
             raise OtherRun(bound=self.schema.run_id, run_id=connection.run_id)
         return connection.sql(PACKAGE)
 
+    @staticmethod
+    def _fenced(statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> list[Any]:
+        """Run a statement on those claims that are still held, by their versions; what it gives, mostly ids."""
+        values |= {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        return [
+            row[0]
+            for version, message_ids in _by_version(claims).items()
+            for row in statement(**values, version=version, message_ids=json.dumps(message_ids))
+        ]
+
     @contextmanager
     def _alone(self, connection: Transaction | None = None) -> Iterator[Statements]:
         """Statements that need not be durable and, where no transaction is joined, commit each on its own."""
@@ -137,6 +147,14 @@ class TopicStore(ABC):
             return
         with self.schema.autocommit(durable=False) as transaction:
             yield transaction.sql(PACKAGE)
+
+
+def _by_version(claims: Sequence[Claim]) -> dict[int, list[str]]:
+    """Nearly always one version: nearly always one statement for all."""
+    found: dict[int, list[str]] = {}
+    for claim in claims:
+        found.setdefault(claim.version, []).append(claim.message_id)
+    return found
 
 
 def describe(error: BaseException | str) -> str:

@@ -1,5 +1,4 @@
 -- Which of these claims had been acknowledged already: an ack that is repeated is no stale one.
 SELECT message_id FROM topic_consumer_group
 WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NOT NULL AND claimed_by = %(consumer)s
-  AND message_id = ANY (%(message_ids)b::text[])
-  AND claim_version = (%(versions)s::jsonb ->> message_id)::integer
+  AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer

@@ -3,6 +3,5 @@ SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, attempts = attempt
     not_before = CASE WHEN %(delay_ms)s::bigint > 0 THEN now_ms() + %(delay_ms)s::bigint ELSE 0 END
 WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
   AND claimed_by = %(consumer)s
-  AND message_id = ANY (%(message_ids)b::text[])
-  AND claim_version = (%(versions)s::jsonb ->> message_id)::integer
+  AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
 RETURNING message_id

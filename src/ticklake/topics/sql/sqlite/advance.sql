@@ -1,1 +1,1 @@
-UPDATE topic_group_positions SET frontier = :frontier WHERE topic_name = :topic AND consumer_group = :group
+UPDATE topic_group_positions SET frontier = :last WHERE topic_name = :topic AND consumer_group = :group
