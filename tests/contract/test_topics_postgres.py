@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from ticklake import BatchInfo, Database
+from ticklake.database import Transaction
 from ticklake.database.names import schema_name
 from ticklake.topics import Run, TopicReader
 
@@ -166,6 +167,20 @@ def test_an_expired_claim_that_is_locked_is_waited_for_without_spinning(run: Run
                 assert slow.ack_many([message], connection=transaction) == [True]
                 assert reader.poll(1) is None
             assert reader.monitor.counter("claim_attempts").value < 30
+
+
+def test_the_connection_that_came_back_last_is_used_next(run: Run) -> None:
+    """Taking turns would have each of them find its server process cold."""
+
+    def server_process(transaction: Transaction) -> int:
+        return int(transaction.execute("SELECT pg_backend_pid()", {})[0][0])
+
+    with run.transaction() as first, run.transaction() as second:
+        assert server_process(first) != server_process(second)
+        last = server_process(first)
+    for _ in range(5):
+        with run.transaction() as transaction:
+            assert server_process(transaction) == last
 
 
 FILL = """

@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -63,6 +64,22 @@ class _Connection(psycopg.Connection[Row]):
             self.place = (schema, durable)
 
 
+class _Idle(deque[_Connection]):
+    """Idle connections. The one that came back last goes out first: its server process is warm, its schema entered."""
+
+    append = deque.appendleft
+
+
+class _Pool(psycopg_pool.ConnectionPool[_Connection]):
+    """A pool that is a stack: the library takes its connections in turn, each of them cold."""
+
+    _pool: deque[_Connection]
+
+    def open(self, wait: bool = False, timeout: float = POOL_SECONDS) -> None:
+        self._pool = _Idle()
+        super().open(wait, timeout)
+
+
 class PostgresBackend:
     """A server's database."""
 
@@ -74,7 +91,7 @@ class PostgresBackend:
         self._closed = False
         self._opened = False
         self._opening = threading.Lock()
-        self._pool = psycopg_pool.ConnectionPool(
+        self._pool = _Pool(
             url,
             connection_class=_Connection,
             kwargs=_OPTIONS,
