@@ -91,7 +91,7 @@ NOBODY = "postgresql://ann:hunter2@127.0.0.1:1/db?connect_timeout=1"
     "arguments",
     [
         ["-vv", "--log-format", "json", "topics", "tail", "t", "--run", RUN, "--database", NOBODY],
-        ["-vv", "doctor", "--database", NOBODY],
+        pytest.param(["-vv", "doctor", "--database", NOBODY], marks=pytest.mark.slow),
         ["-vv", "topics", "tail", "t", "--run", RUN, "--database", "mysql://ann:hunter2@h/db"],
         ["-vv", "topics", "tail", "t", "--run", RUN, "--database", "postgresql://ann:hunter2@[/db"],
         ["-vv", "topics", "tail", "t", "--run", RUN, "--database", "postgresql://h/db?password=hunter2&sslmode=no"],
