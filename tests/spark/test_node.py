@@ -50,6 +50,11 @@ class Running:
     def counted(self, service: str, metric: str) -> int:
         return int(self.client.get(f"/api/services/{service}").json()["metrics"].get(metric, 0))
 
+    def told(self, *services: str) -> dict[str, object]:
+        """All that these services say about themselves."""
+        pages = [f"/api/services/{name}{part}" for name in services for part in ("", "/errors")]
+        return {page: self.client.get(page).json() for page in pages}
+
     def change(self, service: str, action: str) -> None:
         assert self.client.post(f"/api/services/{service}/{action}").status_code == 200
 
@@ -122,8 +127,11 @@ def breathe(node: Running, eventually: Callable[..., None]) -> None:
     eventually(lambda: node.counted("simulation", "ticks_produced") > before)
     node.change("simulation", "pause")
     produced = node.counted("simulation", "ticks_produced")
-    for service in INDEXERS:
-        eventually(lambda service=service: node.counted(service, "ticks_processed") >= produced)
+    try:
+        for service in INDEXERS:
+            eventually(lambda service=service: node.counted(service, "ticks_processed") >= produced)
+    except AssertionError as error:
+        raise AssertionError(f"of {produced} ticks: {node.told(*INDEXERS)}") from error
 
 
 def check_tables(lake: Path, at_least: int) -> None:
