@@ -142,7 +142,7 @@ class Client:
     """Holds some messages, keeps others for too long, remembers some that it has lost, and acts at random."""
 
     def __init__(self, folder: Path, url: str, run_id: str, name: str, group: str, seed: int) -> None:
-        self._run = Database(url).run(run_id)
+        self._run = Database(url, min_idle=0).run(run_id)
         self._name, self._group = name, group
         self._rng = random.Random(f"{seed} {name}")
         self._writer = self._run.writer(TOPIC)
