@@ -38,7 +38,7 @@ HARMLESS = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def nursery() -> Iterator[Any]:
     with NURSERY["opened"]() as found:
         yield found
@@ -119,6 +119,7 @@ def point_of(fault: str) -> str:
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("walk", WALKS)
 def test_a_crash_before_or_after_any_statement_or_commit_is_not_seen_in_the_end(
     tmp_path: Path, url: str, nursery: Any, walk: str
