@@ -4,6 +4,7 @@
 
 READY := .venv/.ready
 KILLS := 100
+CUTS := 200
 N := 10000000
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
@@ -30,8 +31,9 @@ test-fast: setup ## run the tests that need neither Spark nor killed processes
 test-all: setup ## run every test, the slow ones and those that fetch the Delta jar too
 	@$(PYTEST)
 
-chaos: setup ## torment a whole pipeline (KILLS=1000, SEED=n) and check that nothing is lost or doubled
+chaos: setup ## torment a whole pipeline (KILLS=1000, CUTS=200, SEED=n) and check that nothing is lost or doubled
 	@$(BIN)/python tests/crash/chaos.py --faults $(KILLS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/crash/powercut.py --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
 
 fuzz: setup ## read mutated files, messages and configurations (N=10000000, SEED=n)
 	@$(BIN)/python tests/crash/fuzz.py --inputs $(N) $(if $(SEED),--seed $(SEED))

@@ -285,10 +285,10 @@ def _switch_to_wal(connection: apsw.Connection) -> None:
 
 
 def _make_directory(directory: Path) -> None:
-    """Made durably: a file that was accepted must not vanish with its folder."""
-    missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    """Made durably: a file that was accepted must not vanish with its folder, whoever made that a moment ago."""
+    missing = [folder for folder in directory.parents if not folder.exists()]
     try:
-        for folder in reversed(missing):
+        for folder in (*reversed(missing), directory):
             folder.mkdir(exist_ok=True)
             handle = os.open(folder.parent, os.O_RDONLY)
             os.fsync(handle)

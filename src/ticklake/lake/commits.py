@@ -91,14 +91,14 @@ def added(files: Sequence[ParquetFile], now: int, *, data_change: bool) -> list[
     ]
 
 
-def removed(files: Sequence[LiveFile], now: int) -> list[Action]:
-    """Files whose rows are in others now."""
+def removed(files: Sequence[LiveFile], now: int, *, data_change: bool) -> list[Action]:
+    """Files whose rows are in others now, or nowhere."""
     return [
         {
             "remove": {
                 "path": quote(file.path),
                 "deletionTimestamp": now,
-                "dataChange": False,
+                "dataChange": data_change,
                 "extendedFileMetadata": True,
                 "partitionValues": {},
                 "size": file.size,

@@ -17,12 +17,15 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Creates a directory and its parents, each entry on disk before anything is put into it."""
+    """Creates a table's directory, `LAKE/RUN/TABLE`, and what is missing above it, on disk too.
+
+    Also what is there already: another indexer may have made it a moment ago and not have come to sync it.
+    """
     missing = [parent for parent in (path, *path.parents) if not parent.exists()]
     with faults.around("lake.directory"):
         path.mkdir(parents=True, exist_ok=True)
-    for created in missing:
-        sync_directory(created.parent)
+    for folder in dict.fromkeys((*missing, path, *path.parents[:2])):
+        sync_directory(folder.parent)
 
 
 def remove(path: Path) -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
-from deltalake.exceptions import DeltaError
+from deltalake import DeltaTable
 
 from ticklake import faults
-from ticklake.errors import LakeUnwritable
+from ticklake.errors import TableUnreadable
 from ticklake.lake.commits import Commit
+from ticklake.lake.durable import remove
 from ticklake.lake.empty import REMOVED, joined
-from ticklake.lake.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.log import KEY, CommitConflict, DeltaLog
+from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.snapshot import LiveFile
 from ticklake.lake.summary import Summary, recorded
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
@@ -44,23 +47,41 @@ class Ledger(DeltaLog):
 
     def remove(self, ticks: TickRange) -> None:
         """Takes these ticks out of the table, so that they can be indexed again. Older versions still have them."""
-        properties = CommitProperties(custom_metadata={REMOVED: json.dumps(ticks)})
-        # Checkpoints are ours: they follow what is on disk.
-        hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-        predicate = f"{self.table.ordinal} >= {ticks.start:d} AND {self.table.ordinal} <= {ticks.end:d}"
-        try:
-            delta = DeltaTable(self.directory)
-            with faults.around("lake.delete"):
-                delta.delete(predicate, commit_properties=properties, post_commithook_properties=hooks)
-        except (DeltaError, OSError) as error:
-            raise LakeUnwritable(directory=str(self.directory), reason=one_line(error)) from error
-        self.refresh()
-        self.sync()
-        # Where no row goes, delta-rs commits nothing; ticks without rows go all the same.
-        while len(self._empty.within(ticks)):
-            with suppress(CommitConflict):
-                self.commit([], {REMOVED: json.dumps(ticks)})
+        while True:
             self.refresh()
+            old = [file for file in self.files.overlapping(ticks) if self._has_any(file, ticks)]
+            if not old and not len(self._empty.within(ticks)):
+                return
+            new = [kept for file in old if (kept := self._kept(file, ticks)) is not None]
+            try:
+                with faults.around("lake.delete"):
+                    self.swap(old, new, {REMOVED: json.dumps(ticks)})
+                return
+            except CommitConflict:
+                for file in new:
+                    remove(self.directory / file.path)
+
+    def _has_any(self, file: LiveFile, ticks: TickRange) -> bool:
+        return any(len(found) for found in ticks_in(self.directory / file.path, ticks, self.table.ordinal))
+
+    def _kept(self, file: LiveFile, removed: TickRange) -> ParquetFile | None:
+        """What is left of a file without these ticks, on disk before the commit that needs it: delta-rs syncs none."""
+        if file.ticks.start >= removed.start and file.ticks.end <= removed.end:
+            return None
+        writer = ParquetFileWriter(self.directory, f"{uuid.uuid4().hex}-kept.parquet", self.table)
+        tick = pc.field(self.table.ordinal)
+        try:
+            with pq.ParquetFile(self.directory / file.path) as stored:
+                for group in range(stored.num_row_groups):
+                    rows = stored.read_row_group(group, columns=self.table.schema.names).cast(self.table.schema)
+                    for batch in rows.filter((tick < removed.start) | (tick > removed.end)).to_batches():
+                        writer.append(batch)
+            return writer.close()
+        except BaseException as error:
+            writer.discard()
+            if isinstance(error, OSError | pa.ArrowInvalid):
+                raise TableUnreadable(table=self.directory, reason=error) from error
+            raise
 
     def _load(self) -> None:
         super()._load()

@@ -87,9 +87,15 @@ class DeltaLog:
     def replace(self, old: Sequence[LiveFile], new: ParquetFile) -> None:
         """Puts one file, with the same rows, in the place of others. Like `commit` in all else."""
         now = int(time.time() * 1000)
-        actions = [*commits.removed(old, now), *commits.added([new], now, data_change=False)]
+        actions = [*commits.removed(old, now, data_change=False), *commits.added([new], now, data_change=False)]
         metrics = {"numRemovedFiles": len(old), "numAddedFiles": 1}
         self._write("OPTIMIZE", {}, [new], actions, {"operationMetrics": metrics}, now)
+
+    def swap(self, old: Sequence[LiveFile], new: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
+        """Puts files with fewer rows in the place of others. Like `commit` in all else."""
+        now = int(time.time() * 1000)
+        actions = [*commits.removed(old, now, data_change=True), *commits.added(new, now, data_change=True)]
+        self._write("DELETE", {}, new, actions, provenance, now)
 
     def has(self, file: ParquetFile | LiveFile) -> bool:
         """Whether the table lists this very file."""
@@ -100,6 +106,8 @@ class DeltaLog:
         if self._synced >= self.version:
             return
         try:
+            if self._synced < 0:
+                sync_directory(self.directory)
             # Others' commits that ours builds on must be as durable as ours.
             for number in range(self._synced + 1, self.version + 1):
                 if (path := self._log / commits.name_of(number)).exists():
@@ -115,9 +123,9 @@ class DeltaLog:
         delta = DeltaTable(self.directory)
         with faults.around("lake.checkpoint"):
             delta.create_checkpoint()
-        written = self._log / f"{delta.version():020d}.checkpoint.parquet"
-        if written.exists():
-            sync_file(written)
+        for name in (f"{delta.version():020d}.checkpoint.parquet", torn.HINT):
+            if (written := self._log / name).exists():
+                sync_file(written)
         self._summary().write(self._log)
 
     def _summary(self) -> Summary:

@@ -29,6 +29,8 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
     make_directory(directory)
     log = DeltaLog(directory, TABLE, SCHEMA)
     if len(log.files):
+        # It may be the commit of somebody who died before it was on disk.
+        log.sync()
         return False
     file = _write_file(directory, _entries(metadata))
     try:
@@ -36,6 +38,8 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
     except CommitConflict:
         # Another indexer was faster, and there is only one metadata to write.
         remove(directory / file.path)
+        log.refresh()
+        log.sync()
         return False
     return True
 

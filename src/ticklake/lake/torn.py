@@ -16,7 +16,7 @@ from ticklake.lake import commits
 from ticklake.lake.durable import remove, set_aside, sync_directory
 from ticklake.lake.summary import Summary
 
-_HINT = "_last_checkpoint"
+HINT = "_last_checkpoint"
 
 
 def set_newest_aside(log: Path) -> None:
@@ -45,14 +45,14 @@ def set_checkpoints_aside(log: Path) -> None:
             pq.read_metadata(checkpoint)
         except (OSError, pa.ArrowInvalid):
             set_aside(checkpoint, f"{checkpoint.name}.torn")
-    remove(log / _HINT)
+    remove(log / HINT)
     sync_directory(log)
 
 
 def _newest(log: Path) -> Path | None:
     """Found from the last checkpoint on, without a look at the whole log."""
     try:
-        version = int(json.loads((log / _HINT).read_bytes())["version"])
+        version = int(json.loads((log / HINT).read_bytes())["version"])
     except (OSError, ValueError, KeyError, TypeError):
         version = 0
     if not (log / commits.name_of(version)).exists():

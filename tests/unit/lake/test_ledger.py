@@ -20,6 +20,7 @@ from ticklake.errors import LakeUnwritable, OtherTableSchema, UnknownTableFormat
 from ticklake.lake import commits, log, parquet
 from ticklake.lake.coverage import covered
 from ticklake.lake.empty import EMPTY, packed
+from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
@@ -173,6 +174,49 @@ def test_ticks_that_are_removed_can_be_indexed_again(ledger: Ledger) -> None:
     add(ledger, "b.parquet", [2, 3, 5])
     assert ledger.present([TickRange(0, 9)]).tolist() == [1, 2, 3, 5, 7]
     assert DeltaTable(ledger.directory).to_pyarrow_table().num_rows == 12
+
+
+def test_folders_that_another_indexer_made_a_moment_ago_are_synced_before_anything_is_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(tmp_path / "lake")
+    (lake.directory("run", "cells") / "_delta_log").mkdir(parents=True)
+    synced: list[Path] = []
+    fsync = os.fsync
+
+    def seen_fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    ledger = lake.ledger("run", TABLE)
+    add(ledger, "a.parquet", [1])
+    assert {tmp_path, lake.root, lake.root / "run", ledger.directory, ledger.directory / "_delta_log"} <= {*synced}
+
+
+def test_what_is_left_of_a_file_is_synced_before_the_commit_that_removes_some_of_its_ticks(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut must not take the ticks that were to stay."""
+    add(ledger, "a.parquet", [1, 2, 3, 4])
+    add(ledger, "b.parquet", [5, 6])
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def seen_fsync(descriptor: int) -> None:
+        steps.append(Path(f"/proc/self/fd/{descriptor}").readlink().suffix)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "link", lambda *names: (steps.append("link"), link(*names)))
+    ledger.remove(TickRange(3, 9))
+    assert ".parquet" in steps[: steps.index("link")]
+    assert ledger.present([TickRange(0, 9)]).tolist() == [1, 2]
+    assert len(ledger.files) == 1
+    newest = DeltaTable(ledger.directory).history(1)[0]
+    assert newest["operation"] == "DELETE"
+    ledger.remove(TickRange(3, 9))
+    assert DeltaTable(ledger.directory).version() == newest["version"]
 
 
 @pytest.mark.parametrize("torn", [[2], [2, 3], [3]])
