@@ -14,7 +14,7 @@ from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
 from ticklake.coordination.gaps import Gap
 from ticklake.coordination.reconcile import Announced, announced, compare, publish, stored
 from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, overall
-from ticklake.errors import StorageUnavailable
+from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNotInDatabase, StorageUnavailable, TableUnreadable
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.insights import GroupReport, groups_of
 from ticklake.lake.catalog import Catalog
@@ -49,13 +49,17 @@ class FilesVerdict:
 
 @dataclass(frozen=True)
 class MessagesVerdict:
-    """The batch topic and its groups: what it never heard of, and what it announced that is not there."""
+    """The batch topic and its groups: what it never heard of, and what it announced that is not there.
+
+    `damaged` is what is wrong with the database itself; nothing else is known of it then.
+    """
 
     messages: int
     unannounced: list[str]
     vanished: list[str]
     undecodable: int
     groups: list[GroupReport]
+    damaged: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class TableVerdict:
     failed: list[Batch] = field(default_factory=list)
     frontier: int | None = None
     deep: Deep | None = None
+    unreadable: str = ""
+    """Why it could not be read, so that nothing is known of it."""
 
     @property
     def verdict(self) -> Verdict:
@@ -114,9 +120,9 @@ class Completeness:
 
     def __init__(self, run_id: str, storage: Storage, catalog: Catalog | None, database: Database | None) -> None:
         self._run_id, self._storage, self._catalog = run_id, storage, catalog
-        known = database is not None and run_id in database.runs()
-        self._run: Run | None = database.run(run_id, create=False) if database is not None and known else None
+        self._run = _known(database, run_id) if database is not None else None
         self._database = database
+        self._damaged: list[str] = []
         self._world = World.of(storage.read_metadata(run_id))
         self.step = self._world.sampling_interval
         try:
@@ -135,8 +141,10 @@ class Completeness:
         self, only: Sequence[str] = (), *, count_rows: bool = True, spark: SparkSession | None = None
     ) -> RunVerdict:
         """With a Spark session every file is decoded again, and each tick's rows compared with the table's."""
+        self._examine(deeply=spark is not None)
         tables = [self._table(name, count_rows, spark) for name in self.tables(only)]
-        verdict = overall(self.expected.last_tick is not None, [table.verdict for table in tables])
+        verdicts = [table.verdict for table in tables] + [Verdict.INCOMPLETE] * bool(self._damaged)
+        verdict = overall(self.expected.last_tick is not None, verdicts)
         return RunVerdict(self._run_id, verdict, self._files(), tables, self._messages())
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False) -> Repair:
@@ -174,10 +182,15 @@ class Completeness:
 
     def _table(self, table: str, count_rows: bool, spark: SparkSession | None) -> TableVerdict:
         directory = self._directory(table)
-        counts = row_counts(directory, _key(table)) if count_rows else None
+        counts, found, unreadable = None, np.empty(0, np.int64), ""
+        try:
+            counts = row_counts(directory, _key(table)) if count_rows else None
+            found = covered(directory).ticks
+        except (TableUnreadable, DamagedCommit) as error:
+            unreadable = str(error)
         deep = self._deep(table, spark) if spark is not None else None
-        flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0)
-        present = joined([covered(directory).ticks, *map(self._numbers, deep.without_rows if deep else [])])
+        flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0) + bool(unreadable)
+        present = joined([found, *map(self._numbers, deep.without_rows if deep else [])])
         coverage = judge(self.expected, present, flaws)
         coordinator = self.coordinator(table)
         return TableVerdict(
@@ -191,7 +204,20 @@ class Completeness:
             failed=coordinator.failed() if coordinator else [],
             frontier=coordinator.frontier() if coordinator else None,
             deep=deep,
+            unreadable=unreadable,
         )
+
+    def _examine(self, deeply: bool) -> None:
+        """A database that is damaged is not asked any further: its tables and files can be judged without it."""
+        if self._run is None:
+            return
+        try:
+            self._damaged = self._run.flaws() if deeply else []
+            self._messages()
+        except DatabaseDamaged as error:
+            self._damaged = [*self._damaged, str(error)]
+        if self._damaged:
+            self._run = None
 
     def _deep(self, table: str, spark: SparkSession) -> Deep | None:
         kind = _kinds().get(table)
@@ -223,6 +249,8 @@ class Completeness:
     def _messages(self) -> MessagesVerdict | None:
         if self._database is None:
             return None
+        if self._damaged:
+            return MessagesVerdict(0, [], [], 0, [], self._damaged)
         heard = announced(self._run) if self._run is not None else Announced({}, 0, 0)
         difference = compare(self.files, heard)
         return MessagesVerdict(
@@ -238,6 +266,13 @@ class Completeness:
 
     def _directory(self, table: str) -> Path:
         return Path(self._catalog.root if self._catalog is not None else ".") / self._run_id / table
+
+
+def _known(database: Database, run_id: str) -> Run | None:
+    try:
+        return database.run(run_id, create=False)
+    except RunNotInDatabase:
+        return None
 
 
 def _kinds() -> dict[str, type[BatchIndexer]]:

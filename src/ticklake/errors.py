@@ -191,6 +191,25 @@ class LakeUnreadable(TickLakeError):
     reason: str
 
 
+class DamagedTableFile(TickLakeError):
+    """{file} is damaged: {reason}. Nothing else is. Its rows are made again from the batch files by `ticklake index
+    RUN --table {table} --ticks {first}:{last} --replace`."""
+
+    file: str
+    table: str
+    first: int
+    last: int
+    reason: str
+
+
+class DamagedCommit(TickLakeError):
+    """Commit {file} is damaged: {reason}. Nothing was changed. Copy it back from a backup, or move the table's folder
+    away and index its run again: `ticklake index RUN`."""
+
+    file: str
+    reason: str
+
+
 class OffTheGrid(TickLakeError):
     """Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on.
     Nothing of it is indexed; mend sampling_interval in the run's metadata, or the file, and replay its message."""
@@ -345,6 +364,11 @@ class DatabaseUnusable(TickLakeError):
 
     database: str
     reason: str
+
+
+class DatabaseDamaged(DatabaseUnusable):
+    """The database {database} is damaged: {reason}. Stop what uses it and move it away, its -wal file too; `ticklake
+    reconcile RUN --apply` announces the run's files again, and tables leave out what they have."""
 
 
 class DatabaseUnavailable(TickLakeError):

@@ -23,6 +23,9 @@ class TickRange(NamedTuple):
     def overlaps(self, other: TickRange) -> bool:
         return self.start <= other.end and other.start <= self.end
 
+    def covers(self, other: TickRange) -> bool:
+        return self.start <= other.start and other.end <= self.end
+
     def within(self, other: TickRange | None) -> TickRange:
         """The part of it that is in `other`, which may be empty; all of it where there is no other."""
         return self if other is None else TickRange(max(self.start, other.start), min(self.end, other.end))

@@ -78,6 +78,12 @@ def chosen(events: Sequence[Event], count: int, seed: int) -> list[Cut]:
     ]
 
 
+def _last_promises(events: Sequence[Event], count: int) -> list[Cut]:
+    """Where most was promised."""
+    promises = [number + 1 for number, event in enumerate(events) if isinstance(event, Mark)]
+    return [Cut(at, "strict") for at in promises[-count:]]
+
+
 def without_syncs(events: Sequence[Event], pattern: str) -> list[Event]:
     """The same, by a program that forgets to sync the files and folders of such names."""
     named = {
@@ -147,8 +153,10 @@ def main() -> None:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tl-power-") as folder:
         events = _kept(options.recording, Path(folder))
-        events = without_syncs(events, options.unsynced) if options.unsynced else events
-        report = play(events, chosen(events, options.cuts, options.seed), Path(folder))
+        cuts = chosen(events, options.cuts, options.seed)
+        if options.unsynced:
+            events, cuts = without_syncs(events, options.unsynced), _last_promises(events, options.cuts)
+        report = play(events, cuts, Path(folder))
     took = time.monotonic() - begun
     sys.stdout.write(f"seed        {options.seed}\n{report.text()}\ntook        {took:.0f} s\n")
     raise SystemExit(bool(report.complaints))

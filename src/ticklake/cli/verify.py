@@ -84,6 +84,10 @@ def _row(table: TableVerdict) -> tuple[object, ...]:
 def _show_messages(run: RunVerdict) -> None:
     if run.messages is None:
         return
+    for flaw in run.messages.damaged:
+        click.echo(f"Database damaged: {flaw}")
+    if run.messages.damaged:
+        return
     click.echo(
         f"{run.messages.messages:,} messages; files not announced: {keys_text(run.messages.unannounced)};"
         f" announced and not there: {keys_text(run.messages.vanished)}"
@@ -106,10 +110,12 @@ def _show_flaws(table: TableVerdict) -> None:
     for flaw, ranges in flaws.items():
         if ranges:
             click.echo(f"{table.table}: {flaw}: {ranges_text(ranges)}")
+    if table.unreadable:
+        click.echo(f"{table.table}: {table.unreadable}")
     for key in table.duplicates:
         click.echo(f"{table.table}: twice: {', '.join(f'{name} {value}' for name, value in key.items())}")
     for key_, error in (deep.unreadable if deep else {}).items():
-        click.echo(f"{table.table}: {key_}: {error}")
+        click.echo(f"{table.table}: {error if key_ in error else f'{key_}: {error}'}")
     for batch in table.failed:
         click.echo(f"{table.table}: failed: {batch.name}: {batch.error}")
 

@@ -229,6 +229,9 @@ class PostgresSchema:
                 transaction.apply_migrations(package)
             self._prepared.add(package)
 
+    def flaws(self) -> list[str]:
+        return []
+
     def listen(self, channel: str) -> PostgresListener:
         return PostgresListener(self._backend, self.name, channel)
 

@@ -155,6 +155,9 @@ class Schema(Protocol):
     def reading(self) -> AbstractContextManager[Transaction]:
         """A consistent view that writes nothing and waits for nobody."""
 
+    def flaws(self) -> list[str]:
+        """What is wrong with the file, found by reading all of it; a server sees to its own."""
+
     def prepare(self, package: str) -> None:
         """Create or upgrade a package's tables here, once; cheap when it has been done."""
 

@@ -20,6 +20,7 @@ from ticklake.database.schema import Row, Transaction
 from ticklake.database.statements import statements
 from ticklake.errors import (
     DatabaseClosed,
+    DatabaseDamaged,
     DatabaseFull,
     DatabaseLocked,
     DatabaseUnusable,
@@ -121,6 +122,11 @@ class SqliteSchema:
                 yield SqliteTransaction(self.run_id, connection, self._hints)
             finally:
                 connection.execute("ROLLBACK")
+
+    def flaws(self) -> list[str]:
+        with self._reader.taken() as connection:
+            found = connection.execute(statements(_OWN, "sqlite")["check_integrity"]).fetchall()
+        return [str(row[0]) for row in found if row[0] != "ok"]
 
     def prepare(self, package: str) -> None:
         if package in self._prepared:
@@ -314,6 +320,8 @@ def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:
         return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
     if isinstance(error, apsw.FullError):
         return DatabaseFull(database=path)
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return DatabaseDamaged(database=path, reason=str(error))
     if isinstance(error, apsw.ConstraintError):
         return UniqueViolation(database=path, reason=str(error))
     return DatabaseUnusable(database=path, reason=str(error) or type(error).__name__)

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from ticklake.errors import LakeNotFound, RunNotInLake, TableUnreadable
+from ticklake.lake.log import one_line
 from ticklake.storage.names import is_safe
 from ticklake.ticks import TickRange
 
@@ -86,7 +87,7 @@ class Catalog:
         try:
             return DeltaTable(directory)
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=directory, reason=error) from error
+            raise TableUnreadable(table=directory, reason=one_line(error)) from error
 
 
 def _tick_range(adds: pa.Table) -> TickRange | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,16 +15,22 @@ from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.snapshot import ANY_TICK, LiveFile
 from ticklake.ticks import TickRange
 
+_TAG = "ticklake.crc32"
+_ZEROS = "0" * 8
+_CHECKSUM = re.compile(rb'"ticklake\.checksum":"(.{8})"')
+
 Action = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass
 class Commit:
-    """What a commit did: the files it added and removed, what it says of itself, and whether it redefined the table."""
+    """What a commit did: the files it added, with their checksums, and removed; what it says of itself; and whether it
+    redefined the table."""
 
     adds: list[LiveFile] = field(default_factory=list)
     removes: list[str] = field(default_factory=list)
     info: Mapping[str, Any] = field(default_factory=dict)
+    checksums: dict[str, str] = field(default_factory=dict)
     redefines: bool = False
 
 
@@ -39,26 +47,30 @@ def read(log: Path, version: int) -> bytes | None:
 
 
 def decoded(data: bytes, ordinal: str) -> Commit:
-    """`ordinal` is the column whose bounds count. ValueError where it is no commit."""
-    try:
-        return _decoded(data, ordinal)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"its actions are not what they should be ({error!r})") from error
-
-
-def _decoded(data: bytes, ordinal: str) -> Commit:
+    """`ordinal` is the column whose bounds count. ValueError where it is no commit, or not as it was written."""
+    if not data.strip():
+        raise ValueError("it is empty")
     commit = Commit()
-    for line in data.splitlines():
-        ((kind, action),) = json.loads(line).items()
-        if kind == "add":
-            commit.adds.append(_live(action, ordinal))
-        elif kind == "remove":
-            commit.removes.append(unquote(action["path"]))
-        elif kind == "commitInfo":
-            commit.info = action
-        elif kind in ("metaData", "protocol"):
-            commit.redefines = True
+    for line in checked(data).splitlines():
+        try:
+            ((kind, action),) = json.loads(line).items()
+            _take(commit, kind, action, ordinal)
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"its actions are not what they should be ({error!r})") from error
     return commit
+
+
+def _take(commit: Commit, kind: str, action: Mapping[str, Any], ordinal: str) -> None:
+    if kind == "add":
+        commit.adds.append(_live(action, ordinal))
+        if (action.get("tags") or {}).get(_TAG):
+            commit.checksums[commit.adds[-1].path] = action["tags"][_TAG]
+    elif kind == "remove":
+        commit.removes.append(unquote(action["path"]))
+    elif kind == "commitInfo":
+        commit.info = action
+    elif kind in ("metaData", "protocol"):
+        commit.redefines = True
 
 
 def info_of(data: bytes) -> Mapping[str, Any]:
@@ -71,8 +83,40 @@ def info_of(data: bytes) -> Mapping[str, Any]:
 
 
 def encoded(info: Mapping[str, Any], actions: Iterable[Action]) -> bytes:
-    lines = [{"commitInfo": info}, *actions]
-    return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+    """With a checksum of all its bytes, itself counted as zeros."""
+    lines = [{"commitInfo": {**info, "ticklake.checksum": _ZEROS}}, *actions]
+    data = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+    found = _CHECKSUM.search(data)
+    assert found is not None  # noqa: S101  it is in the first line
+    return b"%s%08x%s" % (data[: found.start(1)], zlib.crc32(data), data[found.end(1) :])
+
+
+def checked(data: bytes) -> bytes:
+    """The same bytes. ValueError where they are not those that were written; other engines' commits tell nothing."""
+    found = _CHECKSUM.search(data)
+    if found is None:
+        return data
+    blank = data[: found.start(1)] + _ZEROS.encode() + data[found.end(1) :]
+    if b"%08x" % zlib.crc32(blank) != found[1]:
+        raise ValueError("its checksum is wrong")
+    return data
+
+
+def is_torn(data: bytes) -> bool:
+    """Whether a power cut can have left it so: empty, cut off at its end, or with blocks of zeros.
+
+    What is wrong in any other way was whole once, and may have been acknowledged.
+    """
+    if not data.strip() or b"\0" in data:
+        return True
+    *_, last = data.splitlines()
+    try:
+        json.loads(last)
+    except json.JSONDecodeError as error:
+        return not last.rstrip().endswith(b"}") or error.pos >= len(last.decode())
+    except (UnicodeDecodeError, RecursionError):
+        return False
+    return False
 
 
 def added(files: Sequence[ParquetFile], now: int, *, data_change: bool) -> list[Action]:
@@ -85,6 +129,7 @@ def added(files: Sequence[ParquetFile], now: int, *, data_change: bool) -> list[
                 "modificationTime": now,
                 "dataChange": data_change,
                 "stats": file.stats,
+                "tags": {_TAG: file.checksum},
             }
         }
         for file in files

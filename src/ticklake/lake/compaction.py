@@ -11,16 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticklake import faults
 from ticklake.errors import CompactionChangedRows, TableUnreadable
 from ticklake.lake.durable import remove
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import CommitConflict
+from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.merging import merged
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.parquet import ParquetFile, ParquetFileWriter, is_damage
 from ticklake.lake.snapshot import ANY_TICK, LiveFile
 
 
@@ -123,8 +122,8 @@ class Compaction:
                 raise CompactionChangedRows(table=table.name, expected=expected, found=file.rows if file else 0)
         except BaseException as error:
             writer.discard()
-            if isinstance(error, pa.ArrowInvalid):
-                raise TableUnreadable(table=directory, reason=error) from error
+            if is_damage(error):
+                raise TableUnreadable(table=directory, reason=one_line(error)) from error
             raise
         return file
 

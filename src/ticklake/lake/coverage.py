@@ -18,6 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from ticklake.errors import TableUnreadable
 from ticklake.lake.empty import joined
 from ticklake.lake.ledger import ticks_in
+from ticklake.lake.log import one_line
 from ticklake.lake.summary import recorded
 from ticklake.ticks import TickRange
 
@@ -55,10 +56,7 @@ def covered(directory: Path) -> Covered:
     delta = _open(directory)
     if delta is None:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
-    try:
-        found = joined(part for path in delta.file_uris() for part in ticks_in(Path(path), _EVERY_TICK))
-    except (OSError, pa.ArrowInvalid) as error:
-        raise TableUnreadable(table=directory, reason=error) from error
+    found = joined(part for path in delta.file_uris() for part in _ticks(Path(path)))
     empty = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
     return Covered(found, empty.all())
 
@@ -78,8 +76,8 @@ def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:
                 grouped = keys.group_by(list(key)).aggregate([([], "count_all")])
                 twins.append(grouped.filter(pc.greater(grouped["count_all"], 1)))
                 counts.append(keys.group_by("tick_number").aggregate([([], "count_all")]))
-        except (OSError, pa.ArrowInvalid) as error:
-            raise TableUnreadable(table=directory, reason=error) from error
+        except (OSError, pa.ArrowException) as error:
+            raise TableUnreadable(table=directory, reason=one_line(error)) from error
     counted = pa.concat_tables(counts).sort_by("tick_number") if counts else None
     double = pa.concat_tables(twins) if twins else None
     return RowCounts(
@@ -105,10 +103,17 @@ def _stretches(delta: DeltaTable, key: Sequence[str]) -> Iterator[pa.Table]:
         yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick < beyond))
 
 
+def _ticks(path: Path) -> list[Ticks]:
+    try:
+        return list(ticks_in(path, _EVERY_TICK))
+    except (OSError, pa.ArrowException) as error:
+        raise TableUnreadable(table=path, reason=one_line(error)) from error
+
+
 def _open(directory: Path) -> DeltaTable | None:
     try:
         return DeltaTable(directory)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise TableUnreadable(table=directory, reason=error) from error
+        raise TableUnreadable(table=directory, reason=one_line(error)) from error

@@ -6,17 +6,21 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from ticklake.coordination.gaps import ranges_of
-from ticklake.errors import FlushFailed, TickLakeError
+from ticklake.errors import DamagedTableFile, FlushFailed, TickLakeError
 from ticklake.lake.fingerprint import Fingerprints, at, fingerprints, merged
+from ticklake.lake.inspection import inspected
+from ticklake.lake.log import live_files, one_line
+from ticklake.lake.parquet import checksum, opened
 from ticklake.lake.slices import Slice
+from ticklake.lake.snapshot import LiveFile
 from ticklake.lake.spark import parallelism, reason_of
 from ticklake.lake.task import Work, checked_rows, read
 from ticklake.storage.files import BatchFile
@@ -32,7 +36,8 @@ _ROUNDS = 4
 @dataclass(frozen=True)
 class Deep:
     """The ticks that were compared; those whose rows differ from every file's; those that two files tell differently;
-    those with rows and no file; those that have no rows, as it should be; and files that cannot be read, with why."""
+    those with rows and no file; those that have no rows, as it should be; and files, also of the table and of its log,
+    that cannot be read or are not as they were written, with why."""
 
     ticks: int
     different: list[TickRange]
@@ -51,8 +56,13 @@ def compare(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep
     decoded = _deal(spark, files, lambda file: _decode(work, file))
     unreadable = {key: result for key, result in decoded if isinstance(result, str)}
     from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
-    paths = DeltaTable(work.directory).file_uris()
-    table = merged(result for _, result in _deal(spark, paths, _scan))
+    directory = Path(work.directory)
+    log = inspected(directory)
+    items = [_Item(directory, work.name, file, log.checksums.get(file.path, "")) for file in _files(directory)]
+    scanned = _deal(spark, items, _scan)
+    unreadable |= {path: result for path, result in scanned if isinstance(result, str)}
+    unreadable |= log.flaws
+    table = merged(result for _, result in scanned if isinstance(result, Fingerprints))
     return judge(from_files, table, unreadable, work.world.sampling_interval if work.world else 1)
 
 
@@ -107,7 +117,40 @@ def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
         yield fingerprints(checked_rows(work, batch), batch.column("tick_number").to_numpy())
 
 
-def _scan(path: str) -> tuple[str, Fingerprints]:
-    with pq.ParquetFile(Path(path)) as file:
-        groups = (file.read_row_group(number) for number in range(file.num_row_groups))
-        return path, merged(fingerprints(group) for group in groups)
+class _Item(NamedTuple):
+    """A file of the table, and the checksum that it should have, where that is known."""
+
+    directory: Path
+    table: str
+    file: LiveFile
+    checksum: str
+
+    @property
+    def path(self) -> Path:
+        return self.directory / self.file.path
+
+    def damaged(self, reason: str) -> tuple[str, str]:
+        ticks = self.file.ticks
+        error = DamagedTableFile(
+            file=str(self.path), table=self.table, first=ticks.start, last=ticks.end, reason=reason
+        )
+        return str(self.path), str(error)
+
+
+def _files(directory: Path) -> list[LiveFile]:
+    """None where the log cannot be read, of which the look at the log tells."""
+    try:
+        return live_files(DeltaTable(directory), "tick_number")
+    except (DeltaError, OSError):
+        return []
+
+
+def _scan(item: _Item) -> tuple[str, Fingerprints | str]:
+    try:
+        if item.checksum and checksum(item.path) != item.checksum:
+            return item.damaged("its checksum is wrong")
+        with opened(item.path) as file:
+            groups = (file.read_row_group(number) for number in range(file.num_row_groups))
+            return str(item.path), merged(fingerprints(group) for group in groups)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        return item.damaged(one_line(error))

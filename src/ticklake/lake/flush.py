@@ -16,7 +16,7 @@ import numpy as np
 from deltalake.exceptions import DeltaError
 
 from ticklake import faults
-from ticklake.errors import LakeUnreadable
+from ticklake.errors import DamagedTableFile, LakeUnreadable
 from ticklake.lake.durable import remove
 from ticklake.lake.empty import EMPTY, joined, packed
 from ticklake.lake.job import Jobs, run_job
@@ -84,6 +84,7 @@ class Flush:
         self._id = ""
         self._looked_at = -1
         self._asked = itertools.count()
+        self._damaged: dict[int, Failed] = {}
         self._step = self._work.world.sampling_interval if self._work.world else 1
 
     def run(self) -> Flushed:
@@ -123,11 +124,27 @@ class Flush:
             return pieces, 0
         self._ledger.refresh()
         self._looked_at = self._ledger.version
-        present = self._ledger.present([piece.ticks for piece in self._slices]).tolist()
-        if not present:
+        present = self._present(self._ledger)
+        if not present and not self._damaged:
             return pieces, 0
-        left = [Piece(number, piece.without(present)) for number, piece in pieces]
+        left = [Piece(number, piece.without(present)) for number, piece in pieces if number not in self._damaged]
         return [piece for piece in left if not piece.slice.done(self._step)], len(present)
+
+    def _present(self, ledger: Ledger) -> list[int]:
+        """What the table has of these slices. One that overlaps a damaged file fails, for it cannot be told."""
+        self._damaged = {}
+        found: list[int] = []
+        try:
+            found += ledger.present([piece.ticks for piece in self._slices]).tolist()
+            return found
+        except DamagedTableFile:
+            log.debug("Flush %s meets a damaged file, looking at one slice after the other", self._id)
+        for number, piece in enumerate(self._slices):
+            try:
+                found += ledger.present([piece.ticks]).tolist()
+            except DamagedTableFile as error:
+                self._damaged[number] = Failed(number, str(error), "")
+        return found
 
     def _index(self, pieces: Sequence[Piece]) -> list[Result]:
         if not pieces:
@@ -143,7 +160,7 @@ class Flush:
 
     def _commit(self, results: Sequence[Result], present: int) -> Flushed:
         indexed = [result for result in results if isinstance(result, Indexed)]
-        failed = {result.number: result for result in results if isinstance(result, Failed)}
+        failed = self._damaged | {result.number: result for result in results if isinstance(result, Failed)}
         files = [result for result in results if isinstance(result, ParquetFile)]
         # A tick without rows leaves its trace too: only then can a table prove that it lacks nothing.
         if self._ledger is not None and any(len(one.ticks) for one in indexed):

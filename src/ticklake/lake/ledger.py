@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from ticklake import faults
-from ticklake.errors import TableUnreadable
+from ticklake.errors import DamagedTableFile
 from ticklake.lake.commits import Commit
 from ticklake.lake.durable import remove
 from ticklake.lake.empty import REMOVED, joined
-from ticklake.lake.log import KEY, CommitConflict, DeltaLog
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.parquet import ParquetFile, ParquetFileWriter, is_damage, opened
 from ticklake.lake.snapshot import LiveFile
 from ticklake.lake.summary import Summary, recorded
 from ticklake.lake.table import Table
@@ -42,7 +41,7 @@ class Ledger(DeltaLog):
         for ticks in wanted:
             found.append(self._empty.within(ticks))
             for file in self.files.overlapping(ticks):
-                found.extend(ticks_in(self.directory / file.path, ticks, self.table.ordinal))
+                found.extend(self._ticks_of(file, ticks))
         return joined(found)
 
     def remove(self, ticks: TickRange) -> None:
@@ -61,17 +60,35 @@ class Ledger(DeltaLog):
                 for file in new:
                     remove(self.directory / file.path)
 
+    def _ticks_of(self, file: LiveFile, wanted: TickRange) -> list[Ticks]:
+        try:
+            return list(ticks_in(self.directory / file.path, wanted, self.table.ordinal))
+        except (pa.ArrowException, OSError) as error:
+            if is_damage(error):
+                raise self._damaged(file, error) from error
+            raise
+
+    def _damaged(self, file: LiveFile, error: BaseException) -> DamagedTableFile:
+        return DamagedTableFile(
+            file=str(self.directory / file.path),
+            table=self.table.name,
+            first=file.ticks.start,
+            last=file.ticks.end,
+            reason=one_line(error),
+        )
+
     def _has_any(self, file: LiveFile, ticks: TickRange) -> bool:
-        return any(len(found) for found in ticks_in(self.directory / file.path, ticks, self.table.ordinal))
+        """Not read where its bounds tell, so that one that is damaged can be replaced."""
+        return ticks.covers(file.ticks) or any(map(len, self._ticks_of(file, ticks)))
 
     def _kept(self, file: LiveFile, removed: TickRange) -> ParquetFile | None:
         """What is left of a file without these ticks, on disk before the commit that needs it: delta-rs syncs none."""
-        if file.ticks.start >= removed.start and file.ticks.end <= removed.end:
+        if removed.covers(file.ticks):
             return None
         writer = ParquetFileWriter(self.directory, f"{uuid.uuid4().hex}-kept.parquet", self.table)
         tick = pc.field(self.table.ordinal)
         try:
-            with pq.ParquetFile(self.directory / file.path) as stored:
+            with opened(self.directory / file.path) as stored:
                 for group in range(stored.num_row_groups):
                     rows = stored.read_row_group(group, columns=self.table.schema.names).cast(self.table.schema)
                     for batch in rows.filter((tick < removed.start) | (tick > removed.end)).to_batches():
@@ -79,8 +96,8 @@ class Ledger(DeltaLog):
             return writer.close()
         except BaseException as error:
             writer.discard()
-            if isinstance(error, OSError | pa.ArrowInvalid):
-                raise TableUnreadable(table=self.directory, reason=error) from error
+            if is_damage(error):
+                raise self._damaged(file, error) from error
             raise
 
     def _load(self) -> None:
@@ -91,8 +108,8 @@ class Ledger(DeltaLog):
         super()._take(commit)
         self._empty.take(commit.info)
 
-    def _summary(self) -> Summary:
-        return Summary(self.id, self.version, self._empty.text())
+    def _summary(self, checkpoint: str) -> Summary:
+        return Summary(self.id, self.version, self._empty.text(), checkpoint)
 
 
 def open_existing(directory: Path) -> Ledger | None:
@@ -107,7 +124,7 @@ def open_existing(directory: Path) -> Ledger | None:
 
 def ticks_in(path: Path, wanted: TickRange, ordinal: str = "tick_number") -> Iterator[Ticks]:
     """The ticks of one Parquet file within a range, from the bounds of its row groups where those tell."""
-    with pq.ParquetFile(path) as file:
+    with opened(path) as file:
         column = file.schema_arrow.get_field_index(ordinal)
         for group in range(file.num_row_groups):
             bounds = file.metadata.row_group(group).column(column).statistics
@@ -117,5 +134,9 @@ def ticks_in(path: Path, wanted: TickRange, ordinal: str = "tick_number") -> Ite
                 if bounds.min == bounds.max:
                     yield np.array([bounds.min], np.int64)
                     continue
-            ticks = np.unique(file.read_row_group(group, columns=[ordinal]).column(0).to_numpy())
+            found = file.read_row_group(group, columns=[ordinal]).column(0).to_numpy()
+            if len(found) != file.metadata.row_group(group).num_rows:
+                # The header of a page has no checksum, and Arrow takes its word.
+                raise pa.ArrowInvalid(f"{len(found)} rows instead of {file.metadata.row_group(group).num_rows}")
+            ticks = np.unique(found)
             yield ticks[(ticks >= wanted.start) & (ticks <= wanted.end)]

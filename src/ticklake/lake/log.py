@@ -21,12 +21,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from ticklake import faults
-from ticklake.errors import LakeUnreadable, LakeUnwritable, OtherTableSchema, UnknownTableFormat
+from ticklake.errors import DamagedCommit, LakeUnreadable, LakeUnwritable, OtherTableSchema, UnknownTableFormat
 from ticklake.lake import commits, torn
 from ticklake.lake.commits import Action, Commit
 from ticklake.lake.durable import make_directory, sync_directory, sync_file
 from ticklake.lake.guard import committing
-from ticklake.lake.parquet import ParquetFile
+from ticklake.lake.parquet import ParquetFile, checksum
 from ticklake.lake.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.summary import Summary
 from ticklake.storage.local import LocalFolder
@@ -60,6 +60,7 @@ class DeltaLog:
         self._folder = LocalFolder(self._log)
         self._synced = -1
         torn.set_newest_aside(self._log)
+        torn.set_damaged_checkpoint_aside(self._log)
         self._load()
 
     def refresh(self) -> None:
@@ -70,8 +71,7 @@ class DeltaLog:
             try:
                 commit = commits.decoded(data, self._ordinal)
             except ValueError as error:
-                name = commits.name_of(self.version + 1)
-                raise LakeUnreadable(table=self._name, reason=f"{name} is no commit: {error}") from error
+                raise DamagedCommit(file=str(self._log / commits.name_of(self.version + 1)), reason=error) from error
             if commit.redefines:
                 return self._load()
             self._take(commit)
@@ -120,16 +120,18 @@ class DeltaLog:
     def checkpoint(self) -> None:
         """Sums up the log, so that whoever opens the table next need not read every commit."""
         self.sync()
-        delta = DeltaTable(self.directory)
+        # Of what is on disk: others may have committed more meanwhile.
+        delta = DeltaTable(self.directory, version=self.version)
         with faults.around("lake.checkpoint"):
             delta.create_checkpoint()
-        for name in (f"{delta.version():020d}.checkpoint.parquet", torn.HINT):
-            if (written := self._log / name).exists():
-                sync_file(written)
-        self._summary().write(self._log)
+        written = self._log / torn.checkpoint_name(self.version)
+        for path in (written, self._log / torn.HINT):
+            if path.exists():
+                sync_file(path)
+        self._summary(checksum(written) if written.exists() else "").write(self._log)
 
-    def _summary(self) -> Summary:
-        return Summary(self.id, self.version)
+    def _summary(self, checkpoint: str) -> Summary:
+        return Summary(self.id, self.version, checkpoint=checkpoint)
 
     def _take(self, commit: Commit) -> None:
         for path in commit.removes:
@@ -170,8 +172,7 @@ class DeltaLog:
 
     def _load(self) -> None:
         try:
-            delta = self._open()
-            self.files = Snapshot(_live_files(delta, self._ordinal))
+            delta, self.files = self._open()
         except DeltaError as error:
             raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
         self._check(delta)
@@ -189,15 +190,18 @@ class DeltaLog:
             return None
         return first.st_ino, first.st_mtime_ns
 
-    def _open(self) -> DeltaTable:
+    def _open(self) -> tuple[DeltaTable, Snapshot]:
         try:
-            return DeltaTable(self.directory)
+            return self._seen(DeltaTable(self.directory))
         except TableNotFoundError:
-            return self._create()
+            return self._seen(self._create())
         except DeltaError:
             torn.set_checkpoints_aside(self._log)
             torn.set_all_aside(self._log)
-            return DeltaTable(self.directory)
+            return self._seen(DeltaTable(self.directory))
+
+    def _seen(self, delta: DeltaTable) -> tuple[DeltaTable, Snapshot]:
+        return delta, Snapshot(live_files(delta, self._ordinal))
 
     def _check(self, delta: DeltaTable) -> None:
         found = delta.metadata().configuration.get("ticklake.format", FORMAT)
@@ -237,13 +241,14 @@ class DeltaLog:
         return DeltaTable(self.directory)
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """What delta-rs says first; below it come frames that nobody can read."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 
-def _live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
+def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
+    """The files that a table consists of, as delta-rs sees it."""
     adds = pa.table(delta.get_add_actions(flatten=True))
     count = adds.num_rows
     low, high = (

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ticklake.lake.order import ordered
+from ticklake.lake.parquet import opened
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
 
@@ -23,7 +24,9 @@ _ROWS_AT_ONCE = 1 << 18
 
 def merged(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
     """All rows, ascending. Two rows of one key are an error."""
-    dataset = ds.dataset([str(path) for path in paths], schema=table.schema, format="parquet")
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+    dataset = ds.dataset([str(path) for path in paths], schema=table.schema, format=parquet)
     column = ds.field(table.ordinal)
     for first, last in stretches(*_rows_per_tick(paths, table.ordinal), _ROWS_AT_ONCE):
         # One after the other: what is read ahead in parallel would be held as well.
@@ -55,7 +58,7 @@ def _rows_per_tick(paths: Sequence[Path], ordinal: str) -> tuple[Numbers, Number
 
 
 def _row_groups(path: Path) -> Iterator[tuple[pq.ParquetFile, int]]:
-    with pq.ParquetFile(path) as file:
+    with opened(path) as file:
         for group in range(file.num_row_groups):
             yield file, group
 

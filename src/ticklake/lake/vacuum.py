@@ -20,6 +20,7 @@ from ticklake.errors import RetentionTooShort, TableUnreadable
 from ticklake.lake import commits
 from ticklake.lake.durable import remove
 from ticklake.lake.guard import removing
+from ticklake.lake.log import one_line
 
 RETENTION = 7 * 86_400.0
 """Seconds for which files stay that the table no longer needs: a query may have begun before it did."""
@@ -81,7 +82,7 @@ class Vacuum:
         try:
             return {Path(uri).name for uri in DeltaTable(self._directory).file_uris()}
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=self._directory, reason=error) from error
+            raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
 
     def _removed_since(self, cutoff: float) -> set[str]:
         """Files that were part of the table at some time since then."""

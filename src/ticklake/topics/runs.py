@@ -11,7 +11,7 @@ from types import TracebackType
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
 from ticklake.database.names import check_name
 from ticklake.database.versions import PackageVersion, package_versions
-from ticklake.errors import InvalidOption, MissingConsumerGroup
+from ticklake.errors import DatabaseDamaged, InvalidOption, MissingConsumerGroup
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
 from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last
 from ticklake.topics.claims import Claims
@@ -148,6 +148,13 @@ class Run:
     def ends(self) -> list[TopicEnd]:
         """What the readers and the writers of each topic have counted in this process."""
         return list(self._metrics.ends())
+
+    def flaws(self) -> list[str]:
+        """What is wrong with the run's database, found by reading all of it. A server's is the server's to see to."""
+        try:
+            return self._schema.flaws()
+        except DatabaseDamaged as error:
+            return [error.reason]
 
     def now_ms(self) -> int:
         """The database's clock."""

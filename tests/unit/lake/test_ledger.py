@@ -97,6 +97,7 @@ def test_provenance_is_in_the_history(ledger: Ledger) -> None:
     assert DeltaTable(ledger.directory).history(1)[0]["ticklake.sources"] == '[{"file": "run/batch_1_1.pb"}]'
 
 
+@pytest.mark.warns("Set .* aside")
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.9], ids=["empty", "a third", "most"])
 def test_a_newest_commit_torn_by_a_power_cut_is_set_aside_and_can_be_written_again(tmp_path: Path, keep: float) -> None:
     ledger = Ledger(tmp_path, TABLE)
@@ -149,6 +150,7 @@ def test_what_somebody_else_committed_is_synced_before_it_counts(
     assert len(synced) == 2
 
 
+@pytest.mark.warns("Set .* aside")
 @pytest.mark.parametrize("keep", [0, 100])
 def test_a_torn_checkpoint_is_set_aside(ledger: Ledger, keep: int) -> None:
     add(ledger, "a.parquet", [1])
@@ -219,13 +221,17 @@ def test_what_is_left_of_a_file_is_synced_before_the_commit_that_removes_some_of
     assert DeltaTable(ledger.directory).version() == newest["version"]
 
 
+@pytest.mark.warns("Set .* aside")
+@pytest.mark.parametrize("keep", [0, 100])
 @pytest.mark.parametrize("torn", [[2], [2, 3], [3]])
-def test_several_commits_torn_at_once_are_set_aside_with_all_after_them(ledger: Ledger, torn: list[int]) -> None:
+def test_several_commits_torn_at_once_are_set_aside_with_all_after_them(
+    ledger: Ledger, torn: list[int], keep: int
+) -> None:
     for number in (1, 2, 3):
         add(ledger, f"{number}.parquet", [number])
     for version in torn:
         commit = ledger.directory / "_delta_log" / f"{version:020d}.json"
-        commit.write_bytes(commit.read_bytes()[:100])
+        commit.write_bytes(commit.read_bytes()[:keep])
     again = Ledger(ledger.directory, TABLE)
     assert again.present([TickRange(0, 9)]).tolist() == list(range(1, torn[0]))
     add(again, "later.parquet", [2, 3])

@@ -1,0 +1,87 @@
+"""A look at every entry of a table's log: whether it is as it was written, and whether all of them add up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from ticklake.errors import DamagedCommit
+from ticklake.lake import commits
+from ticklake.lake.commits import Commit
+from ticklake.lake.log import live_files, one_line
+from ticklake.lake.parquet import checksum
+from ticklake.lake.snapshot import LiveFile, Snapshot
+from ticklake.lake.summary import Summary
+from ticklake.lake.torn import checkpoint_name
+
+
+class Inspection(NamedTuple):
+    """What is wrong with which entry of a log, by its path, and the checksums of the files that it names."""
+
+    flaws: dict[str, str]
+    checksums: dict[str, str]
+
+
+def inspected(directory: Path) -> Inspection:
+    """Reads all of the log."""
+    log = directory / "_delta_log"
+    summary = Summary.stored(log)
+    own = {checkpoint_name(summary.version): summary.checkpoint}
+    checkpoints = sorted(log.glob("*.checkpoint.parquet"))
+    flaws = {str(path): flaw for path in checkpoints if (flaw := _flaw(path, own.get(path.name, "")))}
+    history: dict[int, Commit] = {}
+    for path in sorted(path for path in log.glob("*.json") if path.stem.isdigit()):
+        try:
+            history[int(path.stem)] = commits.decoded(path.read_bytes(), "tick_number")
+        except (OSError, ValueError) as error:
+            flaws[str(path)] = str(DamagedCommit(file=str(path), reason=one_line(error)))
+    if not flaws:
+        flaws |= _difference(directory, history)
+    sums = {path: found for commit in history.values() for path, found in commit.checksums.items()}
+    return Inspection(flaws, sums)
+
+
+def _flaw(checkpoint: Path, expected: str) -> str:
+    if expected and checksum(checkpoint) != expected:
+        return "its checksum is wrong; remove it, the commits are all there"
+    try:
+        pq.read_table(checkpoint)
+    except (OSError, pa.ArrowException) as error:
+        return f"{one_line(error)}; remove it, the commits are all there"
+    return ""
+
+
+def _difference(directory: Path, history: dict[int, Commit]) -> dict[str, str]:
+    """A checkpoint has no checksum, but every commit that it sums up is kept: the two must agree."""
+    try:
+        delta = DeltaTable(directory)
+        found = set(live_files(delta, "tick_number"))
+    except (DeltaError, OSError) as error:
+        return {str(directory / "_delta_log"): one_line(error)}
+    versions = range(int(delta.version()) + 1)
+    if not all(version in history for version in versions):
+        return {}
+    return _compared(directory, found, set(_replayed([history[version] for version in versions])))
+
+
+def _compared(directory: Path, found: set[LiveFile], replayed: set[LiveFile]) -> dict[str, str]:
+    if found == replayed:
+        return {}
+    file = min(found ^ replayed)
+    reason = f"it does not agree with the commits, first about {file.path}; remove it, nothing else is needed"
+    return {str(newest): reason for newest in sorted((directory / "_delta_log").glob("*.checkpoint.parquet"))[-1:]}
+
+
+def _replayed(history: list[Commit]) -> Snapshot:
+    files = Snapshot()
+    for commit in history:
+        for path in commit.removes:
+            files.remove(path)
+        for file in commit.adds:
+            files.add(file)
+    return files
