@@ -51,7 +51,7 @@ class FilesVerdict:
 class MessagesVerdict:
     """The batch topic and its groups: what it never heard of, and what it announced that is not there.
 
-    `damaged` is what is wrong with the database itself; nothing else is known of it then.
+    `damaged` is what is wrong with the database itself: then nothing is known of the rest.
     """
 
     messages: int
@@ -59,7 +59,7 @@ class MessagesVerdict:
     vanished: list[str]
     undecodable: int
     groups: list[GroupReport]
-    damaged: list[str] = field(default_factory=list)
+    damaged: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,6 @@ class Completeness:
         self._run_id, self._storage, self._catalog = run_id, storage, catalog
         self._run = _known(database, run_id) if database is not None else None
         self._database = database
-        self._damaged: list[str] = []
         self._world = World.of(storage.read_metadata(run_id))
         self.step = self._world.sampling_interval
         try:
@@ -141,11 +140,13 @@ class Completeness:
         self, only: Sequence[str] = (), *, count_rows: bool = True, spark: SparkSession | None = None
     ) -> RunVerdict:
         """With a Spark session every file is decoded again, and each tick's rows compared with the table's."""
-        self._examine(deeply=spark is not None)
+        messages = self._examined(deeply=spark is not None)
         tables = [self._table(name, count_rows, spark) for name in self.tables(only)]
-        verdicts = [table.verdict for table in tables] + [Verdict.INCOMPLETE] * bool(self._damaged)
+        verdicts = [table.verdict for table in tables]
+        if messages is not None and messages.damaged:
+            verdicts.append(Verdict.INCOMPLETE)
         verdict = overall(self.expected.last_tick is not None, verdicts)
-        return RunVerdict(self._run_id, verdict, self._files(), tables, self._messages())
+        return RunVerdict(self._run_id, verdict, self._files(), tables, messages)
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False) -> Repair:
         """What would be done, without doing it."""
@@ -207,17 +208,15 @@ class Completeness:
             unreadable=unreadable,
         )
 
-    def _examine(self, deeply: bool) -> None:
-        """A database that is damaged is not asked any further: its tables and files can be judged without it."""
-        if self._run is None:
-            return
+    def _examined(self, deeply: bool) -> MessagesVerdict | None:
+        """A database that is damaged is not asked any further: tables and files can be judged without it."""
         try:
-            self._damaged = self._run.flaws() if deeply else []
-            self._messages()
+            if deeply and self._run is not None:
+                self._run.check()
+            return self._messages()
         except DatabaseDamaged as error:
-            self._damaged = [*self._damaged, str(error)]
-        if self._damaged:
             self._run = None
+            return MessagesVerdict(0, [], [], 0, [], str(error))
 
     def _deep(self, table: str, spark: SparkSession) -> Deep | None:
         kind = _kinds().get(table)
@@ -249,8 +248,6 @@ class Completeness:
     def _messages(self) -> MessagesVerdict | None:
         if self._database is None:
             return None
-        if self._damaged:
-            return MessagesVerdict(0, [], [], 0, [], self._damaged)
         heard = announced(self._run) if self._run is not None else Announced({}, 0, 0)
         difference = compare(self.files, heard)
         return MessagesVerdict(

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ class _Handle(NamedTuple):
     gone: bool
 
 
+@cache
 def why_not() -> str:
     """Why nothing can be recorded here; empty where it can."""
     if shutil.which("strace") is None:

@@ -318,7 +318,7 @@ def test_a_damaged_database_is_named_and_the_run_announced_again_from_its_files(
     assert is_named(raised.value, bad)
     found = place.verify()
     assert found.verdict is Verdict.INCOMPLETE
-    assert found.messages is not None and found.messages.damaged
+    assert found.messages is not None and bad.name in found.messages.damaged
     assert [table.verdict for table in found.tables] == [Verdict.COMPLETE] * 2
     with Database(place.database_url) as database, database.run("another").writer("t") as writer:
         writer.send(RunCompleted())

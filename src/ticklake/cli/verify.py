@@ -84,9 +84,8 @@ def _row(table: TableVerdict) -> tuple[object, ...]:
 def _show_messages(run: RunVerdict) -> None:
     if run.messages is None:
         return
-    for flaw in run.messages.damaged:
-        click.echo(f"Database damaged: {flaw}")
     if run.messages.damaged:
+        click.echo(run.messages.damaged)
         return
     click.echo(
         f"{run.messages.messages:,} messages; files not announced: {keys_text(run.messages.unannounced)};"

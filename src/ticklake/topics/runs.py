@@ -149,12 +149,10 @@ class Run:
         """What the readers and the writers of each topic have counted in this process."""
         return list(self._metrics.ends())
 
-    def flaws(self) -> list[str]:
-        """What is wrong with the run's database, found by reading all of it. A server's is the server's to see to."""
-        try:
-            return self._schema.flaws()
-        except DatabaseDamaged as error:
-            return [error.reason]
+    def check(self) -> None:
+        """Reads all of the run's database; DatabaseDamaged where it is. A server's is the server's to see to."""
+        if flaws := self._schema.flaws():
+            raise DatabaseDamaged(database=self._schema.name, reason="; ".join(flaws[:3]))
 
     def now_ms(self) -> int:
         """The database's clock."""
