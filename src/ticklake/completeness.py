@@ -188,6 +188,9 @@ class Completeness:
             counts = row_counts(directory, _key(table)) if count_rows else None
             found = covered(directory).ticks
         except (TableUnreadable, DamagedCommit) as error:
+            if not count_rows:
+                # A drawing of what is there cannot show what nobody knows.
+                raise
             unreadable = str(error)
         deep = self._deep(table, spark) if spark is not None else None
         flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0) + bool(unreadable)
