@@ -105,6 +105,7 @@ def play(events: Sequence[Event], cuts: Sequence[Cut], folder: Path) -> Report:
         if len(running) == AT_ONCE:
             _gather(running, report)
         place = folder / f"cut-{number}"
+        place.mkdir()
         running[_forked(events, cut, place)] = cut, place
     while running:
         _gather(running, report)
