@@ -14,6 +14,7 @@ import pickle
 import random
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -28,7 +29,7 @@ from powercut_child import expected, go_on, missing, wrong
 from recording import record, why_not
 
 CHILD = Path(__file__).with_name("powercut_child.py")
-AT_ONCE = 2
+AT_ONCE, PATIENCE = 2, 180
 
 
 @dataclass
@@ -106,6 +107,7 @@ def play(events: Sequence[Event], cuts: Sequence[Cut], folder: Path) -> Report:
             _gather(running, report)
         place = folder / f"cut-{number}"
         place.mkdir()
+        (place / "result").write_text(json.dumps((0, [f"there was no end after {PATIENCE} s"])))
         running[_forked(events, cut, place)] = cut, place
     while running:
         _gather(running, report)
@@ -115,7 +117,7 @@ def play(events: Sequence[Event], cuts: Sequence[Cut], folder: Path) -> Report:
 def _forked(events: Sequence[Event], cut: Cut, place: Path) -> int:
     if child := os.fork():
         return child
-    result: tuple[int, list[str]] = 0, ["it did not come to an end"]
+    signal.alarm(PATIENCE)
     try:
         result = _survive(events, cut, place / "root")
     except BaseException as error:
