@@ -137,10 +137,15 @@ class Completeness:
         return list(only) or [table for table in found if table != METADATA]
 
     def verify(
-        self, only: Sequence[str] = (), *, count_rows: bool = True, spark: SparkSession | None = None
+        self,
+        only: Sequence[str] = (),
+        *,
+        count_rows: bool = True,
+        read_messages: bool = True,
+        spark: SparkSession | None = None,
     ) -> RunVerdict:
         """With a Spark session every file is decoded again, and each tick's rows compared with the table's."""
-        messages = self._examined(deeply=spark is not None)
+        messages = self._examined(deeply=spark is not None) if read_messages else None
         tables = [self._table(name, count_rows, spark) for name in self.tables(only)]
         verdicts = [table.verdict for table in tables]
         if messages is not None and messages.damaged:

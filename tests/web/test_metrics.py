@@ -14,8 +14,9 @@ from ticklake.metrics import METRICS
 from ticklake.monitoring import Monitor
 from ticklake.node import Node
 from ticklake.topics import Database
+from ticklake.web import lag
 from ticklake.web.exposition import Families
-from ticklake.web.lag import LagSampler
+from ticklake.web.sampling import Sampler
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -73,11 +74,11 @@ def test_the_lag_of_a_group_comes_from_the_store_with_no_consumer_alive(
 
 def test_the_store_is_asked_seldom_however_often_somebody_scrapes(node: Node) -> None:
     now = [0.0]
-    sampler = LagSampler(node, seconds=5, clock=lambda: now[0])
-    first = sampler.sample()
-    assert sampler.sample() is first
+    sampler = Sampler(lambda: lag.ask(node), 5, clock=lambda: now[0])
+    first = sampler.latest()
+    assert sampler.latest() is first
     now[0] = 5.0
-    assert sampler.sample() is not first
+    assert sampler.latest() is not first
 
 
 def test_a_store_that_does_not_answer_is_said_and_nothing_is_guessed(
@@ -86,7 +87,7 @@ def test_a_store_that_does_not_answer_is_said_and_nothing_is_guessed(
     published = node.services["persistence-service"].monitor.counter("notifications_sent")
     eventually(lambda: published.value > 0)
     node.stop()
-    sample = LagSampler(node).sample()
+    sample = lag.ask(node)
     assert (sample.up, sample.groups) == (False, [])
 
 

@@ -20,10 +20,11 @@ from ticklake.node import Node
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
-from ticklake.web import charts, pipeline, rendering
-from ticklake.web.coverage import stripes
+from ticklake.web import charts, coverage, pipeline, rendering
 from ticklake.web.live import Live
+from ticklake.web.sampling import PerRun, Sampler
 from ticklake.web.site import Site
+from ticklake.web.survey import Ranges
 from ticklake.web.world import HEADER
 
 PATHS = [entry.path for entry in rendering.MENU]
@@ -286,18 +287,72 @@ def test_a_drawing_has_every_stage_and_nothing_outside() -> None:
         assert len(drawing.pipes) == 4
 
 
-def test_a_map_of_many_small_ranges_stays_small() -> None:
-    from ticklake.completeness import TableVerdict
-    from ticklake.coordination.verdict import Coverage, Verdict
+class TestMaps:
+    def test_a_map_of_a_million_ranges_stays_small(self) -> None:
+        whole = TickRange(0, 9_999_999)
+        many = Ranges([TickRange(start, start + 4) for start in range(0, 10_000_000, 10)])
+        assert len(many) == 1_000_000
+        assert len(many.stripes("covered", whole, 1)) <= 2000
+        assert many.stripes("covered", whole, 1)[0].x == 0
+        near = many.stripes("covered", TickRange(5_000_000, 5_000_019), 1)
+        assert [(one.x, one.width) for one in near] == [(0, 250), (500, 250)]
+        assert many.stripes("covered", TickRange(5, 9), 1) == []
 
-    whole = TickRange(0, 999_999)
-    covered = [TickRange(start, start + 4) for start in range(0, 1_000_000, 10)]
-    coverage = Coverage(Verdict.RUNNING, whole, 500_000, covered, [TickRange(5, 5)], [], [], [])
-    found = list(stripes(TableVerdict("t", 1, coverage), whole))
-    assert len(found) <= 1001
-    assert [one.kind for one in found][-1] == "missing" and found[-1].width >= 1
-    near = list(stripes(TableVerdict("t", 1, coverage), TickRange(0, 19)))
-    assert [(one.x, one.width) for one in near if one.kind == "covered"] == [(0, 250), (500, 250)]
+    def test_the_smallest_hole_can_be_seen(self) -> None:
+        (hole,) = Ranges([TickRange(5, 5)]).stripes("lost", TickRange(0, 9_999_999), 1)
+        assert hole.width == 1
+
+    def test_a_run_without_ranges_has_an_empty_map(self) -> None:
+        assert Ranges([]).stripes("lost", TickRange(0, 9), 1) == []
+
+    @pytest.mark.parametrize(("start", "end"), [(0, 999), (0, 0), (400, 500), (998, 999), (0, 1)])
+    def test_wherever_one_zooms_one_stays_in_the_run(self, start: int, end: int) -> None:
+        for _, _, ticks in coverage.zooming(TickRange(start, end), TickRange(0, 999)):
+            assert ticks and ticks.within(TickRange(0, 999)) == ticks
+
+    def test_whoever_zooms_is_shown_what_was_found_before(self, pages: httpx.Client) -> None:
+        links = re.findall(r'href="(/completeness[^"]*from=[^"]*)"', pages.get("/completeness?from=20&to=80").text)
+        assert len(links) == 4
+        for link in links:
+            assert 'class="covered"' in pages.get(link.replace("&amp;", "&")).text
+
+
+def test_one_look_is_shared_and_a_slow_one_is_good_for_longer() -> None:
+    now, looks = [0.0], []
+
+    def look() -> int:
+        now[0] += 3.0
+        looks.append(now[0])
+        return len(looks)
+
+    sampler = Sampler(look, 2.0, clock=lambda: now[0])
+    assert [sampler.latest(), sampler.latest()] == [1, 1]
+    now[0] += 29.0
+    assert sampler.latest() == 1
+    now[0] += 1.0
+    assert sampler.latest() == 2
+
+
+def test_a_look_that_failed_is_taken_again() -> None:
+    answers = [OSError("away"), 7]
+
+    def look() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    sampler = Sampler(look, 2.0)
+    with pytest.raises(OSError, match="away"):
+        sampler.latest()
+    assert sampler.latest() == 7
+
+
+def test_the_runs_that_nobody_asked_for_longest_make_room() -> None:
+    made = PerRun(lambda run_id: [run_id], most=2)
+    first = made["a"]
+    assert made["b"] == ["b"] and made["a"] is first and made["c"] == ["c"]
+    assert made["a"] is first and made["b"] == ["b"]
 
 
 CSS = Path(rendering.__file__).parent / "static" / "ticklake.css"

@@ -14,10 +14,14 @@ from ticklake.metrics import GROUP, HELP, NODE, READER, SERVICE, TOPICS, WRITER,
 from ticklake.monitoring import Monitor
 from ticklake.node import Node
 from ticklake.services.base import Service, State
-from ticklake.web import views
-from ticklake.web.lag import LagSampler
+from ticklake.web import lag, views
+from ticklake.web.lag import LagSample
+from ticklake.web.sampling import Sampler
 
 _Family = TypeVar("_Family", bound=Metric)
+LAG_SECONDS = 5.0
+"""The store is not asked at every scrape."""
+
 OWN = "Counted by an indexer of your own."
 
 
@@ -26,7 +30,7 @@ class Exposition:
 
     def __init__(self, node: Node) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(NodeCollector(node, LagSampler(node)))
+        self._registry.register(NodeCollector(node, Sampler(lambda: lag.ask(node), LAG_SECONDS)))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
 
@@ -37,8 +41,8 @@ class Exposition:
 class NodeCollector(Collector):
     """Reads every monitor of the node at each scrape; each costs the same however much it has counted."""
 
-    def __init__(self, node: Node, lag: LagSampler) -> None:
-        self._node, self._lag = node, lag
+    def __init__(self, node: Node, sampler: Sampler[LagSample]) -> None:
+        self._node, self._lag = node, sampler
 
     def describe(self) -> Iterable[Metric]:
         return ()
@@ -67,7 +71,7 @@ class NodeCollector(Collector):
             families.gauge(NODE, "queued_bytes", (name,), queue.size_bytes, labels=("queue",))
 
     def _collect_groups(self, families: Families) -> None:
-        sample = self._lag.sample()
+        sample = self._lag.latest()
         families.gauge(NODE, "store_up", (), sample.up)
         for run, group in sample.groups:
             labels = (run, group.topic, group.group)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
@@ -17,48 +16,44 @@ from ticklake.logs import redacted
 from ticklake.services.persistence import BATCH_TOPIC
 from ticklake.services.simulation import SimulationService
 from ticklake.web.pipeline import Flow, Producer
+from ticklake.web.sampling import PerRun, Sampler
 from ticklake.web.site import Site
 
 SAMPLE_SECONDS = 2.0
 STEP_SECONDS = 0.25
 REMEMBERED = 90
-RUNS = 16
 
 
 class Watch:
-    """One run, looked at every two seconds as long as somebody wants to know; whoever asks in between gets the last."""
+    """One run, looked at every two seconds as long as somebody wants to know."""
 
     def __init__(self, site: Site, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._site, self._run_id, self._clock = site, run_id, clock
-        self._looking = threading.Lock()
-        self._flow = Flow(Glance(run_id, 0.0, [], [], []), None, {}, None, None)
-        self._next = clock()
-        self.looks = 0
+        self._site, self._run_id = site, run_id
+        self._flow: Flow | None = None
+        self._sampler = Sampler(self._look, SAMPLE_SECONDS, clock)
         self.history: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
 
+    @property
+    def looks(self) -> int:
+        return self._sampler.looks
+
     def flow(self) -> Flow:
-        # The first look is waited for; later ones are somebody's, and the others take what there is.
-        if self._clock() >= self._next and self._looking.acquire(blocking=not self.looks):
-            try:
-                if self._clock() >= self._next:
-                    self._flow = self._look()
-                    self.looks += 1
-                    self._next = self._clock() + SAMPLE_SECONDS
-            finally:
-                self._looking.release()
-        return self._flow
+        return self._sampler.latest()
 
     def _look(self) -> Flow:
-        before = self._flow
+        self._flow = self._compared(self._flow)
+        return self._flow
+
+    def _compared(self, before: Flow | None) -> Flow:
         try:
             seen = self._site.places.glance(self._run_id)
             announced = self._announced(seen)
         except (TickLakeError, OSError) as error:
-            return replace(before, rates={}, ticks_per_second=None, errors=(redacted(str(error)),))
-        seconds = seen.at - before.glance.at
-        rates = rows_per_second(before.glance if self.looks else None, seen)
+            last = before or Flow(Glance(self._run_id, 0.0, [], [], []), None, {}, None, None)
+            return replace(last, rates={}, ticks_per_second=None, errors=(redacted(str(error)),))
+        rates = rows_per_second(before.glance if before else None, seen)
         self.history.append((seen.at, sum(rates.values())))
-        speed = _speed(before.announced, announced, seconds) if self.looks else None
+        speed = _speed(before.announced, announced, seen.at - before.glance.at) if before else None
         errors = (*(table.error for table in seen.tables if table.error), *self._failures())
         return Flow(seen, announced, rates, speed, self._producer(), errors)
 
@@ -81,21 +76,14 @@ class Watch:
 
 
 class Live:
-    """The runs that are being watched; the one that nobody asked for longest makes room."""
+    """The runs that are being watched."""
 
     def __init__(self, site: Site) -> None:
-        self._site = site
-        self._lock = threading.Lock()
-        self._watches: OrderedDict[str, Watch] = OrderedDict()
+        self._watches = PerRun(lambda run_id: Watch(site, run_id))
         self.closing = False
 
     def watch(self, run_id: str) -> Watch:
-        with self._lock:
-            watch = self._watches.setdefault(run_id, Watch(self._site, run_id))
-            self._watches.move_to_end(run_id)
-            while len(self._watches) > RUNS:
-                self._watches.popitem(last=False)
-            return watch
+        return self._watches[run_id]
 
     async def events(self, run_id: str, render: Callable[[Watch], str]) -> AsyncIterator[str]:
         """Server-sent events, one a sample, until the viewer leaves or the server stops."""

@@ -11,6 +11,7 @@ from starlette.staticfiles import StaticFiles
 from ticklake.web import charts, coverage, letters, overview, system, tables, topics, world
 from ticklake.web.live import Live
 from ticklake.web.site import Site
+from ticklake.web.survey import surveys
 
 ROUTES: list[BaseRoute] = [
     *overview.ROUTES,
@@ -29,3 +30,4 @@ def join(app: Starlette, site: Site) -> None:
     """Gives the pages of an application something to show."""
     app.state.site = site
     app.state.live = Live(site)
+    app.state.surveys = surveys(site)

@@ -1,0 +1,121 @@
+"""What completeness finds of a run, kept small: ranges as numbers, of which a map shows as many as it has pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ticklake.completeness import Completeness, FilesVerdict, MessagesVerdict, TableVerdict
+from ticklake.coordination.verdict import Verdict
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Database
+from ticklake.web.sampling import PerRun, Sampler
+from ticklake.web.site import Site
+
+SECONDS = 2.0
+WIDTH = 1000
+NAMED = 50
+"""Ranges that are told by their numbers."""
+
+MOST_MESSAGES = 100_000
+"""All of them are read to find files that were never announced: of more, `ticklake verify` tells."""
+
+
+class Stripe(NamedTuple):
+    """A part of a map, in thousandths of what is shown."""
+
+    kind: str
+    x: float
+    width: float
+
+
+class Ranges:
+    """Many ranges of ticks, in order, none overlapping another."""
+
+    def __init__(self, ranges: Sequence[TickRange]) -> None:
+        self._bounds: npt.NDArray[np.int64] = np.array(ranges, np.int64).reshape(-1, 2)
+        self.first = list(ranges[:NAMED])
+
+    def __len__(self) -> int:
+        return len(self._bounds)
+
+    def stripes(self, kind: str, shown: TickRange, step: int) -> list[Stripe]:
+        """Those that are closer than half a pixel become one; the smallest is wide enough to be seen."""
+        low, high = self._bounds.T
+        seen = slice(np.searchsorted(high, shown.start), np.searchsorted(low, shown.end, "right"))
+        scale = WIDTH / (shown.end - shown.start + step)
+        left = (np.maximum(low[seen], shown.start) - shown.start) * scale
+        right = (np.minimum(high[seen], shown.end) + step - shown.start) * scale
+        if not len(left):
+            return []
+        apart = np.flatnonzero(left[1:] - right[:-1] >= 0.5)
+        starts, ends = left[np.append(0, apart + 1)], right[np.append(apart, len(right) - 1)]
+        widths = np.maximum(1.0, ends - starts)
+        return [Stripe(kind, round(float(x), 2), round(float(w), 2)) for x, w in zip(starts, widths, strict=True)]
+
+
+@dataclass(frozen=True)
+class TableMap:
+    """A table's ticks: those there, those that wait for their file to be indexed, those in no file."""
+
+    table: str
+    verdict: Verdict
+    step: int
+    ticks: int
+    covered: Ranges
+    waiting: Ranges
+    lost: Ranges
+    missing: Ranges
+
+    @classmethod
+    def of(cls, found: TableVerdict) -> TableMap:
+        coverage = found.coverage
+        kinds = (coverage.covered, coverage.waiting, coverage.lost, coverage.missing)
+        return cls(found.table, found.verdict, found.step, coverage.ticks, *map(Ranges, kinds))
+
+    def stripes(self, shown: TickRange) -> list[Stripe]:
+        """The bad lies over the good."""
+        kinds = (("covered", self.covered), ("missing", self.waiting), ("lost", self.lost))
+        return [stripe for kind, ranges in kinds for stripe in ranges.stripes(kind, shown, self.step)]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A run at one moment. `messages` is None where they were not compared."""
+
+    verdict: Verdict
+    ticks: TickRange
+    files: FilesVerdict
+    messages: MessagesVerdict | None
+    tables: list[TableMap]
+
+
+def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
+    """Rows are not counted: that reads every key of every table. `ticklake verify` does."""
+    looked = Completeness(run_id, storage, site.catalog, site.database)
+    found = looked.verify(count_rows=False, read_messages=_few_messages(site.database, run_id))
+    tables = [TableMap.of(table) for table in found.tables]
+    return Survey(found.verdict, looked.expected.ticks, found.storage, found.messages, tables)
+
+
+def surveys(site: Site) -> PerRun[Sampler[Survey]]:
+    """One a run, for all who look, however they zoom."""
+
+    def of(run_id: str) -> Sampler[Survey]:
+        assert site.storage is not None  # noqa: S101  without one nobody asks
+        storage = site.storage
+        return Sampler(lambda: surveyed(run_id, storage, site), SECONDS)
+
+    return PerRun(of, most=4)
+
+
+def _few_messages(database: Database | None, run_id: str) -> bool:
+    if database is None or run_id not in database.runs():
+        return True
+    topics = database.run(run_id, create=False).topics()
+    return sum(topic.messages for topic in topics) <= MOST_MESSAGES
