@@ -26,13 +26,13 @@ from rich.console import Console
 from ticklake import Database
 from ticklake.cli import cli
 from ticklake.cli._frame import Frame, picture
-from ticklake.cli._node import ServiceReport, services_of
 from ticklake.cli.top import _frames
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second
 from ticklake.lake.catalog import Catalog
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
+from ticklake.web.elsewhere import ServiceReport, services_of
 
 RUN = "20251014-143025-550e8400-a-longer-one-than-usual"
 

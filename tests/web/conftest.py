@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,9 @@ from ticklake.config.options import HttpOptions
 from ticklake.node import Node
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
+from ticklake.web.app import assembled
+from ticklake.web.guard import Guard
+from ticklake.web.pages import ROUTES, join
 from ticklake.web.server import HttpServer, open_server, open_site
 from ticklake.web.site import Site
 
@@ -134,6 +138,23 @@ def serve_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     yield start
     for server, client in started:
         client.close()
+        server.stop()
+
+
+@pytest.fixture
+def serve_strangers(run_site: Site) -> Iterator[Callable[..., HttpServer]]:
+    """A server that believes others than this machine can connect to it. They cannot."""
+    servers: list[HttpServer] = []
+
+    def start(prefix: str = "", *, read_only: bool = False) -> HttpServer:
+        app = assembled(ROUTES, Guard(TOKEN, "0.0.0.0", prefix=prefix, read_only=read_only))
+        join(app, replace(run_site, read_only=read_only))
+        servers.append(HttpServer(app, "127.0.0.1", 0))
+        servers[-1].start()
+        return servers[-1]
+
+    yield start
+    for server in servers:
         server.stop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -78,6 +79,22 @@ def test_the_pages_of_a_node_show_and_steer_its_services(node: Node, serve: Call
     answer = client.post("/system/services", data={"service": "persistence-service", "action": "pause"})
     assert "Cannot pause persistence-service" in answer.text
     assert client.get("/").status_code == 200
+
+
+def test_pages_of_their_own_show_a_node_that_runs_elsewhere(
+    node: Node, serve: Callable[..., httpx.Client], serve_site: Serve
+) -> None:
+    client = serve_site(Site(settings=node.settings))
+    lock = Path(node.settings.node.directory) / f"{node.settings.node.name}.lock"
+    assert "does not run on this machine" in client.get("/system").text
+    url = str(serve(node).base_url).rstrip("/")
+    lock.write_text(json.dumps({"url": url}))
+    shown = client.get("/system").text
+    assert "persistence-service" in shown and f'href="{url}/system"' in shown and "hx-post" not in shown
+    lock.write_text(json.dumps({"url": "http://127.0.0.1:9"}))
+    assert "nobody answers" in client.get("/system").text
+    lock.write_text(json.dumps({"url": "javascript:alert(1)"}))
+    assert 'href="javascript' not in client.get("/system").text
 
 
 class TestFrames:

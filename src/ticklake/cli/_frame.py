@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ticklake.cli._node import ServiceReport
     from ticklake.insights import Glance
+    from ticklake.web.elsewhere import ServiceReport
 
 STATE_COLORS = {"running": "green", "paused": "yellow", "error": "red"}
 

@@ -49,8 +49,8 @@ def top(
 
 def _frames(places: Places, run_id: str | None, node: str | None, interval: float) -> Iterator[Frame]:
     """For ever. A database that is away for a while is a line in the picture, not the end of it."""
-    from ticklake.cli._node import services_of
     from ticklake.insights import rows_per_second
+    from ticklake.web.elsewhere import services_of
 
     seen: Glance | None = None
     rates: dict[str, float] = {}
@@ -100,8 +100,8 @@ def _from(
     config: str, storage: str | None, lake: str | None, database: str | None, node: str | None
 ) -> tuple[str | None, str | None, str | None, str | None]:
     """The first of each kind that the configuration names, where nothing else was said."""
-    from ticklake.cli._node import address_of
     from ticklake.config import load
+    from ticklake.web.elsewhere import address_of
 
     settings = load(config)
     found = settings.places()

@@ -50,5 +50,5 @@ def assembled(found: Sequence[BaseRoute], guard: Guard) -> Starlette:
             Exception: answers.failed,
         },
     )
-    app.state.prefix = guard.prefix
+    app.state.prefix, app.state.token = guard.prefix, guard.token
     return app

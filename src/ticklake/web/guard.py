@@ -5,17 +5,21 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ticklake.errors import TokenMissing, TokenTooShort
+from ticklake.web import sessions
 from ticklake.web.answers import problem
+from ticklake.web.login import LOGIN, LOGOUT, ask
 
 TOKEN_VARIABLE = "TICKLAKE_TOKEN"  # noqa: S105
 TOKEN_FILE = "http-token"  # noqa: S105
@@ -23,6 +27,8 @@ SHORTEST_TOKEN = 16
 READS = ("GET", "HEAD")
 OPEN = ("/health", "/ready")
 """Whoever restarts a node that is stuck must not need a secret to see it."""
+
+STATIC = "/static/"
 
 HEADERS = {
     "cache-control": "no-store",
@@ -81,6 +87,7 @@ class Guard:
     allowed_hosts: tuple[str, ...] = ()
     prefix: str = ""
     read_only: bool = False
+    clock: Callable[[], float] = time.time
 
     def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
         """Why a request is refused, or None."""
@@ -88,9 +95,11 @@ class Guard:
             return HTTPStatus.FORBIDDEN, "This server is not known by that name; node.http.allowed_hosts can add one."
         if not _same_origin(headers):
             return HTTPStatus.FORBIDDEN, "A page of another origin may not ask this server."
+        if self._is_open(method, path):
+            return None
         if self.read_only and method not in READS:
             return HTTPStatus.FORBIDDEN, "This server only shows; it was started to change nothing."
-        if self._needs_token(method, path) and not self._has_token(headers):
+        if self._needs_token(method) and not (self._has_token(headers) or self._has_session(method, headers)):
             return HTTPStatus.UNAUTHORIZED, "This needs the node's token: Authorization: Bearer TOKEN."
         return None
 
@@ -100,10 +109,21 @@ class Guard:
             return True
         return is_loopback(name) if is_loopback(self.host) else not self.allowed_hosts
 
-    def _needs_token(self, method: str, path: str) -> bool:
-        if method not in READS:
-            return True
-        return not is_loopback(self.host) and path.removeprefix(self.prefix) not in OPEN
+    def _is_open(self, method: str, path: str) -> bool:
+        """What a stranger may ask for: probes, the sheets and scripts of the pages, and, from elsewhere, to sign in."""
+        inside = path.removeprefix(self.prefix)
+        if method in READS:
+            return inside in OPEN or (inside.startswith(STATIC) and ".." not in inside)
+        return method == "POST" and inside in (LOGIN, LOGOUT) and not is_loopback(self.host)
+
+    def _needs_token(self, method: str) -> bool:
+        return method not in READS or not is_loopback(self.host)
+
+    def _has_session(self, method: str, headers: Mapping[str, str]) -> bool:
+        """A browser sends its cookie by itself, so a change must also say that it comes from a page of this server."""
+        told = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
+        known = sessions.is_valid(self.token, headers.get("cookie", ""), self.clock())
+        return known and (method in READS or told)
 
     def _has_token(self, headers: Mapping[str, str]) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -137,9 +157,19 @@ class Guarded:
                     headers.setdefault(name, value)
             await send(message)
 
-        refusal = self._guard.refusal(scope["method"], scope["path"], Headers(scope=scope))
+        headers = Headers(scope=scope)
+        refusal = self._guard.refusal(scope["method"], scope["path"], headers)
         if refusal is None:
             await self._app(scope, receive, strictly)
         else:
-            challenge = {"www-authenticate": "Bearer"} if refusal[0] is HTTPStatus.UNAUTHORIZED else None
-            await problem(*refusal, challenge)(scope, receive, strictly)
+            await _refused(scope, headers, refusal, self._guard.prefix)(scope, receive, strictly)
+
+
+def _refused(scope: Scope, headers: Headers, refusal: tuple[HTTPStatus, str], prefix: str) -> Response:
+    """Who looks at a page is asked for the token; a program is told what it lacks."""
+    if refusal[0] is not HTTPStatus.UNAUTHORIZED:
+        return problem(*refusal)
+    if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
+        query = scope["query_string"].decode("latin-1")
+        return ask(prefix, scope["path"] + (f"?{query}" if query else ""))
+    return problem(*refusal, {"www-authenticate": "Bearer"})

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from ticklake.web import charts, coverage, letters, overview, system, tables, topics, world
+from ticklake.web import charts, coverage, letters, login, overview, system, tables, topics, world
 from ticklake.web.live import Live
 from ticklake.web.site import Site
 from ticklake.web.survey import surveys
@@ -22,6 +22,7 @@ ROUTES: list[BaseRoute] = [
     *coverage.ROUTES,
     *tables.ROUTES,
     *system.ROUTES,
+    *login.ROUTES,
     Mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static"),
 ]
 

@@ -17,12 +17,15 @@ from starlette.responses import HTMLResponse, Response
 from ticklake.errors import InvalidOption, RunNotFound, RunNotInLake, TickLakeError
 from ticklake.logs import redacted
 from ticklake.ticks import TickRange
+from ticklake.web.sessions import COOKIE
 from ticklake.web.site import Site
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+# A form posted from a page that names no referrer has no origin either, and would be refused.
+HEADERS = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
 UNKNOWN = "\N{EN DASH}"
 STATUS: Mapping[type[TickLakeError], HTTPStatus] = {
     RunNotFound: HTTPStatus.NOT_FOUND,
@@ -117,10 +120,11 @@ def page(request: Request, template: str, *, run_id: str | None = None, status: 
         "path": request.url.path.removeprefix(prefix) or "/",
         "prefix": prefix,
         "read_only": site.read_only,
+        "signed_in": COOKIE in request.cookies,
         "run_id": run_id,
         "runs": _runs(site),
     }
-    return HTMLResponse(fragment(template, **shown, **values), status, {"content-security-policy": POLICY})
+    return HTMLResponse(fragment(template, **shown, **values), status, HEADERS)
 
 
 def nothing(
@@ -132,7 +136,7 @@ def nothing(
 
 def part(template: str, **values: Any) -> Response:
     """A piece of a page, to be put into it."""
-    return HTMLResponse(fragment(template, **values), headers={"content-security-policy": POLICY})
+    return HTMLResponse(fragment(template, **values), headers=HEADERS)
 
 
 def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:

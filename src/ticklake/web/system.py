@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from ticklake.doctor import Finding, Patient, examine
 from ticklake.doctor.patient import Store
 from ticklake.web import views
 from ticklake.web.control import ACTIONS, STOP_SECONDS
+from ticklake.web.elsewhere import address_of, services_of
 from ticklake.web.forms import Form, posted
 from ticklake.web.rendering import explained, page, part, site_of
 from ticklake.web.site import Site
@@ -26,7 +28,7 @@ ALLOWED = {"running": ("pause", "stop"), "paused": ("resume", "stop"), "stopped"
 def show_system(request: Request) -> Response:
     site = site_of(request)
     if site.node is None:
-        return page(request, "system.html", services=None, node=None)
+        return page(request, "system.html", services=None, node=None, **_elsewhere(site))
     return page(request, "system.html", services=_services(site), node=views.node_view(site.node), allowed=ALLOWED)
 
 
@@ -50,6 +52,14 @@ def change(request: Request, form: Form) -> Response:
     note = f"{name} is {service.state.value}."
     prefix = request.app.state.prefix
     return part("services.html", services=_services(site), allowed=ALLOWED, note=note, prefix=prefix, read_only=False)
+
+
+def _elsewhere(site: Site) -> dict[str, Any]:
+    """The node of the configuration, where there is one: it is steered on its own pages."""
+    url = address_of(site.settings) if site.settings is not None else None
+    name = site.settings.node.name if site.settings is not None else None
+    file = str(site.settings.file) if site.settings is not None else None
+    return {"name": name, "file": file, "address": url, "found": services_of(url)}
 
 
 def _services(site: Site) -> list[dict[str, object]]:
