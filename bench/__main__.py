@@ -16,6 +16,7 @@ from bench.results import chart, markdown
 HERE = Path(__file__).parent
 BENCHMARKS = (
     "codec", "indexing", "scale", "visibility", "competing", "reading", "growth", "consumer", "events", "topics",
+    "web",
 )  # fmt: skip
 
 
