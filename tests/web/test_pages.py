@@ -269,6 +269,15 @@ class TestLive:
         assert watch.looks == 1
         assert watch.flow().lag_ticks == 20
 
+    def test_a_look_is_drawn_once_for_all(self, run_site: Site, indexed: Any) -> None:
+        watch, drawn = Live(run_site).watch(indexed.RUN_ID), []
+
+        def draw(flow: pipeline.Flow) -> str:
+            drawn.append(flow)
+            return str(len(drawn))
+
+        assert [watch.drawn(draw) for _ in range(50)] == ["1"] * 50
+
     def test_a_live_page_sends_what_it_shows(self, pages: httpx.Client) -> None:
         with pages.stream("GET", "/live/overview") as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
@@ -302,6 +311,15 @@ def test_a_drawing_has_every_stage_and_nothing_outside() -> None:
         assert [box.stage.kind for box in drawing.boxes] == ["simulation", "storage", "topic", "indexer", "table"]
         assert all(box.x + box.width <= drawing.width and box.y + box.height <= drawing.height for box in drawing.boxes)
         assert len(drawing.pipes) == 4
+
+
+def test_tables_lie_beside_those_who_write_them_and_pipes_do_not_cross() -> None:
+    groups = [GroupReport("batch-topic", name, 0, 0, 0, None) for name in ("audit", "environment-indexer")]
+    tables = [TABLE, TableReport("metadata", 6, 1, 100)]
+    seen = pipeline.Flow(Glance("run", 1.0, tables, groups, []), None, {}, None, None)
+    *_, indexers, written = pipeline.stages(seen)
+    assert [one.name for one in indexers] == ["audit", "environment-indexer"]
+    assert [one.name for one in written] == ["metadata", "environment_data"]
 
 
 class TestMaps:

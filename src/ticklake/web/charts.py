@@ -19,13 +19,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ticklake.errors import InvalidOption, RunNotInLake
-from ticklake.lake.query import Limits, limited_query
 from ticklake.lake.series import Charted, Series
 from ticklake.ticks import TickRange
 from ticklake.web.rendering import asked_ticks, chosen_run, explained, nothing, page, site_of
 
 POINTS = 240
-LIMITS = Limits()
 QUERIES = threading.BoundedSemaphore(2)
 """Queries at once, of all viewers: the others are told to wait, so that the server stays there for the pages."""
 
@@ -69,6 +67,10 @@ def show_series(request: Request) -> Response:
 
 def show_query(request: Request) -> Response:
     """`sql`, one SELECT; as JSON, CSV or Parquet."""
+    # Here, so that a node of which nobody asks anything does without DuckDB.
+    from ticklake.lake.query import Limits, limited_query
+
+    limits = Limits()
     catalog, sql = site_of(request).catalog, request.query_params.get("sql", "")
     if catalog is None:
         raise RunNotInLake(run_id=request.path_params["run"], lake=site_of(request).lake, found="none")
@@ -77,10 +79,10 @@ def show_query(request: Request) -> Response:
     if not QUERIES.acquire(blocking=False):
         raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS)
     try:
-        found, more = limited_query(catalog, sql, request.path_params["run"], LIMITS)
+        found, more = limited_query(catalog, sql, request.path_params["run"], limits)
     finally:
         QUERIES.release()
-    return _answer(request, found, "query", lambda: {"more": more, "most": LIMITS.rows})
+    return _answer(request, found, "query", lambda: {"more": more, "most": limits.rows})
 
 
 def _facts(found: Charted, whole: TickRange) -> dict[str, Any]:

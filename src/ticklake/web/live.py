@@ -20,7 +20,7 @@ from ticklake.web.sampling import PerRun, Sampler
 from ticklake.web.site import Site
 
 SAMPLE_SECONDS = 2.0
-STEP_SECONDS = 0.25
+STEP_SECONDS = 0.5
 REMEMBERED = 90
 
 
@@ -31,6 +31,7 @@ class Watch:
         self._site, self._run_id = site, run_id
         self._flow: Flow | None = None
         self._sampler = Sampler(self._look, SAMPLE_SECONDS, clock)
+        self._drawn: tuple[Flow, str] | None = None
         self.history: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
 
     @property
@@ -39,6 +40,13 @@ class Watch:
 
     def flow(self) -> Flow:
         return self._sampler.latest()
+
+    def drawn(self, draw: Callable[[Flow], str]) -> str:
+        """What `draw` makes of the last look: drawn once, for all who look."""
+        flow, drawn = self.flow(), self._drawn
+        if drawn is None or drawn[0] is not flow:
+            drawn = self._drawn = flow, draw(flow)
+        return drawn[1]
 
     def _look(self) -> Flow:
         self._flow = self._compared(self._flow)

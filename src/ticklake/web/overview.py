@@ -7,7 +7,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from ticklake.web.live import Live, Watch
-from ticklake.web.pipeline import drawn_tall, drawn_wide, stages
+from ticklake.web.pipeline import Flow, drawn_tall, drawn_wide, stages
 from ticklake.web.rendering import chosen_run, explained, fragment, nothing, page
 
 SPARK_WIDTH, SPARK_HEIGHT = 600, 60
@@ -33,16 +33,19 @@ def follow(request: Request) -> Response:
 
 def picture(watch: Watch, prefix: str) -> str:
     """What changes on the page, as HTML."""
-    flow = watch.flow()
-    columns = stages(flow)
-    return fragment(
-        "pipeline.html",
-        flow=flow,
-        prefix=prefix,
-        drawings=[("wide", drawn_wide(columns)), ("tall", drawn_tall(columns))],
-        spark=sparkline([rate for _, rate in watch.history]),
-        peak=max((rate for _, rate in watch.history), default=0.0),
-    )
+
+    def draw(flow: Flow) -> str:
+        columns = stages(flow)
+        return fragment(
+            "pipeline.html",
+            flow=flow,
+            prefix=prefix,
+            drawings=[("wide", drawn_wide(columns)), ("tall", drawn_tall(columns))],
+            spark=sparkline([rate for _, rate in watch.history]),
+            peak=max((rate for _, rate in watch.history), default=0.0),
+        )
+
+    return watch.drawn(draw)
 
 
 def sparkline(values: list[float]) -> str:
