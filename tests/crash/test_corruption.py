@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from in_process import InProcess
 
-from ticklake import Database, RunCompleted
+from ticklake import Database, MetadataInfo, RunCompleted
 from ticklake.completeness import Completeness, RunVerdict
 from ticklake.coordination.reconcile import announced, compare, publish, stored
 from ticklake.coordination.verdict import Verdict
@@ -27,6 +27,7 @@ from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
+from ticklake.lake.metadata import read_metadata
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks, read_ticks
 from ticklake.storage.files import Storage
@@ -302,6 +303,20 @@ def test_a_damaged_checkpoint_is_found_and_does_no_harm(place: Place) -> None:
         assert ledger.present([TickRange(0, 999)]).tolist() == list(range(BATCHES * TICKS)), what
         assert bad.with_name(f"{bad.name}.torn").exists()
         (place.log("organism_data") / "_last_checkpoint").write_bytes(hint)
+
+
+@pytest.mark.warns("Set .* aside")
+def test_a_metadata_table_that_was_torn_as_it_was_made_is_made_again(place: Place) -> None:
+    shutil.rmtree(place.lake.directory(place.run_id, "metadata"))
+    place.log("metadata").mkdir(parents=True)
+    (place.log("metadata") / f"{0:020d}.json").touch()
+    with Database(place.database_url) as database:
+        with database.run(place.run_id).writer("metadata-topic") as topic:
+            key = f"{place.run_id}/metadata.pb.zst"
+            topic.send(MetadataInfo(simulation_run_id=place.run_id, storage_key=key))
+        options = IndexerOptions(place.run_id, topic_poll_timeout_ms=10_000)
+        MetadataIndexer("m", IndexerResources(place.storage, place.lake, database), options).run()
+    assert read_metadata(place.lake.directory(place.run_id, "metadata")) is not None
 
 
 # The database

@@ -6,7 +6,7 @@ import logging
 import time
 
 from ticklake.contracts import MetadataInfo
-from ticklake.errors import DatabaseNeeded, MetadataNotAnnounced, NotAMetadataMessage, TickLakeError
+from ticklake.errors import DatabaseNeeded, LakeUnreadable, MetadataNotAnnounced, NotAMetadataMessage, TickLakeError
 from ticklake.indexers.base import Indexer
 from ticklake.lake.metadata import TABLE, read_metadata, write_metadata
 from ticklake.topics import Message, TopicReader
@@ -63,7 +63,11 @@ class MetadataIndexer(Indexer):
             self.monitor.counter("metadata_written").add()
 
     def _is_indexed(self, run_id: str) -> bool:
-        return read_metadata(self.resources.lake.directory(run_id, TABLE)) is not None
+        try:
+            return read_metadata(self.resources.lake.directory(run_id, TABLE)) is not None
+        except LakeUnreadable:
+            # Perhaps its first commit was torn by a power cut: writing sets that aside, or says what is wrong.
+            return False
 
 
 def _storage_key(message: Message, run_id: str) -> str:

@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from google.protobuf.json_format import MessageToDict
 
 from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
-from ticklake.errors import LakeUnwritable
+from ticklake.errors import LakeUnreadable, LakeUnwritable
 from ticklake.lake.durable import make_directory, remove
-from ticklake.lake.log import CommitConflict, DeltaLog
+from ticklake.lake.log import CommitConflict, DeltaLog, one_line
 from ticklake.lake.parquet import ParquetFile, finish
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
@@ -50,6 +50,8 @@ def read_metadata(directory: Path) -> SimulationMetadata | None:
         rows = DeltaTable(directory).to_pyarrow_table().to_pylist()
     except (TableNotFoundError, FileNotFoundError):
         return None
+    except (DeltaError, OSError) as error:
+        raise LakeUnreadable(table=str(directory), reason=one_line(error)) from error
     values = {row["key"]: json.loads(row["value"]) for row in rows}
     return _metadata(values) if values else None
 
