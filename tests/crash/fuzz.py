@@ -50,10 +50,10 @@ class Inputs:
 class Reading:
     """A process that reads every so many-th input, and where it is."""
 
-    def __init__(self, inputs: Inputs, numbers: range) -> None:
+    def __init__(self, inputs: Inputs, numbers: range, folder: Path) -> None:
         self._numbers, self._at = numbers, memoryview(mmap.mmap(-1, 16)).cast("d")
         self._stamp(numbers.start)
-        self.process = forked(lambda: self._read(inputs))
+        self.process = forked(lambda: self._read(inputs, folder / str(numbers.start)))
 
     @property
     def at(self) -> int:
@@ -71,14 +71,14 @@ class Reading:
     def _stamp(self, number: int) -> None:
         self._at[0], self._at[1] = number, time.monotonic()
 
-    def _read(self, inputs: Inputs) -> None:
+    def _read(self, inputs: Inputs, folder: Path) -> None:
         faulthandler.enable()  # says where a hang or a crash is
-        with _folder() as folder:
-            readers = Readers(Path(folder))
-            resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, -1))
-            for number in self._numbers:
-                self._stamp(number)
-                readers.read(inputs.kind(number), inputs.data(number))
+        folder.mkdir()
+        readers = Readers(folder)
+        resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, -1))
+        for number in self._numbers:
+            self._stamp(number)
+            readers.read(inputs.kind(number), inputs.data(number))
 
 
 def _folder() -> tempfile.TemporaryDirectory[str]:
@@ -92,8 +92,13 @@ def _address_space() -> int:
 
 def run(inputs: Inputs, count: int, processes: int, found: Path) -> Counter[str]:
     """The cases by what became of their readers; each is kept."""
+    with _folder() as folder:
+        return _run(inputs, [range(number, count, processes) for number in range(processes)], Path(folder), found)
+
+
+def _run(inputs: Inputs, parts: list[range], folder: Path, found: Path) -> Counter[str]:
     bad: Counter[str] = Counter()
-    at_work = [Reading(inputs, range(number, count, processes)) for number in range(min(processes, count))]
+    at_work = [Reading(inputs, numbers, folder) for numbers in parts if numbers]
     while at_work:
         time.sleep(0.05)
         for reading in list(at_work):
@@ -106,7 +111,7 @@ def run(inputs: Inputs, count: int, processes: int, found: Path) -> Counter[str]
                 case = inputs.kind(reading.at).encode() + b"\n" + inputs.data(reading.at)
                 (found / f"{reading.at}.case").write_bytes(case)
                 if reading.rest and bad.total() < ENOUGH_CASES:
-                    at_work.append(Reading(inputs, reading.rest))
+                    at_work.append(Reading(inputs, reading.rest, folder))
     return bad
 
 
