@@ -134,6 +134,7 @@ METRICS: tuple[Metric, ...] = (
         stuck_messages_reassigned="Messages taken over after their claim had expired.",
         stale_acks_rejected="Acknowledgements refused because the claim had been taken over.",
         dead_letters_added="Messages set aside as dead letters.",
+        queries_executed="Statements run in the database for this run.",
     ),
     *_all(
         TOPICS,

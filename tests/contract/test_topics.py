@@ -503,6 +503,26 @@ def test_rates_are_measured_over_the_window_that_was_asked_for(
         Database(database_url, metrics_window_seconds=0)
 
 
+def test_statements_are_counted_whether_they_write_read_or_fail(run: Run, batch: Batch) -> None:
+    def executed() -> int:
+        return run.monitor.snapshot()["queries_executed"]
+
+    with run.writer("t") as writer:
+        writer.send(batch(1))
+        sent = executed()
+        assert sent > 0
+        writer.send(batch(2))
+    assert executed() > sent
+    before = executed()
+    run.topics()
+    assert executed() > before
+    before = executed()
+    with pytest.raises(ZeroDivisionError), run.transaction() as transaction:
+        transaction.sql("ticklake.database").version_of_package(package="ticklake.topics")
+        raise ZeroDivisionError
+    assert executed() == before + 1
+
+
 def test_looks_in_vain_are_a_share_of_the_window_not_of_the_whole_life(
     database_url: str, run: Run, eventually: Callable[..., None]
 ) -> None:

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from psycopg import sql as compose
 from ticklake import faults
 from ticklake.database.names import schema_name
 from ticklake.database.readiness import readable
-from ticklake.database.schema import Row, Transaction
+from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
 from ticklake.database.url import split_password
 from ticklake.errors import (
@@ -186,15 +186,15 @@ class PostgresSchema:
     def __init__(self, backend: PostgresBackend, name: str, run_id: str) -> None:
         self.run_id = run_id
         self.name = name
+        self.count_statements: Callable[[int], None] = uncounted
         self._backend = backend
         self._prepared: set[str] = set()
         self._preparing = threading.Lock()
 
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[PostgresTransaction]:
-        with self._entered(durable) as connection:
-            transaction = PostgresTransaction(self.run_id, connection, self._backend)
-            with connection.transaction():
+        with self._entered(durable) as transaction:
+            with transaction.connection.transaction():
                 yield transaction
                 faults.reach("database.commit.before")
             faults.reach("database.commit.after")
@@ -202,21 +202,20 @@ class PostgresSchema:
 
     @contextmanager
     def autocommit(self, *, durable: bool = True) -> Iterator[Transaction]:
-        with self._entered(durable) as connection:
-            transaction = PostgresTransaction(self.run_id, connection, self._backend)
+        with self._entered(durable) as transaction:
             yield transaction
         transaction.committed()
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        with self._entered(durable=False) as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PostgresTransaction(self.run_id, connection, self._backend)
+        with self._entered(durable=False) as transaction, transaction.connection.transaction():
+            transaction.execute_script("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield transaction
 
     def now_ms(self) -> int:
-        with self._entered(durable=False) as connection:
-            row = connection.execute(_own("read_clock")).fetchone()
-        return int(row[0]) if row else 0
+        with self._entered(durable=False) as transaction:
+            ((now,),) = transaction.sql(_OWN).read_clock()
+        return int(now)
 
     def prepare(self, package: str) -> None:
         if package in self._prepared:
@@ -259,10 +258,14 @@ class PostgresSchema:
         own.clock_ms()
 
     @contextmanager
-    def _entered(self, durable: bool) -> Iterator[_Connection]:
+    def _entered(self, durable: bool) -> Iterator[PostgresTransaction]:
         with self._backend.borrowed() as connection:
             connection.enter(self.name, durable)
-            yield connection
+            transaction = PostgresTransaction(self.run_id, connection, self._backend)
+            try:
+                yield transaction
+            finally:
+                self.count_statements(transaction.executed)
 
 
 class PostgresTransaction(Transaction):
@@ -270,12 +273,12 @@ class PostgresTransaction(Transaction):
 
     def __init__(self, run_id: str, connection: _Connection, backend: PostgresBackend) -> None:
         super().__init__(run_id, "postgres")
-        self._connection = connection
+        self.connection = connection
         self._backend = backend
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
         try:
-            cursor = self._connection.statements.execute(text.encode(), values)
+            cursor = self.connection.statements.execute(text.encode(), values)
             return cursor.fetchall() if _has_rows(cursor) else []
         except psycopg.Error as error:
             raise self._backend.in_our_words(error) from error
@@ -285,10 +288,10 @@ class PostgresTransaction(Transaction):
 
     def execute_script(self, text: str) -> None:
         with self._backend.translated():
-            self._connection.execute(text.encode())
+            self.connection.execute(text.encode())
 
     def execute_composed(self, statement: compose.Composed) -> None:
-        self._connection.execute(statement)
+        self.connection.execute(statement)
 
     def notify(self, channel: str) -> None:
         self.sql(_OWN).notify(channel=channel)

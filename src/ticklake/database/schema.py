@@ -21,6 +21,7 @@ class Transaction(ABC):
     def __init__(self, run_id: str, dialect: str) -> None:
         self.run_id = run_id
         self.dialect = dialect
+        self.executed = 0
         self._after_commit: list[Callable[[], None]] = []
 
     def sql(self, package: str) -> Statements:
@@ -76,6 +77,10 @@ class Transaction(ABC):
                 own.record_version(package=package, version=step.number)
 
 
+def uncounted(statements: int) -> None:
+    """Nobody wants to know."""
+
+
 class Statements:
     """A package's statements bound to a transaction: `sql.mark_done(batch_id=7)` runs `mark_done.sql`."""
 
@@ -103,9 +108,11 @@ class Statement:
         self._text = text
 
     def __call__(self, **values: Any) -> list[Row]:
+        self._transaction.executed += 1
         return self._transaction.execute(self._text, values)
 
     def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        self._transaction.executed += 1
         return self._transaction.execute_many(self._text, values)
 
 
@@ -145,6 +152,8 @@ class Schema(Protocol):
     run_id: str
     name: str
     dialect: str
+    count_statements: Callable[[int], None]
+    """Told after every transaction how many statements it ran; to be replaced by whoever wants to know."""
 
     def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
         """Commits at the end, rolls back on an error. What is durable survives a power cut; the rest may be lost."""

@@ -16,7 +16,7 @@ import apsw
 from ticklake import faults
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
-from ticklake.database.schema import Row, Transaction
+from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
 from ticklake.errors import (
     DatabaseClosed,
@@ -84,6 +84,7 @@ class SqliteSchema:
         self.run_id = run_id
         self.path = path
         self.name = str(path)
+        self.count_statements: Callable[[int], None] = uncounted
         self._clock = clock
         self._hints = Hints(path)
         self._writer = _Seat(path, clock, write=True)
@@ -108,6 +109,7 @@ class SqliteSchema:
                 connection.execute("COMMIT")
                 faults.reach("database.commit.after")
             finally:
+                self.count_statements(transaction.executed)
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
         transaction.committed()
@@ -118,9 +120,11 @@ class SqliteSchema:
     def reading(self) -> Iterator[Transaction]:
         with self._reader.taken() as connection:
             connection.execute("BEGIN")
+            transaction = SqliteTransaction(self.run_id, connection, self._hints)
             try:
-                yield SqliteTransaction(self.run_id, connection, self._hints)
+                yield transaction
             finally:
+                self.count_statements(transaction.executed)
                 connection.execute("ROLLBACK")
 
     def flaws(self) -> list[str]:

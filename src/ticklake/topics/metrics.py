@@ -36,12 +36,14 @@ class TopicMetrics:
             "stuck_messages_reassigned",
             "stale_acks_rejected",
             "dead_letters_added",
+            "queries_executed",
         ):
             self.monitor.counter(name)
         self._published = self.monitor.counter("messages_published")
         self._received = self.monitor.counter("messages_received")
         self._write_rate = self.monitor.window("write_throughput_per_sec")
         self._read_rate = self.monitor.window("read_throughput_per_sec")
+        schema.count_statements = self.monitor.counter("queries_executed").add
         for state in ("active", "idle", "total", "waiting"):
             self.monitor.gauge(f"pool_{state}_connections", partial(_connections, schema, state))
 

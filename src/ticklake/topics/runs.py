@@ -50,7 +50,9 @@ class Database:
         """A run's tables, made on first use; with `create=False` one that is not there is an error."""
         schema = self._backend.schema(run_id, create=create)
         with self._lock:
-            return self._runs.setdefault(run_id, Run(schema, self._window_seconds))
+            if run_id not in self._runs:
+                self._runs[run_id] = Run(schema, self._window_seconds)
+            return self._runs[run_id]
 
     def runs(self) -> list[str]:
         return self._backend.runs()
