@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from ticklake.errors import LakeNotFound, RunNotInLake, TableUnreadable
+from ticklake.lake.dataset import dataset_of
 from ticklake.lake.log import one_line
 from ticklake.storage.names import is_safe
 from ticklake.ticks import TickRange
@@ -72,7 +73,7 @@ class Catalog:
         return self.open(run_id, table).history(limit)
 
     def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
-        return self.open(run_id, table).to_pyarrow_dataset()
+        return dataset_of(self.open(run_id, table), self.root / run_id / table)
 
     def files(self, run_id: str, table: str) -> list[str]:
         """Where the Parquet files of the table are."""

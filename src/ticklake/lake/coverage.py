@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake.errors import TableUnreadable
+from ticklake.lake.dataset import dataset_of
 from ticklake.lake.empty import joined
 from ticklake.lake.ledger import ticks_in
 from ticklake.lake.log import one_line
@@ -72,7 +73,7 @@ def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:
     twins: list[pa.Table] = []
     if delta is not None:
         try:
-            for keys in _stretches(delta, key):
+            for keys in _stretches(delta, directory, key):
                 grouped = keys.group_by(list(key)).aggregate([([], "count_all")])
                 twins.append(grouped.filter(pc.greater(grouped["count_all"], 1)))
                 counts.append(keys.group_by("tick_number").aggregate([([], "count_all")]))
@@ -88,7 +89,7 @@ def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:
     )
 
 
-def _stretches(delta: DeltaTable, key: Sequence[str]) -> Iterator[pa.Table]:
+def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str]) -> Iterator[pa.Table]:
     """The key columns, in stretches of ticks that hold about as many rows as may be looked at together."""
     actions = pa.table(delta.get_add_actions(flatten=True))
     if not actions.num_rows:
@@ -97,7 +98,7 @@ def _stretches(delta: DeltaTable, key: Sequence[str]) -> Iterator[pa.Table]:
     low, high = pc.min(actions["min.tick_number"]).as_py(), pc.max(actions["max.tick_number"]).as_py()
     parts = max(1, -(-rows // _ROWS_AT_ONCE))
     edges = [low + (high + 1 - low) * part // parts for part in range(parts + 1)]
-    dataset = delta.to_pyarrow_dataset()
+    dataset = dataset_of(delta, directory)
     tick = ds.field("tick_number")
     for first, beyond in pairwise(edges):
         yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick < beyond))

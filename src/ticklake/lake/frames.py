@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from ticklake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.catalog import Catalog, TableFacts
+from ticklake.lake.dataset import dataset_of
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.snapshot import ANY_TICK
@@ -126,7 +127,7 @@ class Frames:
         if table not in tables:
             raise TableNotInRun(table=table, run_id=run_id, found=", ".join(tables) or "none")
         delta = self._catalog.open(run_id, table)
-        return _Opened(delta, delta.to_pyarrow_dataset(), self._clock())
+        return _Opened(delta, self._dataset(delta, run_id, table), self._clock())
 
     def _refresh(self, opened: _Opened, run_id: str, table: str) -> None:
         version = opened.delta.version()
@@ -135,8 +136,11 @@ class Frames:
         except (DeltaError, OSError) as error:
             raise TableUnreadable(table=f"{run_id}/{table}", reason=error) from error
         if opened.delta.version() != version:
-            opened.dataset = opened.delta.to_pyarrow_dataset()
+            opened.dataset = self._dataset(opened.delta, run_id, table)
         opened.looked_at = self._clock()
+
+    def _dataset(self, delta: DeltaTable, run_id: str, table: str) -> pa.dataset.Dataset:
+        return dataset_of(delta, self._catalog.root / run_id / table)
 
 
 def _groups(fragment: pa.dataset.ParquetFileFragment) -> Iterator[TickRange]:

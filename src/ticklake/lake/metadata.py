@@ -16,6 +16,7 @@ from google.protobuf.json_format import MessageToDict
 from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import LakeUnreadable, LakeUnwritable
+from ticklake.lake.dataset import dataset_of
 from ticklake.lake.durable import make_directory, remove
 from ticklake.lake.log import CommitConflict, DeltaLog, one_line
 from ticklake.lake.parquet import ParquetFile, finish
@@ -47,7 +48,7 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
 def read_metadata(directory: Path) -> SimulationMetadata | None:
     """What indexers need of the run's metadata, from the table; None as long as the table is not there."""
     try:
-        rows = DeltaTable(directory).to_pyarrow_table().to_pylist()
+        rows = dataset_of(DeltaTable(directory), directory).to_table().to_pylist()
     except (TableNotFoundError, FileNotFoundError):
         return None
     except (DeltaError, OSError) as error:

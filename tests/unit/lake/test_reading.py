@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs
 import pytest
 
 import ticklake
@@ -138,3 +139,11 @@ def test_ticklake_imports_none_of_the_large_libraries() -> None:
     code = f"import sys, ticklake; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_thread_of_the_reader_needs_python_when_the_process_ends(lake: Path) -> None:
+    """It would be aborted now and then. A dataset that reads through Python has its file system from there."""
+    files = ticklake.read(lake / RUN, "environment_data").dataset.filesystem
+    assert not isinstance(files, pyarrow.fs.PyFileSystem)
+    assert isinstance(files, pyarrow.fs.SubTreeFileSystem)
+    assert isinstance(files.base_fs, pyarrow.fs.LocalFileSystem)
