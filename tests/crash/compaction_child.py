@@ -51,7 +51,11 @@ def main(role: str, root: Path, run_id: str) -> None:
     elif role == "once":
         compact(lake, run_id, BY_HAND)
     else:
-        while not select.select([sys.stdin], [], [], 0.02)[0]:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        told = False
+        while not told:  # and once more after it was told to end
+            told = bool(select.select([sys.stdin], [], [], 0.02)[0])
             compact(lake, run_id, Policy(fan_in=3, growth=2))
             if role == "vacuum":
                 vacuum(lake, run_id)

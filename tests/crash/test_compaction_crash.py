@@ -51,7 +51,9 @@ STEPS = {
 def child(role: str, maker: Any, **environment: str) -> subprocess.Popen[bytes]:
     root = maker.lake.root.parent
     command = [sys.executable, str(CHILD), role, str(root), maker.run_id]
-    return subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
@@ -61,9 +63,11 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def beside(role: str, maker: Any) -> Iterator[None]:
-    """A process that compacts all the while."""
+    """A process that compacts all the while, from the first moment on."""
     process = child(role, maker)
     try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
         yield
         finish(process)
     finally:

@@ -17,6 +17,7 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
 from ticklake.node import Node
+from ticklake.services.base import State
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
 from ticklake.web.app import OPERATIONS
@@ -147,8 +148,12 @@ def test_no_form_leads_out_even_with_the_token(
     assert content(place, site.database) == before
 
 
-def test_no_name_of_a_service_or_an_action_does_anything(node: Node, serve: Callable[..., httpx.Client]) -> None:
+def test_no_name_of_a_service_or_an_action_does_anything(
+    node: Node, serve: Callable[..., httpx.Client], eventually: Callable[..., None]
+) -> None:
     client = serve(node)
+    # It has written its one file and ends by itself.
+    eventually(lambda: node.services["metadata-persistence-service"].state is State.STOPPED)
     before = {name: service.state for name, service in node.services.items()}
     for operation in OPERATIONS:
         for name in (*NAMES, "__init__", "run", "_stop", "monitor"):
