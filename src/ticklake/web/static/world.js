@@ -1,4 +1,6 @@
-// The world on a canvas: one frame is one binary answer, one ImageData, one putImageData.
+// The world on a canvas. A frame is one binary answer; painter.js makes a picture of it in a thread of its own.
+import { RAMP, TYPES, ownerColour } from "./colours.js";
+
 const root = document.getElementById("world");
 const { run } = root.dataset;
 const prefix = document.body.dataset.prefix;
@@ -9,74 +11,12 @@ const canvas = by("canvas"), time = by("time"), colour = by("colour"), play = by
 const api = `${prefix}/api/runs/${encodeURIComponent(run)}`;
 const address = new URLSearchParams(location.search);
 
-const TYPES = [["type 0", 0xff5aa2e8], ["type 1", 0xfff2a65e], ["energy", 0xff6cc95a], ["structure", 0xffa08bb8],
-  ["type 4", 0xff4fd1d9], ["type 5", 0xffd977c9], ["type 6", 0xff7fd7f7], ["type 7", 0xffb7b0ff]];
-const EMPTY = 0xff120f0a;
-
-const ground = document.createElement("canvas");
-ground.width = width; ground.height = height;
-const groundContext = ground.getContext("2d");
-const image = groundContext.createImageData(width, height);
-const pixels = new Uint32Array(image.data.buffer);
+// The newest picture, and what the painter says about it.
 let frame = null, view = { scale: 1, x: 0, y: 0 }, marked = null, path = null;
 const context = canvas.getContext("2d", { alpha: false });
 
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const onGrid = (tick) => first + Math.round((clamp(tick, first, last) - first) / step) * step;
-const rgb = (r, g, b) => (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
-
-// Dark blue over teal to yellow: lighter is more, also for those who see no hue.
-const RAMP = new Uint32Array(256).map((_, at) => {
-  const stops = [[38, 20, 72], [44, 72, 124], [33, 122, 128], [72, 178, 102], [246, 226, 70]];
-  const place = at / 255 * 4, from = Math.min(3, Math.floor(place)), part = place - from;
-  return rgb(...stops[from].map((value, channel) => Math.round(value + (stops[from + 1][channel] - value) * part)));
-});
-// A type's colour, darker where there is less of it.
-const SHADES = TYPES.map(([, shade]) => new Uint32Array(64).map((_, at) => {
-  const light = 0.35 + 0.65 * at / 63;
-  return rgb((shade & 255) * light, (shade >> 8 & 255) * light, (shade >> 16 & 255) * light);
-}));
-function ownerColour(owner) {
-  if (!owner) return 0xff3a332c;
-  const turn = (owner * 0.61803398875) % 1, mix = (shift) => 90 + 150 * Math.abs(((turn + shift) % 1) * 2 - 1);
-  return rgb(mix(0), mix(1 / 3), mix(2 / 3));
-}
-
-function decode(buffer) {
-  const head = new DataView(buffer);
-  const cells = head.getUint32(4, true), organisms = head.getUint32(8, true);
-  let at = 24;
-  const take = (kind, count) => { const part = new kind(buffer, at, count); at += part.byteLength; return part; };
-  return {
-    tick: Number(head.getBigInt64(16, true)), bytes: buffer.byteLength,
-    cell: take(Int32Array, cells), owner: take(Int32Array, cells),
-    id: take(Int32Array, organisms), x: take(Int32Array, organisms), y: take(Int32Array, organisms), energy: take(Int32Array, organisms),
-    value: take(Int16Array, cells), type: take(Uint8Array, cells), dead: take(Uint8Array, organisms),
-  };
-}
-
-function paint() {
-  if (!frame) return;
-  pixels.fill(EMPTY);
-  const { cell, value, owner, type } = frame, count = cell.length, mode = colour.value;
-  let low = Infinity, high = -Infinity;
-  if (mode !== "owner") for (let i = 0; i < count; i++) { const one = value[i]; if (one < low) low = one; if (one > high) high = one; }
-  const spread = 1 / Math.max(1, high - low), lightness = 63 / Math.max(1, Math.abs(low), Math.abs(high)), owners = new Map();
-  for (let i = 0; i < count; i++) {
-    // A cell's id is x * height + y; a row of the image is one y.
-    const x = Math.floor(cell[i] / height), place = (cell[i] - x * height) * width + x;
-    if (mode === "type") pixels[place] = SHADES[type[i] & 7][Math.abs(value[i]) * lightness | 0];
-    else if (mode === "value") pixels[place] = RAMP[Math.sqrt((value[i] - low) * spread) * 255 | 0];
-    else {
-      let found = owners.get(owner[i]);
-      if (found === undefined) owners.set(owner[i], found = ownerColour(owner[i]));
-      pixels[place] = found;
-    }
-  }
-  groundContext.putImageData(image, 0, 0);
-  describe(low, high);
-  draw();
-}
 
 function draw() {
   const { scale, x, y } = view, sharp = devicePixelRatio;
@@ -85,7 +25,7 @@ function draw() {
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.setTransform(sharp, 0, 0, sharp, 0, 0);
   context.imageSmoothingEnabled = scale < 1;
-  context.drawImage(ground, x, y, width * scale, height * scale);
+  if (frame) context.drawImage(frame.picture, x, y, width * scale, height * scale);
   if (frame && by("organisms").checked) drawOrganisms(scale, x, y);
   if (path) drawPath(scale, x, y);
   if (marked) {
@@ -126,18 +66,16 @@ function pairs(target, entries) {
   return target;
 }
 
-function describe(low, high) {
+function describe() {
   const living = frame.dead.reduce((sum, dead) => sum + 1 - dead, 0);
-  pairs(by("facts"), [["occupied cells", frame.cell.length.toLocaleString("en")], ["living organisms", living.toLocaleString("en")],
+  pairs(by("facts"), [["occupied cells", frame.cells.toLocaleString("en")], ["living organisms", living.toLocaleString("en")],
     ["frame", `${(frame.bytes / 1024).toFixed(1)} KiB`]]);
-  let present = 0;  // a bit a type: a Set of a million bytes would take longer than painting them
-  for (let i = 0; i < frame.type.length; i++) present |= 1 << (frame.type[i] & 7);
   const entries = colour.value === "type"
-    ? TYPES.flatMap(([name, shade], kind) => present >> kind & 1 ? [[name, shade]] : [])
+    ? TYPES.flatMap(([name, shade], kind) => frame.present >> kind & 1 ? [[name, shade]] : [])
     : colour.value === "owner" ? [["nobody's", ownerColour(0)], ["each owner its own colour", ownerColour(1)]] : [];
   const items = entries.map(([name, shade]) => swatch(name, shade));
-  if (colour.value === "value" && Number.isFinite(low)) items.push(ramp(low, high));
-  if (!frame.cell.length) { const item = document.createElement("li"); item.textContent = "No cell at this tick."; items.push(item); }
+  if (colour.value === "value" && frame.cells) items.push(ramp(frame.low, frame.high));
+  if (!frame.cells) { const item = document.createElement("li"); item.textContent = "No cell at this tick."; items.push(item); }
   by("legend").replaceChildren(...items);
 }
 
@@ -161,6 +99,20 @@ function ramp(low, high) {
   return item;
 }
 
+const painter = new Worker(new URL("painter.js", import.meta.url), { type: "module" });
+function painted(buffer) {
+  return new Promise((resolve, reject) => {
+    painter.onmessage = ({ data }) => resolve(data);
+    painter.onerror = (event) => reject(new Error(event.message || "the painter did not start"));
+    painter.postMessage({ buffer, mode: colour.value, width, height }, buffer ? [buffer] : []);
+  });
+}
+async function fetched(tick) {
+  const answer = await fetch(`${api}/frame?tick=${tick}`);
+  if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+  return answer.arrayBuffer();
+}
+
 // While one frame is on its way, only the newest wish after it is remembered.
 let wanted = null, loading = false;
 async function show(tick) {
@@ -172,10 +124,13 @@ async function show(tick) {
     while (wanted !== null) {
       const next = wanted;
       wanted = null;
-      const answer = await fetch(`${api}/frame?tick=${next}`);
-      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-      frame = decode(await answer.arrayBuffer());
-      paint();
+      // Another colour for the same tick needs no other frame; one that was empty may be filled by now.
+      const known = frame?.tick === next && frame.cells;
+      const newest = await painted(known ? null : await fetched(next));
+      frame?.picture.close();
+      frame = newest;
+      describe();
+      draw();
       root.dataset.shown = frame.tick;
       remember();
     }
@@ -322,7 +277,7 @@ document.addEventListener("keydown", (event) => {
 });
 play.addEventListener("click", toggle);
 time.addEventListener("input", () => show(Number(time.value)));
-colour.addEventListener("change", () => { paint(); if (frame) remember(); });
+colour.addEventListener("change", () => show(Number(time.value)));
 by("organisms").addEventListener("change", draw);
 by("in").addEventListener("click", () => zoom(1.4));
 by("out").addEventListener("click", () => zoom(1 / 1.4));
