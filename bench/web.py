@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 VIEWERS = 50
 CELLS = 12_000_000
 SIDE, WORLD_TICKS = 1000, 12
-SMOOTH = 1000 / 30
+SMOOTH = 34  # every second picture of a 60 Hz screen, by a clock that shows tenths of a millisecond
 TABLE = EnvironmentIndexer.table
 assert TABLE is not None
 
