@@ -131,9 +131,12 @@ def test_the_world_is_played_zoomed_and_clicked(open_page: Callable[..., Any], a
     page.keyboard.press(" ")
     assert page.locator("#play").inner_text() == "Play"
     page.locator("#colour").select_option("value")
-    assert "to" in page.locator("#legend").inner_text()
+    legend = "document.querySelector('#legend').textContent"
+    until(page, f"{legend}.includes(' to ')")
     page.locator("#colour").select_option("owner")
+    until(page, f"{legend}.includes('each owner')")
     page.locator("#colour").select_option("type")
+    until(page, f"{legend}.includes('energy')")
     page.locator("#organisms").uncheck()
     canvas.click(position={"x": 300, "y": 300})
     until(page, "document.querySelector('#chosen h2').textContent.startsWith('Cell')")
