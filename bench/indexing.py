@@ -23,7 +23,7 @@ from bench.delta import APPENDED_FILES, MERGED_FILES, decoded
 from bench.delta import rates as rates_of_delta
 from bench.processes import processor_seconds
 from bench.results import Figure, Section
-from bench.runs import RUN_ID, produce, varint
+from bench.runs import RUN_ID, produce
 from deltalake import DeltaTable
 
 from ticklake.contracts import BatchInfo, EnvironmentConfig, SimulationMetadata
@@ -37,6 +37,7 @@ from ticklake.lake.lake import Lake
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.spark import open_session, warm_up
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
+from ticklake.storage.delimited import varint
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.topics import Database
 from ticklake.world import World

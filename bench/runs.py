@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import EncodedTick, encode_ticks
+from ticklake.storage.delimited import varint
 from ticklake.storage.files import Storage
 
 RUN_ID = "20251014-143025-550e8400"
@@ -45,12 +46,3 @@ def _repeated(simulated: list[EncodedTick]) -> Iterator[EncodedTick]:
     for number in count():
         data = simulated[number % len(simulated)].data
         yield EncodedTick(number, data + _TICK_NUMBER + varint(number))
-
-
-def varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)

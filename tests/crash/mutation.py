@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from ticklake.storage.delimited import varint
+
 EXTREMES = (0, 1, 0x7F, 0x80, 1 << 28, (1 << 31) - 1, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 DEPTHS = (1, 3, 30, 99, 101, 3000)
 WORDS = tuple(
@@ -219,11 +221,3 @@ def _read(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
     return 1 << 64, at
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*out, number))

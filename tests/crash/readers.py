@@ -29,7 +29,7 @@ from ticklake.lake.snapshot import Snapshot
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage import zstd
 from ticklake.storage.codec import encode_ticks, read_ticks
-from ticklake.storage.delimited import frame
+from ticklake.storage.delimited import frame, varint
 from ticklake.storage.files import Storage
 from ticklake.topics.envelope import unwrap, wrap
 from ticklake.world import World
@@ -97,7 +97,7 @@ def _spoil_compressed(data: bytes, rng: random.Random) -> bytes:
     """The content, or what it is packed in; and now and then some bytes that become megabytes."""
     chance = rng.random()
     if chance < 0.0001:
-        return zstd.compress(mutation.varint(rng.choice((0, 1 << 20, 300 << 20))) + bytes(rng.choice((1, 32)) << 20))
+        return zstd.compress(varint(rng.choice((0, 1 << 20, 300 << 20))) + bytes(rng.choice((1, 32)) << 20))
     if chance < 0.5:
         return zstd.compress(mutation.changed_file(data, rng))
     return mutation.changed_bytes(zstd.compress(data), rng)

@@ -17,7 +17,7 @@ _LENGTH_BYTES = 5
 
 def frame(messages: Iterable[bytes]) -> bytes:
     """The messages, each behind its length."""
-    return b"".join(piece for message in messages for piece in (_varint(len(message)), message))
+    return b"".join(piece for message in messages for piece in (varint(len(message)), message))
 
 
 def split(stream: BinaryIO, key: str) -> Iterator[tuple[list[int], list[bytes]]]:
@@ -92,7 +92,8 @@ def _assemble(stream: BinaryIO, head: bytes, length: int, left: int | None) -> b
     return b"".join(pieces)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

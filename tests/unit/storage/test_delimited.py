@@ -62,7 +62,7 @@ class Counted(io.BytesIO):
 
 
 def test_a_length_beyond_the_file_is_an_error_before_anything_is_read_for_it() -> None:
-    stream = Counted(delimited._varint(200_000_000) + bytes(5 << 20))
+    stream = Counted(delimited.varint(200_000_000) + bytes(5 << 20))
     with pytest.raises(BadFile, match=f"200000000 bytes: {5 << 20} are there"):
         list(split(stream, "key"))
     assert stream.reads == 1
@@ -77,14 +77,14 @@ def test_a_length_without_an_end_is_not_looked_for_in_the_rest_of_the_file() -> 
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_length_beyond_the_maximum_is_an_error(compressed: bool) -> None:
-    content = delimited._varint(MAX_MESSAGE_BYTES + 1) + b"abc"
+    content = delimited.varint(MAX_MESSAGE_BYTES + 1) + b"abc"
     stream = io.BufferedReader(ZstdStream(io.BytesIO(compress(content)), "key")) if compressed else io.BytesIO(content)
     with pytest.raises(BadFile, match="longer than"):
         list(split(stream, "key"))
 
 
 def test_a_torn_compressed_message_is_an_error() -> None:
-    stream = io.BufferedReader(ZstdStream(io.BytesIO(compress(delimited._varint(3_000_000) + b"a" * 2_500_000)), "key"))
+    stream = io.BufferedReader(ZstdStream(io.BytesIO(compress(delimited.varint(3_000_000) + b"a" * 2_500_000)), "key"))
     with pytest.raises(BadFile, match="2500000 are there"):
         list(split(stream, "key"))
 

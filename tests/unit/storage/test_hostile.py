@@ -11,7 +11,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.contracts import TickData
 from ticklake.errors import BadBatchFile
-from ticklake.storage.delimited import _varint, frame
+from ticklake.storage.delimited import frame, varint
 from ticklake.storage.projection import project
 from ticklake.ticks import TickRange
 
@@ -21,7 +21,7 @@ MUTANTS = 1500
 
 
 def inside(tag: bytes, content: bytes) -> bytes:
-    return tag + _varint(len(content)) + content
+    return tag + varint(len(content)) + content
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_groups_nested_a_million_deep_are_refused(bench: Any, bomb: bytes) -> No
 @pytest.mark.parametrize("length", [2**64 - 10, 2**64 - 1, 2**63, 2**32, 2**31])
 @pytest.mark.parametrize("tag", [b"\x2a", b"\x22", b"\x22\x10\x32", b"\x7a", b"\x2a\x0b\x0a"])
 def test_lengths_that_overflow_are_refused(bench: Any, tag: bytes, length: int) -> None:
-    file = bench.put(frame([bench.tick(7).SerializeToString() + tag + _varint(length)]), TickRange(7, 7))
+    file = bench.put(frame([bench.tick(7).SerializeToString() + tag + varint(length)]), TickRange(7, 7))
     with pytest.raises(BadBatchFile, match="no TickData"):
         bench.read(file, fields=["cells", "organisms"])
 
