@@ -22,25 +22,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import topic_clients
-from deltalake import DeltaTable
 from pipeline import RUN_ID, Pipeline, Server, acknowledged, database, settled
 from torment import Torment
+from truth import KEYS, indexed, orphans, simulated
 
 from ticklake import Database
 from ticklake.completeness import Completeness
 from ticklake.coordination.verdict import Verdict
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
-from ticklake.lake.vacuum import Vacuum
-from ticklake.simulation import Ecosystem, SimulationSettings
+from ticklake.simulation import SimulationSettings
 from ticklake.storage.files import Storage
 
 SHAPE, ORGANISMS = (16, 16), 6
 TICKS_A_FAULT, FAULTS_A_ROUND, PATIENCE = 50, 25, 180.0
 SPARK_ROUNDS = 9
-KEYS = {"environment_data": "cell_id", "organism_data": "organism_id"}
 
 
 @dataclass
@@ -117,8 +114,8 @@ def wait(pipeline: Pipeline, condition: Callable[[], bool]) -> None:
 
 
 def check(pipeline: Pipeline, report: Report) -> None:
-    """Against the simulation's own record: the same seed gives the same ticks."""
-    expected = record(pipeline.ticks)
+    """Against the simulation's own record."""
+    expected = simulated(SimulationSettings(SHAPE, organisms=ORGANISMS), pipeline.ticks)
     storage, lake = Storage(pipeline.root / "storage"), Lake(pipeline.root / "lake")
     stored = {tick for file in storage.every_batch(RUN_ID) for tick in range(file.ticks.start, file.ticks.end + 1)}
     report.ticks = len(stored)
@@ -127,16 +124,15 @@ def check(pipeline: Pipeline, report: Report) -> None:
         report.complaints.append(f"{len(missing)} ticks are not in storage")
     for table, key in KEYS.items():
         directory = lake.directory(RUN_ID, table)
-        rows = DeltaTable(directory).to_pyarrow_table(columns=["tick_number", key])
-        found = Counter(zip(rows["tick_number"].to_pylist(), rows[key].to_pylist(), strict=True))
-        report.rows += rows.num_rows
+        found = indexed(directory, key)
+        report.rows += found.total()
         lost, twice = expected[table] - found.keys(), found.total() - len(found)
         if lost or twice or found.keys() - expected[table]:
             report.complaints.append(
                 f"{table}: {len(lost)} lost, {twice} twice, {len(found.keys() - expected[table])} from nowhere"
             )
         report.lost, report.duplicated = report.lost + len(lost), report.duplicated + twice
-        report.complaints += orphans(directory)
+        report.complaints += [f"{path.name} is left behind" for path in orphans(directory)]
     with Database(pipeline.url) as database:
         letters = database.run(RUN_ID).dead_letters.list(limit=10_000)
         report.complaints += gaps(Completeness(RUN_ID, storage, Catalog(pipeline.root / "lake"), database))
@@ -151,24 +147,6 @@ def gaps(run: Completeness) -> list[str]:
     if found.storage.lost:
         missing.append(f"the storage has gaps: {found.storage.lost}")
     return missing or ([] if found.verdict is Verdict.COMPLETE else [f"the run is {found.verdict}"])
-
-
-def orphans(directory: Path) -> list[str]:
-    vacuum = Vacuum(directory, 0, force=True, clock=lambda: time.time() + 10)
-    list(vacuum.remove(vacuum.find()))
-    live = {Path(uri).name for uri in DeltaTable(directory).file_uris()}
-    return [f"{path.name} is left behind" for path in directory.glob("*.parquet") if path.name not in live]
-
-
-def record(ticks: int) -> dict[str, set[tuple[int, int]]]:
-    world = Ecosystem(SimulationSettings(SHAPE, organisms=ORGANISMS))
-    expected: dict[str, set[tuple[int, int]]] = {table: set() for table in KEYS}
-    for _ in range(ticks):
-        seen = world.columns(0)
-        expected["environment_data"] |= {(seen.number, int(cell)) for cell in np.unique(seen.cells.flat_index)}
-        expected["organism_data"] |= {(seen.number, int(one)) for one in seen.organisms.organism_id}
-        world.step()
-    return expected
 
 
 def main() -> None:

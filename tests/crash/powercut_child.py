@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from deltalake import DeltaTable
 from in_process import InProcess
+from truth import KEYS, indexed, orphans, simulated
 
 from ticklake import Database
 from ticklake.coordination.reconcile import announced, compare, publish, stored
@@ -31,7 +29,6 @@ from ticklake.lake.compaction import Policy
 from ticklake.lake.coverage import covered
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata
-from ticklake.lake.vacuum import Vacuum
 from ticklake.services.base import Service
 from ticklake.services.compaction import CompactionService
 from ticklake.services.completion import CompletionService
@@ -39,14 +36,13 @@ from ticklake.services.metadata import MetadataPersistenceService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService
 from ticklake.services.queue import TickQueue
 from ticklake.services.simulation import SimulationService
-from ticklake.simulation import Ecosystem, SimulationSettings
+from ticklake.simulation import SimulationSettings
 from ticklake.storage.files import Storage
 from ticklake.topics import TopicWriter
 
 RUN_ID = "20251014-143025-550e8400"
 WORLD = SimulationSettings((8, 8), organisms=3)
 TICKS, BATCH, AHEAD = 120, 4, 6
-KEYS = {"environment_data": "cell_id", "organism_data": "organism_id"}
 TABLES = {"environment-indexer": "environment_data", "organism-indexer": "organism_data"}
 
 
@@ -206,18 +202,14 @@ def wrong(root: Path) -> list[str]:
         found.append(f"lost: {len(set(range(TICKS)) - stored_ticks)} ticks are not in storage")
     for table, key in KEYS.items():
         directory = place.lake.directory(RUN_ID, table)
-        rows = DeltaTable(directory).to_pyarrow_table(columns=["tick_number", key])
-        there = Counter(zip(rows["tick_number"].to_pylist(), rows[key].to_pylist(), strict=True))
+        there = indexed(directory, key)
         if lost := expected()[table] - there.keys():
             found.append(f"lost: {len(lost)} keys of {table}")
         if there.total() != len(there):
             found.append(f"doubled: {there.total() - len(there)} keys of {table}")
         if there.keys() - expected()[table]:
             found.append(f"from nowhere: {len(there.keys() - expected()[table])} keys of {table}")
-        vacuum = Vacuum(directory, 0, force=True, clock=lambda: time.time() + 10)
-        list(vacuum.remove(vacuum.find()))
-        live = {Path(uri).name for uri in DeltaTable(directory).file_uris()}
-        found += [f"left behind: {path}" for path in directory.glob("*.parquet") if path.name not in live]
+        found += [f"left behind: {path}" for path in orphans(directory)]
     with Database(place.url) as database:
         letters = database.run(RUN_ID).dead_letters.list(limit=1000)
     return found + [f"dead: {letter.error}" for letter in letters]
@@ -225,15 +217,7 @@ def wrong(root: Path) -> list[str]:
 
 @cache
 def expected() -> dict[str, set[tuple[int, int]]]:
-    """What the simulation itself says: the same seed gives the same ticks."""
-    world = Ecosystem(WORLD)
-    keys: dict[str, set[tuple[int, int]]] = {table: set() for table in KEYS}
-    for _ in range(TICKS):
-        seen = world.columns(0)
-        keys["environment_data"] |= {(seen.number, int(cell)) for cell in np.unique(seen.cells.flat_index)}
-        keys["organism_data"] |= {(seen.number, int(one)) for one in seen.organisms.organism_id}
-        world.step()
-    return keys
+    return simulated(WORLD, TICKS)
 
 
 def _bounds(file: Any) -> tuple[int, int]:
