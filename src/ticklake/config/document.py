@@ -42,7 +42,7 @@ class Document:
     def origin(self, path: KeyPath) -> str:
         """Where a value comes from: its file and line, and the variables of the environment that are part of it."""
         found = self.at(path)
-        names = [".".join(name) for name, _ in self._references(found) if not self._defines(name)] if found else []
+        names = [".".join(name) for name, _ in references(found) if not self._defines(name)] if found else []
         set_ones = [name for name in names if name in os.environ]
         return f"environment {', '.join(set_ones)} in {self.where(path)}" if set_ones else self.where(path)
 
@@ -58,7 +58,7 @@ class Document:
             if found.path == path:
                 yield "".join(self._spelling(token, within | {path}) for token in found.value)
             elif found.path == path[:length]:  # a block that is, or begins with, another one
-                for name, _ in self._references(found):
+                for name, _ in references(found):
                     yield from self.spellings((*name, *path[length:]), within | {path})
 
     def _spelling(self, token: Token, within: frozenset[KeyPath]) -> str:
@@ -68,15 +68,12 @@ class Document:
         text = unquoted(token.text) if token.kind == "quoted" else token.text
         return "" if text == "null" else text
 
-    def _references(self, found: Definition) -> list[tuple[KeyPath, bool]]:
-        return [reference_name(token) for token in found.value if token.kind == "reference"]
-
     def _defines(self, path: KeyPath) -> bool:
         return any(found.path == path for found in self.definitions)
 
     def _gives_a_value(self, found: Definition) -> bool:
         """`key = ${?NAME}` leaves the key as it was where there is no such name."""
-        names = self._references(found)
+        names = references(found)
         if found.block or not names or len(names) < len(found.value):
             return True
         return any(not optional or self._defines(name) or ".".join(name) in os.environ for name, optional in names)
@@ -88,6 +85,11 @@ def read(file: Path) -> Document:
         raise ConfigNotFound(file=file)
     definitions, files = scan(file)
     return Document(file, _parse(file, definitions, files), definitions)
+
+
+def references(found: Definition) -> list[tuple[KeyPath, bool]]:
+    """The names that a definition refers to, and whether each may be missing."""
+    return [reference_name(token) for token in found.value if token.kind == "reference"]
 
 
 def refuse_twins(document: Document, section: KeyPath, names: dict[str, Any]) -> None:
@@ -116,7 +118,7 @@ def _parse(file: Path, definitions: list[Definition], files: list[Path]) -> dict
 
 def _unknown_reference(file: Path, message: str, definitions: list[Definition]) -> UnknownReference:
     name = message.partition("${")[2].partition("}")[0].lstrip("?")
-    users = [found for found in definitions if any(name in token.text for token in found.value)]
+    users = [found for found in definitions if any(".".join(used) == name for used, _ in references(found))]
     where = users[0].where if users else _where(file, message)
     hint = nearest(name, [".".join(found.path) for found in definitions])
     return UnknownReference(where=where, name=name, hint=hint)

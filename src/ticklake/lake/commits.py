@@ -113,7 +113,7 @@ def is_torn(data: bytes) -> bool:
     try:
         json.loads(last)
     except json.JSONDecodeError as error:
-        return not last.rstrip().endswith(b"}") or error.pos >= len(last.decode())
+        return not last.rstrip().endswith(b"}") or error.pos >= len(error.doc)
     except (UnicodeDecodeError, RecursionError):
         return False
     return False
