@@ -33,9 +33,10 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake import task
+from ticklake.lake.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.slices import Piece, Slice
-from ticklake.lake.spark import open_session, warm_up
+from ticklake.lake.spark import open_session
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
 from ticklake.storage.delimited import varint
 from ticklake.storage.files import BatchFile, Storage
@@ -57,7 +58,7 @@ def measure(directory: Path, cells: int = 50_000_000, rounds: int = 2) -> Sectio
     world = World.of(storage.read_metadata(RUN_ID))
     files = list(storage.every_batch(RUN_ID))
     spark = open_session(f"local[{CORES}]")
-    warm_up(spark)
+    warm_up(spark, EnvironmentIndexer.rows)
     contenders: dict[str, Callable[[], object]] = {
         "lake": lambda: index(storage, directory / "lake", spark, RUN_ID),
         "plain": lambda: plain(storage, files, world, directory / "plain"),

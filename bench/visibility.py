@@ -15,8 +15,9 @@ from ticklake.contracts import BatchInfo
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.lake.job import warm_up
 from ticklake.lake.lake import Lake
-from ticklake.lake.spark import open_session, warm_up
+from ticklake.lake.spark import open_session
 from ticklake.storage.files import BatchFile
 from ticklake.topics import Database
 
@@ -27,7 +28,7 @@ def measure(directory: Path, batches: int = 100) -> Section:
     storage, _ = produce(directory, batches * 50_000, ticks_a_file=4)
     files = list(storage.every_batch(RUN_ID))[:batches]
     spark = open_session("local[2]")
-    warm_up(spark)
+    warm_up(spark, EnvironmentIndexer.rows)
     with Database(f"sqlite:///{directory / 'database'}") as database:
         resources = IndexerResources(storage, Lake(directory / "lake"), database, spark=lambda: spark)
         MetadataIndexer("metadata-indexer", resources).write(RUN_ID)

@@ -25,10 +25,11 @@ from ticklake.contracts import BatchInfo, EnvironmentConfig, SimulationMetadata
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.lake.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import write_metadata
 from ticklake.lake.parquet import ParquetFileWriter
-from ticklake.lake.spark import open_session, warm_up
+from ticklake.lake.spark import open_session
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
 from ticklake.web.server import open_site
@@ -202,7 +203,7 @@ def viewers(directory: Path, rounds: int) -> float:
     """By how many percent the rate is lower with viewers; the median of rounds, each with and without."""
     storage, total = produce(directory, CELLS, ticks_a_file=4)
     spark = open_session("local[2]")
-    warm_up(spark)
+    warm_up(spark, EnvironmentIndexer.rows)
     shares = []
     for turn in range(rounds + 1):
         alone = total / catch_up(directory / f"alone-{turn}", storage, spark, 0)

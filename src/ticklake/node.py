@@ -29,9 +29,10 @@ from ticklake.indexers.organism import OrganismIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
 from ticklake.instance import Instance
 from ticklake.lake.compaction import Policy
+from ticklake.lake.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.sharing import Sharing
-from ticklake.lake.spark import open_session, ship_with_jobs, warm_up
+from ticklake.lake.spark import open_session, ship_with_jobs
 from ticklake.services.base import Service, State
 from ticklake.services.compaction import CompactionService
 from ticklake.services.completion import CompletionService
@@ -122,7 +123,7 @@ class Node:
         """Starts what takes its time, Spark and its workers, before the first tick needs it."""
         for service in self.services.values():
             if isinstance(service, BatchIndexer) and service.resources.spark is not None:
-                warm_up(service.resources.spark())
+                warm_up(service.resources.spark(), type(service).rows)
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stops the services, last started first, and gives the resources back. False where one took too long."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
+import sys
+import wave
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +15,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from ticklake import BatchInfo, MetadataInfo
-from ticklake.errors import MetadataNotAnnounced, MetadataTimeout, RunDiscoveryTimeout
+from ticklake.errors import MetadataNotAnnounced, MetadataTimeout, RunDiscoveryTimeout, SparkUnavailable
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.dummy import DummyIndexer
@@ -22,7 +26,7 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
-from ticklake.lake.job import run_tasks
+from ticklake.lake.job import run_tasks, warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.table import Table
@@ -304,3 +308,21 @@ def test_a_worker_does_not_walk_through_all_that_it_has_loaded_after_every_task(
 ) -> None:
     """PySpark collects garbage there each time."""
     eventually(lambda: min(run_tasks(spark, "a table", 4, lambda _: [gc.get_freeze_count()])) > 10_000)
+
+
+def test_warm_workers_have_loaded_the_module_of_the_rows(spark: SparkSession) -> None:
+    def loaded() -> list[bool]:
+        return run_tasks(spark, "no table", 2, lambda _: ["wave" in sys.modules])
+
+    assert not any(loaded())
+    warm_up(spark, wave.open)
+    assert any(loaded())
+
+
+def test_workers_that_cannot_load_it_are_told_of_at_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "only_here.py").write_text("def rows(ticks, world): return ticks")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SparkUnavailable, match="No module named 'only_here'"):
+        warm_up(spark, importlib.import_module("only_here").rows)

@@ -87,8 +87,9 @@ def index(
     """Index RUN from its batch files. What a table has already is left alone, so it can be repeated at any time."""
     from ticklake.indexers.base import IndexerResources
     from ticklake.indexers.finished import FinishedRun
+    from ticklake.lake.job import warm_up
     from ticklake.lake.lake import Lake
-    from ticklake.lake.spark import open_session, warm_up
+    from ticklake.lake.spark import open_session
     from ticklake.node import indexers_of
     from ticklake.storage.files import Storage
     from ticklake.topics import Database
@@ -101,7 +102,7 @@ def index(
         if replace:
             work.remove()
         bars.update("starting Spark", 0, 1)
-        warm_up(session())
+        warm_up(session(), *(kind.rows for kind in kinds))
         bars.update("starting Spark", 1, 1)
         started = time.monotonic()
         work.start()

@@ -15,7 +15,7 @@ from ticklake.errors import FlushFailed, SparkUnavailable
 from ticklake.lake import task
 from ticklake.lake.slices import Piece, spread
 from ticklake.lake.spark import job_died, leave_if_gone, parallelism, reason_of, share_cores_fairly
-from ticklake.lake.task import Result, Spent, Work
+from ticklake.lake.task import Result, Rows, Spent, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 Jobs = Callable[["SparkSession", Work, Sequence[Piece], int], list[Result]]
 """How the pieces of a flush become results: in a job of their own, or in one with others."""
+
+
+def warm_up(spark: SparkSession, *needed: Rows) -> None:
+    """Has every core start its Python worker and load what `needed` needs, so that the first flush is no slow one."""
+    try:
+        run_tasks(spark, "no table", parallelism(spark), lambda _: [len(needed)])
+    except FlushFailed as error:
+        raise SparkUnavailable(reason=error.reason) from error
 
 
 def run_job(spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int) -> list[Result]:

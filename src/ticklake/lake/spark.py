@@ -18,7 +18,6 @@ from ticklake.lake import connect
 from ticklake.lake.master import CONNECT, knock
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _STARTING = threading.Lock()
@@ -111,19 +110,6 @@ def parallelism(spark: SparkSession) -> int:
     """How many tasks the cluster runs at once, as far as Spark tells: it grows as executors come."""
     with _answering(spark):
         return connect.cores(spark) if connect.is_connected(spark) else int(spark.sparkContext.defaultParallelism)
-
-
-def warm_up(spark: SparkSession) -> None:
-    """Has every core start its Python worker and load what tasks need, so that the first flush is not the slow one."""
-
-    def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import ticklake.lake.task  # noqa: F401
-
-        yield from batches
-
-    cores = parallelism(spark)
-    with _answering(spark):
-        spark.range(0, cores, 1, cores).mapInArrow(load, "id long").collect()
 
 
 def ship_with_jobs(module: ModuleType) -> None:
