@@ -106,7 +106,7 @@ def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str]) -> Iterat
 
 def _ticks(path: Path) -> list[Ticks]:
     try:
-        return list(ticks_in(path, _EVERY_TICK))
+        return list(ticks_in(path, [_EVERY_TICK]))
     except (OSError, pa.ArrowException) as error:
         raise TableUnreadable(table=path, reason=one_line(error)) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from ticklake import faults
@@ -37,11 +39,13 @@ class Ledger(DeltaLog):
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
         """The ticks of these ranges that the table has. Reads no file where no file's bounds overlap a range."""
-        found: list[Ticks] = []
+        asked: defaultdict[LiveFile, list[TickRange]] = defaultdict(list)
         for ticks in wanted:
-            found.append(self._empty.within(ticks))
             for file in self.files.overlapping(ticks):
-                found.extend(self._ticks_of(file, ticks))
+                asked[file].append(ticks)
+        found = [self._empty.within(ticks) for ticks in wanted]
+        for file, ranges in asked.items():
+            found.extend(self._ticks_of(file, ranges))
         return joined(found)
 
     def remove(self, ticks: TickRange) -> None:
@@ -60,7 +64,7 @@ class Ledger(DeltaLog):
                 for file in new:
                     remove(self.directory / file.path)
 
-    def _ticks_of(self, file: LiveFile, wanted: TickRange) -> list[Ticks]:
+    def _ticks_of(self, file: LiveFile, wanted: Sequence[TickRange]) -> list[Ticks]:
         try:
             return list(ticks_in(self.directory / file.path, wanted, self.table.ordinal))
         except (pa.ArrowException, OSError) as error:
@@ -79,7 +83,7 @@ class Ledger(DeltaLog):
 
     def _has_any(self, file: LiveFile, ticks: TickRange) -> bool:
         """Not read where its bounds tell, so that one that is damaged can be replaced."""
-        return ticks.covers(file.ticks) or any(map(len, self._ticks_of(file, ticks)))
+        return ticks.covers(file.ticks) or any(map(len, self._ticks_of(file, [ticks])))
 
     def _kept(self, file: LiveFile, removed: TickRange) -> ParquetFile | None:
         """What is left of a file without these ticks, on disk before the commit that needs it: delta-rs syncs none."""
@@ -122,21 +126,28 @@ def open_existing(directory: Path) -> Ledger | None:
     return Ledger(directory, Table(metadata.name or directory.name, schema, tuple(json.loads(key))))
 
 
-def ticks_in(path: Path, wanted: TickRange, ordinal: str = "tick_number") -> Iterator[Ticks]:
-    """The ticks of one Parquet file within a range, from the bounds of its row groups where those tell."""
+def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:
+    """The ticks of one Parquet file within some ranges, from the bounds of its row groups where those tell."""
     with opened(path) as file:
         column = file.schema_arrow.get_field_index(ordinal)
         for group in range(file.num_row_groups):
-            bounds = file.metadata.row_group(group).column(column).statistics
+            ranges, bounds = wanted, file.metadata.row_group(group).column(column).statistics
             if bounds is not None and bounds.has_min_max:
-                if bounds.max < wanted.start or bounds.min > wanted.end:
-                    continue
-                if bounds.min == bounds.max:
-                    yield np.array([bounds.min], np.int64)
-                    continue
-            found = file.read_row_group(group, columns=[ordinal]).column(0).to_numpy()
-            if len(found) != file.metadata.row_group(group).num_rows:
-                # The header of a page has no checksum, and Arrow takes its word.
-                raise pa.ArrowInvalid(f"{len(found)} rows instead of {file.metadata.row_group(group).num_rows}")
-            ticks = np.unique(found)
-            yield ticks[(ticks >= wanted.start) & (ticks <= wanted.end)]
+                ranges = [ticks for ticks in wanted if bounds.max >= ticks.start and bounds.min <= ticks.end]
+            if not ranges:
+                continue
+            if bounds is not None and bounds.has_min_max and bounds.min == bounds.max:
+                yield np.array([bounds.min], np.int64)
+                continue
+            ticks = _distinct(file, group, ordinal)
+            for within in ranges:
+                yield ticks[(ticks >= within.start) & (ticks <= within.end)]
+
+
+def _distinct(file: pq.ParquetFile, group: int, ordinal: str) -> Ticks:
+    found = file.read_row_group(group, columns=[ordinal]).column(0).to_numpy()
+    if len(found) != file.metadata.row_group(group).num_rows:
+        # The header of a page has no checksum, and Arrow takes its word.
+        raise pa.ArrowInvalid(f"{len(found)} rows instead of {file.metadata.row_group(group).num_rows}")
+    # Ours are in order: what differs from the row before is little to sort.
+    return np.unique(found[np.flatnonzero(np.diff(found, prepend=found[:1] - 1))])

@@ -76,6 +76,23 @@ def test_no_file_is_read_where_no_bounds_overlap(ledger: Ledger) -> None:
         ledger.present([TickRange(15, 1000)])
 
 
+def test_a_file_is_opened_once_for_all_ranges(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4)
+    add(ledger, "a.parquet", list(range(0, 100, 7)))
+    seen: list[Path] = []
+    monkeypatch.setattr("ticklake.lake.ledger.opened", lambda path: seen.append(path) or parquet.opened(path))
+    assert ledger.present([TickRange(0, 10), TickRange(20, 30), TickRange(50, 70)]).tolist() == [
+        0,
+        7,
+        21,
+        28,
+        56,
+        63,
+        70,
+    ]
+    assert seen == [ledger.directory / "a.parquet"]
+
+
 def test_the_second_of_two_writers_at_one_version_is_refused_and_sees_why(tmp_path: Path) -> None:
     first, second = Ledger(tmp_path, TABLE), Ledger(tmp_path, TABLE)
     add(first, "a.parquet", [1, 2])
