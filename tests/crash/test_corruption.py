@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -242,11 +242,14 @@ def test_a_page_that_is_damaged_gives_an_error_and_never_a_row(place: Place) -> 
 
 
 @pytest.mark.warns("DEAD_LETTER")
-def test_only_batches_that_meet_a_damaged_file_wait_for_its_repair(place: Place) -> None:
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(path.read_bytes()[:-20]), Path.unlink])
+def test_only_batches_that_meet_a_damaged_file_wait_for_its_repair(
+    place: Place, damage: Callable[[Path], object]
+) -> None:
     bad = place.parquet("organism_data", 0)
     ledger = place.lake.ledger(place.run_id, OrganismIndexer.table)
     (ticks,) = [file.ticks for file in ledger.files if file.path == bad.name]
-    bad.write_bytes(bad.read_bytes()[:-20])
+    damage(bad)
     with Database(place.database_url) as database:
         run = database.run(place.run_id)
         run.groups.reset("batch-topic", "organism_data-indexer", "earliest")

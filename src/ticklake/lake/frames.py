@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from ticklake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.catalog import Catalog, TableFacts
 from ticklake.lake.dataset import dataset_of
+from ticklake.lake.log import one_line
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.snapshot import ANY_TICK
@@ -134,7 +135,7 @@ class Frames:
         try:
             opened.delta.update_incremental()
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=f"{run_id}/{table}", reason=error) from error
+            raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
         if opened.delta.version() != version:
             opened.dataset = self._dataset(opened.delta, run_id, table)
         opened.looked_at = self._clock()

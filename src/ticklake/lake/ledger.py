@@ -68,9 +68,13 @@ class Ledger(DeltaLog):
         try:
             return list(ticks_in(self.directory / file.path, wanted, self.table.ordinal))
         except (pa.ArrowException, OSError) as error:
-            if is_damage(error):
+            if self._is_damage(error):
                 raise self._damaged(file, error) from error
             raise
+
+    def _is_damage(self, error: BaseException) -> bool:
+        """Also where a file is gone, but not where the log is: then it is the lake that cannot be reached."""
+        return is_damage(error) or (isinstance(error, FileNotFoundError) and self._log.is_dir())
 
     def _damaged(self, file: LiveFile, error: BaseException) -> DamagedTableFile:
         return DamagedTableFile(
@@ -100,7 +104,7 @@ class Ledger(DeltaLog):
             return writer.close()
         except BaseException as error:
             writer.discard()
-            if is_damage(error):
+            if self._is_damage(error):
                 raise self._damaged(file, error) from error
             raise
 

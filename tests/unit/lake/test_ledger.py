@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ticklake.errors import LakeUnwritable, OtherTableSchema, UnknownTableFormat
+from ticklake.errors import DamagedTableFile, LakeUnwritable, OtherTableSchema, UnknownTableFormat
 from ticklake.lake import commits, log, parquet
 from ticklake.lake.coverage import covered
 from ticklake.lake.empty import EMPTY, packed
@@ -72,6 +72,13 @@ def test_no_file_is_read_where_no_bounds_overlap(ledger: Ledger) -> None:
     add(ledger, "a.parquet", [0, 10, 20])
     (ledger.directory / "a.parquet").unlink()
     assert ledger.present([TickRange(21, 1000)]).tolist() == []
+    with pytest.raises(DamagedTableFile, match=r"a\.parquet is damaged"):
+        ledger.present([TickRange(15, 1000)])
+
+
+def test_a_lake_that_is_away_is_not_a_damaged_file(ledger: Ledger) -> None:
+    add(ledger, "a.parquet", [0, 10, 20])
+    ledger.directory.rename(ledger.directory.with_name("away"))
     with pytest.raises(FileNotFoundError):
         ledger.present([TickRange(15, 1000)])
 
