@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ticklake import BatchInfo, Database
+from ticklake.database import postgres
 from ticklake.errors import DatabaseUnavailable
 from ticklake.topics import publisher, reader
 from ticklake.topics.envelope import client_clock_ms, wrap_all
@@ -150,6 +151,31 @@ def test_an_outage_longer_than_our_patience_is_an_error_and_everything_goes_on_a
         traffic.finish()
         assert sorted(traffic.acked) == sorted(traffic.sent)
         assert [s.lag for s in database.run(RUN_ID).groups.list("long")] == [0]
+
+
+@pytest.mark.chaos
+def test_who_waits_for_a_connection_has_one_when_the_server_is_back(
+    server: Any, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(postgres, "POOL_SECONDS", 600)
+    answers: list[Any] = []
+    with Database(server.get_uri()) as database:
+        groups = database.run(RUN_ID).groups
+
+        def ask() -> None:
+            while not answers:
+                with suppress(DatabaseUnavailable):  # from connections that were open
+                    answers.append(groups.list("waiting"))
+
+        groups.list("waiting")
+        server.stop()
+        asking = threading.Thread(target=ask)
+        asking.start()
+        # The pool gives up on the two that it had, and on the one that was asked for; then it is asked again.
+        eventually(lambda: caplog.text.count("reconnection attempt in pool") > 3, timeout=60)
+        server.start()
+        asking.join(60)
+        assert answers == [[]]
 
 
 def test_a_server_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:

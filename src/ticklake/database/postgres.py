@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"
 CONNECT_SECONDS = 10
 POOL_SECONDS = 30.0
+ASK_SECONDS = 3.0
 SAFETY_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 _OPTIONS: dict[str, Any] = {
@@ -97,7 +98,6 @@ class PostgresBackend:
             kwargs=_OPTIONS,
             min_size=min(min_idle, max_pool_size),
             max_size=max_pool_size,
-            timeout=POOL_SECONDS,
             reconnect_timeout=2.0,  # begin again with short pauses rather than let them grow
             open=False,
         )
@@ -132,7 +132,7 @@ class PostgresBackend:
         """A connection of the pool; one that breaks is not given back."""
         self._open_pool()
         with self.translated():
-            connection = self._pool.getconn()
+            connection = self._take()
             try:
                 yield connection
             finally:
@@ -142,6 +142,16 @@ class PostgresBackend:
         stats = self._pool.get_stats()
         total, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
         return {"active": total - idle, "idle": idle, "total": total, "waiting": stats.get("requests_waiting", 0)}
+
+    def _take(self) -> _Connection:
+        """Asks again and again: a pool that has given up connecting lets those wait who have asked before."""
+        end = time.monotonic() + POOL_SECONDS
+        while True:
+            try:
+                return self._pool.getconn(ASK_SECONDS)
+            except psycopg_pool.PoolTimeout:
+                if time.monotonic() > end:
+                    raise psycopg_pool.PoolTimeout(f"no connection for {POOL_SECONDS:g} seconds") from None
 
     def _query(self, statement: str, **values: str) -> list[Row]:
         with self.borrowed() as connection:
