@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
+import logging
 import mmap
 import os
 import random
@@ -28,6 +29,7 @@ from nursery import ended, forked
 from readers import Kind, Readers, kinds
 
 HANG_SECONDS, MEMORY, ENOUGH_CASES = 10.0, 1 << 30, 50
+SHOW_SECONDS = 10.0
 
 
 class Inputs:
@@ -73,6 +75,7 @@ class Reading:
 
     def _read(self, inputs: Inputs, folder: Path) -> None:
         faulthandler.enable()  # says where a hang or a crash is
+        logging.disable()  # that something was set aside, a million times
         folder.mkdir()
         readers = Readers(folder)
         resource.setrlimit(resource.RLIMIT_AS, (_address_space() + MEMORY, -1))
@@ -99,8 +102,13 @@ def run(inputs: Inputs, count: int, processes: int, found: Path) -> Counter[str]
 def _run(inputs: Inputs, parts: list[range], folder: Path, found: Path) -> Counter[str]:
     bad: Counter[str] = Counter()
     at_work = [Reading(inputs, numbers, folder) for numbers in parts if numbers]
+    shown = time.monotonic()
     while at_work:
         time.sleep(0.05)
+        if time.monotonic() - shown > SHOW_SECONDS:
+            shown = time.monotonic()
+            left = sum(len(reading.rest) for reading in at_work)
+            sys.stderr.write(f"{sum(map(len, parts)) - left:,} inputs read, {left:,} to go, {bad.total()} bad\n")
         for reading in list(at_work):
             if (end := _end(reading)) is None:
                 continue
