@@ -322,6 +322,29 @@ def test_tables_lie_beside_those_who_write_them_and_pipes_do_not_cross() -> None
     assert [one.name for one in written] == ["metadata", "environment_data"]
 
 
+def test_a_pipe_leads_from_a_topic_to_those_who_read_it() -> None:
+    read = {
+        "environment-indexer": "batch-topic",
+        "organism-indexer": "batch-topic",
+        "metadata-indexer": "metadata-topic",
+    }
+    groups = [GroupReport(topic, name, 0, 0, 0, None) for name, topic in read.items()]
+    announced = Announcement("batch-topic", TickRange(80, 99), 1.5)
+    seen = pipeline.Flow(Glance("run", 1.0, [TABLE], groups, []), announced, {}, 10.0, None)
+    columns = pipeline.stages(seen)
+    assert [(one.name, one.flows) for one in columns[2]] == [("batch-topic", True), ("metadata-topic", False)]
+    drawing = pipeline.drawn_wide(columns)
+    y = {box.stage.name: box.y + box.height // 2 for box in drawing.boxes}
+    pipes = [pipe.path.partition(" ")[2] for pipe in drawing.pipes]
+    leads = {
+        (name, topic)
+        for name in read
+        for topic in ("batch-topic", "metadata-topic")
+        if any(pipe.startswith(f"{y[topic]}C") and pipe.endswith(f" {y[name]}") for pipe in pipes)
+    }
+    assert leads == set(read.items())
+
+
 class TestMaps:
     def test_a_map_of_a_million_ranges_stays_small(self) -> None:
         whole = TickRange(0, 9_999_999)

@@ -14,7 +14,7 @@ NAME_LENGTH = 19
 
 @dataclass(frozen=True)
 class Stage:
-    """One box: what it is, its name, figures in up to two lines, how it is, and where a click leads."""
+    """One box: what it is, its name, figures in up to two lines, how it is, where a click leads, what it `reads`."""
 
     kind: str
     name: str
@@ -22,6 +22,7 @@ class Stage:
     state: str
     page: str
     flows: bool = False
+    reads: str = ""
 
     @property
     def short_name(self) -> str:
@@ -109,11 +110,11 @@ def stages(flow: Flow) -> list[list[Stage]]:
     topics = sorted(
         {group.topic for group in flow.glance.groups} | ({flow.announced.topic} if flow.announced else set())
     )
-    moving = bool(flow.ticks_per_second)
+    moving = flow.announced.topic if flow.announced and flow.ticks_per_second else None
     return [
         [_simulation(flow)],
         [_storage(flow)],
-        [_topic(topic, flow.glance.groups, moving) for topic in topics] or [_nothing("topic", "/topics")],
+        [_topic(topic, flow.glance.groups, topic == moving) for topic in topics] or [_nothing("topic", "/topics")],
         [_indexer(group, flow.glance.gaps, flow.rates) for group in flow.glance.groups]
         or [_nothing("indexers", "/topics")],
         [_table(table, flow) for table in _in_order(flow)] or [_nothing("tables", "/tables")],
@@ -151,7 +152,8 @@ def _indexer(group: GroupReport, gaps: Sequence[GapsReport], rates: dict[str, fl
     lost = sum(gap.permanent for gap in gaps)
     state = "error" if group.dead_letters or lost else "warn" if group.lag > 100 else "ok"
     flows = any(rates.get(table, 0) > 0 for table in rates if _akin(group.group, table))
-    return Stage("indexer", group.group, (lag, f"{number(group.claimed)} claimed"), state, "/topics", flows)
+    figures = (lag, f"{number(group.claimed)} claimed")
+    return Stage("indexer", group.group, figures, state, "/topics", flows, reads=group.topic)
 
 
 def _table(table: TableReport, flow: Flow) -> Stage:
@@ -236,6 +238,8 @@ def _pairs(before: Sequence[Box], after: Sequence[Box]) -> Iterator[tuple[Box, B
 
 
 def _tells(left: Stage, right: Stage) -> bool:
+    if left.kind == "topic":
+        return right.reads == left.name
     return left.kind == "indexer" and right.kind == "table" and _akin(left.name, right.name)
 
 
