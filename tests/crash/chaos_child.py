@@ -173,8 +173,6 @@ def work(running: list[Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: [service.stop(0) for service in running])
     for service in running:
         service.start()
-    for service in running:
-        while not service.join(1):
-            pass
-    if any(service.error for service in running):
-        raise SystemExit(1)
+    while not all(service.join(0.1) for service in running):
+        if any(service.error for service in running):
+            os._exit(1)  # as no supervisor is here: whoever lets this live begins it again, with all its services
