@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +344,12 @@ def test_a_pipe_leads_from_a_topic_to_those_who_read_it() -> None:
         if any(pipe.startswith(f"{y[topic]}C") and pipe.endswith(f" {y[name]}") for pipe in pipes)
     }
     assert leads == set(read.items())
+
+
+def test_a_table_without_rows_is_not_said_to_be_up_to_date() -> None:
+    empty = replace(flow().glance, tables=[TableReport("environment_data", 0, 0, 0)])
+    *_, (table,) = pipeline.stages(replace(flow(), glance=empty, rates={}))
+    assert (table.figures, table.state) == (("no rows yet",), "idle")
 
 
 class TestMaps:

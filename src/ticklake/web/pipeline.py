@@ -159,6 +159,8 @@ def _indexer(group: GroupReport, gaps: Sequence[GapsReport], rates: dict[str, fl
 def _table(table: TableReport, flow: Flow) -> Stage:
     if table.error:
         return Stage("table", table.name, ("cannot be read",), "error", "/tables")
+    if not table.rows:
+        return Stage("table", table.name, ("no rows yet",), "idle", "/tables")
     behind = behind_of(table, flow.announced)
     rate = flow.rates.get(table.name, 0)
     speed = f"{short(rate)} rows/s" if rate else (f"{number(behind)} ticks behind" if behind else "up to date")
