@@ -413,6 +413,13 @@ class SparkUnavailable(TickLakeError):
     reason: str
 
 
+class WorkersNotReady(TickLakeError):
+    """Spark's workers cannot load the indexer: {reason}. Install its package with their Python, or name one that has it
+    in `spark.pyspark.python`."""
+
+    reason: str
+
+
 # Indexers
 
 

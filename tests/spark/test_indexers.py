@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ticklake import BatchInfo, MetadataInfo
-from ticklake.errors import MetadataNotAnnounced, MetadataTimeout, RunDiscoveryTimeout, SparkUnavailable
+from ticklake.errors import MetadataNotAnnounced, MetadataTimeout, RunDiscoveryTimeout, WorkersNotReady
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.dummy import DummyIndexer
@@ -324,5 +324,5 @@ def test_workers_that_cannot_load_it_are_told_of_at_once(
 ) -> None:
     (tmp_path / "only_here.py").write_text("def rows(ticks, world): return ticks")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SparkUnavailable, match="No module named 'only_here'"):
+    with pytest.raises(WorkersNotReady, match="No module named 'only_here'"):
         warm_up(spark, importlib.import_module("only_here").rows)

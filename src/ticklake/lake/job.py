@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from ticklake.errors import FlushFailed, SparkUnavailable
+from ticklake.errors import FlushFailed, SparkUnavailable, WorkersNotReady
 from ticklake.lake import task
 from ticklake.lake.slices import Piece, spread
 from ticklake.lake.spark import job_died, leave_if_gone, parallelism, reason_of, share_cores_fairly
@@ -30,7 +30,7 @@ def warm_up(spark: SparkSession, *needed: Rows) -> None:
     try:
         run_tasks(spark, "no table", parallelism(spark), lambda _: [len(needed)])
     except FlushFailed as error:
-        raise SparkUnavailable(reason=error.reason) from error
+        raise WorkersNotReady(reason=error.reason) from error
 
 
 def run_job(spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int) -> list[Result]:
