@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import wave
 from collections.abc import Callable
@@ -326,3 +327,28 @@ def test_workers_that_cannot_load_it_are_told_of_at_once(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(WorkersNotReady, match="No module named 'only_here'"):
         warm_up(spark, importlib.import_module("only_here").rows)
+
+
+JVM_KILLED = """
+from ticklake.errors import SparkUnavailable
+from ticklake.lake.job import run_tasks
+from ticklake.lake.spark import open_session
+session = lambda: open_session("local[1]", {"spark.driver.memory": "512m"})
+tasks = lambda: run_tasks(session(), "no table", 1, lambda number: [number])
+assert tasks() == [0]
+jvm = session().sparkContext._gateway.proc
+jvm.kill()
+jvm.wait()
+try:
+    tasks()
+except SparkUnavailable:
+    print("unavailable", *tasks())
+session().stop()
+"""
+
+
+def test_a_jvm_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", JVM_KILLED], capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False
+    )
+    assert done.stdout == "unavailable 0\n", done.stderr

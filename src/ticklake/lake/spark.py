@@ -90,6 +90,8 @@ def leave_if_gone(spark: SparkSession) -> None:
     """Ends a session that can run no more jobs, so that whoever asks for it again gets a new one."""
     if connect.is_connected(spark):
         connect.leave(spark)
+    elif _jvm_gone(spark):
+        _forget(spark)
     elif _stopped_inside(spark):
         spark.stop()
 
@@ -98,11 +100,28 @@ def _ended(spark: SparkSession) -> bool:
     return spark.is_stopped if connect.is_connected(spark) else spark._sc._jsc is None  # type: ignore[attr-defined]
 
 
+def _jvm_gone(spark: SparkSession) -> bool:
+    """Whether the JVM that was started here has ended, killed for want of memory, say."""
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _forget(spark: SparkSession) -> None:
+    """PySpark keeps the way to a JVM for ever, also where there is none any more."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    spark.sparkContext._jsc = None  # or it would be asked to stop
+    spark.sparkContext.stop()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+
+
 def _stopped_inside(spark: SparkSession) -> bool:
     """Whether Spark has ended its context by itself, as it does when a cluster's master has dismissed it."""
     try:
         return bool(spark._jsc.sc().isStopped())
-    except Exception:  # the JVM is gone
+    except Exception:  # it does not answer
         return False
 
 
