@@ -173,6 +173,8 @@ def work(running: list[Any]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: [service.stop(0) for service in running])
     for service in running:
         service.start()
-    while not all(service.join(0.1) for service in running):
-        if any(service.error for service in running):
-            os._exit(1)  # as no supervisor is here: whoever lets this live begins it again, with all its services
+    failed = lambda: any(service.error for service in running)  # noqa: E731
+    while not failed() and not all(service.join(0.1) for service in running):
+        pass
+    if failed():
+        os._exit(1)  # as no supervisor is here: whoever lets this live begins it again, with all its services
