@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticklake.lake.order import beginnings
+
 Ticks = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
@@ -63,7 +65,7 @@ def _summed(ticks: Ticks, rows: Ticks, hashes: Hashes) -> Fingerprints:
         return Fingerprints(ticks, rows, hashes)
     order = np.argsort(ticks, kind="stable")
     ascending = ticks[order]
-    starts = np.flatnonzero(np.diff(ascending, prepend=ascending[0] - 1))
+    starts = beginnings(ascending)
     return Fingerprints(ascending[starts], np.add.reduceat(rows[order], starts), np.add.reduceat(hashes[order], starts))
 
 

@@ -21,6 +21,7 @@ from ticklake.lake.commits import Commit
 from ticklake.lake.durable import remove
 from ticklake.lake.empty import REMOVED, joined
 from ticklake.lake.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.order import beginnings
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter, is_damage, opened
 from ticklake.lake.snapshot import LiveFile
 from ticklake.lake.summary import Summary, recorded
@@ -154,4 +155,4 @@ def _distinct(file: pq.ParquetFile, group: int, ordinal: str) -> Ticks:
         # The header of a page has no checksum, and Arrow takes its word.
         raise pa.ArrowInvalid(f"{len(found)} rows instead of {file.metadata.row_group(group).num_rows}")
     # Ours are in order: what differs from the row before is little to sort.
-    return np.unique(found[np.flatnonzero(np.diff(found, prepend=found[:1] - 1))])
+    return np.unique(found[beginnings(found)])

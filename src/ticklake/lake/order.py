@@ -32,6 +32,11 @@ def ordered(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
     return rows.take(pa.array(order))
 
 
+def beginnings(values: Integers) -> Integers:
+    """Where another value begins than that of the row before: of each value once, where they are in order."""
+    return np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
+
+
 def _flat_key(rows: pa.RecordBatch, key: tuple[str, ...]) -> Integers | None:
     """The key as one integer a row, where all its columns are integers and their ranges fit together into 63 bits."""
     flat = np.zeros(rows.num_rows, dtype=np.int64)

@@ -24,7 +24,7 @@ from ticklake.errors import (
 )
 from ticklake.lake.durable import remove
 from ticklake.lake.empty import joined
-from ticklake.lake.order import ordered
+from ticklake.lake.order import beginnings, ordered
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.table import Table
@@ -284,4 +284,4 @@ def _columns(schema: pa.Schema) -> str:
 def _distinct(rows: pa.RecordBatch, ordinal: str) -> Ticks:
     """The ticks that have rows, which are in order."""
     ascending: Ticks = rows.column(ordinal).to_numpy()
-    return ascending[np.flatnonzero(np.diff(ascending, prepend=-1))]
+    return ascending[beginnings(ascending)]
