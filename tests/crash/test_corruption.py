@@ -348,6 +348,19 @@ def test_a_damaged_database_is_named_and_the_run_announced_again_from_its_files(
     assert place.verify().verdict is Verdict.COMPLETE
 
 
+@pytest.mark.warns("is damaged")
+def test_a_list_of_runs_leaves_a_damaged_one_out_and_says_so_once(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = place.database()
+    with Database(place.database_url) as database, database.run("another").writer("t") as writer:
+        writer.send(RunCompleted())
+    bad.write_bytes(bytes(4096) + bad.read_bytes()[4096:])
+    with Database(place.database_url) as database:
+        assert [database.runs() for _ in range(2)] == [["another"]] * 2
+    assert [bad.name in record.getMessage() for record in caplog.records] == [True]
+
+
 def test_a_page_that_is_torn_is_found_by_the_deep_look(place: Place) -> None:
     bad = place.database()
     content = bad.read_bytes()

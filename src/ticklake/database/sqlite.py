@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class SqliteBackend:
         self._clock = clock
         self._lock = threading.Lock()
         self._schemas: dict[str, SqliteSchema] = {}
+        self._damaged: set[Path] = set()
         self._closed = False
 
     def schema(self, run_id: str, *, create: bool = True) -> SqliteSchema:
@@ -64,8 +65,17 @@ class SqliteBackend:
             return self._schemas[run_id]
 
     def runs(self) -> list[str]:
+        """Of a file that is damaged nobody knows the run: it is left out, and said once."""
         paths = sorted(self._directory.glob(f"SIM_*{SUFFIX}")) if self._directory.is_dir() else []
-        return sorted(run_id for path in paths for run_id in _run_ids(path))
+        found: list[str] = []
+        for path in paths:
+            try:
+                found += _run_ids(path)
+            except DatabaseDamaged as error:
+                if path not in self._damaged:
+                    _log.warning("%s", error)
+                self._damaged.add(path)
+        return sorted(found)
 
     def close(self) -> None:
         with self._lock:
@@ -309,13 +319,16 @@ def _make_directory(directory: Path) -> None:
 
 def _run_ids(path: Path) -> list[str]:
     """The run of a file; none where the file is not one of ours or is being made."""
-    with suppress(apsw.Error):
+    try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             return [row[0] for row in connection.execute(statements(_OWN, "sqlite")["read_run"])]
         finally:
             connection.close()
-    return []
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise _in_our_words(error, str(path)) from error
+    except apsw.Error:
+        return []
 
 
 def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:

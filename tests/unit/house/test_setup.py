@@ -50,8 +50,10 @@ def test_an_audit_says_what_it_found_and_what_it_could_not_look_up():
     unknown = {"name": "c", "skip_reason": "not found"}
     assert verdict(json.dumps({"dependencies": [fine]})) == (0, "audit: 1 packages, none with a known vulnerability")
     assert verdict(json.dumps({"dependencies": [fine, bad]})) == (1, "audit: b 2: CVE-1\naudit: b 2: CVE-2")
-    assert "1 of 2 packages were looked up" in verdict(json.dumps({"dependencies": [fine, unknown]}))[1]
-    assert "nothing was looked up" in verdict("")[1]
+    code, text = verdict(json.dumps({"dependencies": [fine, unknown]}))
+    assert code == 2 and "1 of 2 packages were looked up" in text
+    code, text = verdict("")
+    assert code == 2 and "nothing was looked up" in text
 
 
 def test_make_help_lists_every_target():
