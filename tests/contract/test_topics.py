@@ -138,6 +138,20 @@ def test_an_ack_can_be_repeated(run: Run, batch: Batch) -> None:
 
 
 @pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
+def test_an_old_claim_is_refused_beside_the_new_one_of_the_same_message(
+    run: Run, batch: Batch, pass_time: PassTime
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=60) as reader:
+        writer.send(batch(1))
+        old = reader.poll(0)
+        pass_time(61)
+        new = reader.poll(0)
+        assert old is not None and new is not None and old.id == new.id
+        assert reader.extend([old, new]) == [False, True]
+        assert reader.ack_many([old, new]) == [False, True]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
 def test_an_ack_after_takeover_is_refused_and_counted(
     run: Run, batch: Batch, pass_time: PassTime, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -39,7 +39,7 @@ class PostgresTopicStore(TopicStore):
         return Claimed(claims, [row[0] for row in rows if row[4]], 0)
 
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
-        return sum(self._fenced(sql.ack, consumer, claims))
+        return sum(count for _, count in self._fenced(sql.ack, consumer, claims))
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.autocommit() as transaction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -90,13 +90,13 @@ class TopicStore(ABC):
         with self._alone(connection) as sql:
             if self._acknowledge(sql, consumer, claims) == len(claims):
                 return [True] * len(claims)
-            done = set(self._fenced(sql.acknowledged, consumer, claims))
-        return [claim.message_id in done for claim in claims]
+            done = self._fenced(sql.acknowledged, consumer, claims)
+        return _among(claims, done)
 
     def extend(self, consumer: Consumer, claims: Sequence[Claim]) -> list[bool]:
         with self._alone() as sql:
-            held = set(self._fenced(sql.extend, consumer, claims, lease_ms=consumer.lease_ms))
-        return [claim.message_id in held for claim in claims]
+            held = self._fenced(sql.extend, consumer, claims, lease_ms=consumer.lease_ms)
+        return _among(claims, held)
 
     def release(
         self, consumer: Consumer, claims: Sequence[Claim], delay_ms: int, *, forgiven: bool = True
@@ -104,9 +104,9 @@ class TopicStore(ABC):
         """Give claims back. `forgiven`: this delivery does not count as an attempt."""
         with self.schema.transaction(durable=False) as transaction:
             release = transaction.sql(PACKAGE).release
-            free = set(self._fenced(release, consumer, claims, delay_ms=max(0, delay_ms), forgiven=int(forgiven)))
+            free = self._fenced(release, consumer, claims, delay_ms=max(0, delay_ms), forgiven=int(forgiven))
             transaction.notify(consumer.topic)
-        return [claim.message_id in free for claim in claims]
+        return _among(claims, free)
 
     def give_back_unknown(self, consumer: Consumer, in_hand: Sequence[str]) -> None:
         """Release what this consumer has claimed without knowing: the answer got lost with the connection."""
@@ -130,11 +130,13 @@ class TopicStore(ABC):
         return connection.sql(PACKAGE)
 
     @staticmethod
-    def _fenced(statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object) -> list[Any]:
-        """Run a statement on those claims that are still held, by their versions; what it gives, mostly ids."""
+    def _fenced(
+        statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object
+    ) -> list[tuple[int, Any]]:
+        """Run a statement on those claims that are still held, by versions; what it gives for each, mostly ids."""
         values |= {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
         return [
-            row[0]
+            (version, row[0])
             for version, message_ids in _by_version(claims).items()
             for row in statement(**values, version=version, message_ids=json.dumps(message_ids))
         ]
@@ -155,6 +157,12 @@ def _by_version(claims: Sequence[Claim]) -> dict[int, list[str]]:
     for claim in claims:
         found.setdefault(claim.version, []).append(claim.message_id)
     return found
+
+
+def _among(claims: Sequence[Claim], found: Iterable[tuple[int, str]]) -> list[bool]:
+    """An old claim of a message is not the one that is held, even beside it."""
+    known = set(found)
+    return [(claim.version, claim.message_id) in known for claim in claims]
 
 
 def describe(error: BaseException | str) -> str:
