@@ -329,25 +329,38 @@ def test_workers_that_cannot_load_it_are_told_of_at_once(
 
 
 JVM_KILLED = """
+from pyspark import SparkContext
 from ticklake.errors import SparkUnavailable
 from ticklake.lake.job import run_tasks
 from ticklake.lake.spark import open_session
 session = lambda: open_session("local[1]", {"spark.driver.memory": "512m"})
 tasks = lambda: run_tasks(session(), "no table", 1, lambda number: [number])
-assert tasks() == [0]
-jvm = session().sparkContext._gateway.proc
-jvm.kill()
-jvm.wait()
+def kill():
+    SparkContext._gateway.proc.kill()
+    SparkContext._gateway.proc.wait()
+%s
 try:
     tasks()
 except SparkUnavailable:
     print("unavailable", *tasks())
 session().stop()
 """
+AT_WORK = """
+assert tasks() == [0]
+kill()
+"""
+AT_ITS_START = """
+begin = SparkContext._do_init
+def killed(self, *rest):
+    SparkContext._do_init = begin
+    kill()
+    begin(self, *rest)
+SparkContext._do_init = killed
+"""
 
 
-def test_a_jvm_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", JVM_KILLED], capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False
-    )
+@pytest.mark.parametrize("killed", [AT_WORK, AT_ITS_START], ids=["at work", "at its start"])
+def test_a_jvm_that_was_killed_is_replaced(tmp_path: Path, killed: str) -> None:
+    command = [sys.executable, "-c", JVM_KILLED % killed]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
     assert done.stdout == "unavailable 0\n", done.stderr

@@ -83,6 +83,8 @@ def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
         try:
             return builder.getOrCreate()
         except Exception as error:
+            if _jvm_gone():
+                _forget_jvm()
             raise SparkUnavailable(reason=reason_of(error)) from error
 
 
@@ -90,8 +92,8 @@ def leave_if_gone(spark: SparkSession) -> None:
     """Ends a session that can run no more jobs, so that whoever asks for it again gets a new one."""
     if connect.is_connected(spark):
         connect.leave(spark)
-    elif _jvm_gone(spark):
-        _forget(spark)
+    elif _jvm_gone():
+        _forget_jvm()
     elif _stopped_inside(spark):
         spark.stop()
 
@@ -100,19 +102,22 @@ def _ended(spark: SparkSession) -> bool:
     return spark.is_stopped if connect.is_connected(spark) else spark._sc._jsc is None  # type: ignore[attr-defined]
 
 
-def _jvm_gone(spark: SparkSession) -> bool:
+def _jvm_gone() -> bool:
     """Whether the JVM that was started here has ended, killed for want of memory, say."""
-    process = getattr(spark.sparkContext._gateway, "proc", None)
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is not None
 
 
-def _forget(spark: SparkSession) -> None:
+def _forget_jvm() -> None:
     """PySpark keeps the way to a JVM for ever, also where there is none any more."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    spark.sparkContext._jsc = None  # or it would be asked to stop
-    spark.sparkContext.stop()
+    if (context := SparkContext._active_spark_context) is not None:
+        context._jsc = None  # or it would be asked to stop
+        context.stop()
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
