@@ -258,10 +258,11 @@ class Completeness:
             return None
         heard = announced(self._run) if self._run is not None else Announced({}, 0, 0)
         difference = compare(self.files, heard)
+        since = stored(self._storage, self._run_id) if difference.vanished else {}
         return MessagesVerdict(
             messages=heard.messages,
             unannounced=difference.unannounced,
-            vanished=difference.vanished,
+            vanished=[key for key in difference.vanished if key not in since],
             undecodable=difference.undecodable,
             groups=groups_of(self._database, self._run_id),
         )

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from ticklake import BatchInfo
+from ticklake.completeness import Completeness
 from ticklake.coordination.reconcile import announced
+from ticklake.services import reconciliation
 from ticklake.services.reconciliation import ReconciliationService
+from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.files import Storage
 from ticklake.topics import Database, Run
 
@@ -81,6 +84,40 @@ def test_what_was_announced_and_is_gone_is_reported_once(
     put(2)
     duty.look()
     assert duty.monitor.snapshot()["batches_vanished"] == 1
+
+
+@pytest.mark.parametrize("seen_first", ["stored", "announced"])
+def test_what_is_written_and_announced_during_a_look_has_not_vanished(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str], seen_first: str, monkeypatch: pytest.MonkeyPatch
+):
+    put(1)
+    look = getattr(reconciliation, seen_first)
+
+    def then_written(*places: object) -> object:
+        seen, key = look(*places), put(5)
+        with run.writer("batch-topic") as writer:
+            writer.send(BatchInfo(simulation_run_id=run.id, storage_key=key, tick_start=5, tick_end=5))
+        monkeypatch.undo()
+        return seen
+
+    monkeypatch.setattr(reconciliation, seen_first, then_written)
+    for _ in range(3):
+        duty.look()
+    assert (duty.monitor.snapshot().get("batches_vanished"), announced(run).messages) == (None, 2)
+
+
+def test_a_verdict_tells_of_no_file_as_gone_that_came_while_it_was_made(
+    database: Database, run: Run, put: Callable[[int], str], tmp_path: Path
+):
+    storage = Storage(tmp_path / "storage")
+    storage.write_metadata(Ecosystem(SimulationSettings((4, 4))).metadata(run.id, 0))
+    verdict = Completeness(run.id, storage, None, database)
+    keys = [put(5), f"{run.id}/batch_6_6.pb"]
+    with run.writer("batch-topic") as writer:
+        for tick, key in enumerate(keys, start=5):
+            writer.send(BatchInfo(simulation_run_id=run.id, storage_key=key, tick_start=tick, tick_end=tick))
+    found = verdict.verify().messages
+    assert found is not None and found.vanished == keys[1:]
 
 
 def test_it_runs_by_itself_until_it_is_stopped(

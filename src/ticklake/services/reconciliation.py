@@ -58,7 +58,8 @@ class ReconciliationService(Service):
         if not changed and not self._suspects.get(run_id):
             return
         run = self._database.run(run_id)
-        difference = compare(stored(self._storage, run_id), announced(run, self._topic))
+        heard = announced(run, self._topic)  # before the files: what is announced meanwhile has its file
+        difference = compare(stored(self._storage, run_id), heard)
         overdue = [key for key in difference.unannounced if key in self._suspects.get(run_id, ())]
         if overdue:
             self.monitor.counter("batches_announced").add(publish(run, self._storage, overdue, self._topic))
