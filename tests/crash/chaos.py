@@ -103,6 +103,7 @@ def play(
             before, begun = acknowledged(url), time.monotonic()
             wait(pipeline, lambda before=before: acknowledged(url) > before)
             report.recoveries.append((time.monotonic() - begun, kind))
+        torment.relent()
         pipeline.let_end(TICKS_A_FAULT * faults)
         wait(pipeline, lambda: settled(pipeline))
     except TimeoutError:

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class Torment:
     """Faults, one after the other."""
 
     def __init__(self, pipeline: Pipeline, rng: random.Random, server: Any = None, only: Collection[str] = ()) -> None:
-        self._pipeline, self._rng, self._server = pipeline, rng, server
+        self._pipeline, self._rng, self._server, self._armed = pipeline, rng, server, ""
         kinds = ["kill", "kill_at_point", "stop", "term", "full", "away", "forget", "tear", "tear_batch", "clock"]
         kinds += ["cut", "restart"] if server else ["forbid"]
         kinds += ["fill"] if pipeline.disk.is_mount() else []
@@ -47,8 +47,15 @@ class Torment:
 
     def one(self) -> str:
         """The name of what happened; of what found nothing to happen to, it says so."""
+        self.relent()
         kind: str = self._rng.choice(self._kinds)
         return f"{kind} missed" if getattr(self, f"_{kind}")() is False else kind
+
+    def relent(self) -> None:
+        """Every worker of a Spark is told of its driver's fault, and would die of it again and again."""
+        if self._armed in self._pipeline.indexers and self._pipeline.indexers != INDEXERS:
+            self._again(self._armed)
+        self._armed = ""
 
     def _victim(self, *others: str) -> str:
         return self._rng.choice([*self._pipeline.indexers, *(name for name in others if not self._pipeline.done(name))])
@@ -77,6 +84,7 @@ class Torment:
         name, nth = self._victim("produce"), self._rng.randint(1, 3)
         point = self._rng.choice(points.get(name, points["indexer"]))
         self._again(name, fault=f"{point}:{action}:{nth}")
+        self._armed = name
 
     def _term(self) -> None:
         """Not to the producer: it would end its run."""
@@ -117,15 +125,23 @@ class Torment:
         return found
 
     def _worker(self) -> bool:
-        """One of the Python processes that a Spark has its tasks in; where there is none yet, its JVM."""
+        """One of the Python processes that a Spark has its tasks in, or else its JVM, as soon as there is one."""
         driver = psutil.Process(self._pipeline.processes[self._rng.choice(self._pipeline.indexers)].pid)
-        with suppress(psutil.NoSuchProcess):
-            below = driver.children(recursive=True)
-            workers = [one for one in below if "pyspark.daemon" in one.cmdline()]
-            for victim in workers[-1:] or below[:1]:
-                victim.kill()
-                return True
+        wanted = self._rng.choice(["pyspark.daemon", "org.apache.spark.deploy.SparkSubmit"])
+        with suppress(psutil.Error):
+            for _ in self._tries():
+                for victim in reversed(driver.children(recursive=True)):
+                    if wanted in victim.cmdline():
+                        victim.kill()
+                        return True
         return False
+
+    def _tries(self) -> Iterator[None]:
+        """As long as it takes an indexer to be at work again."""
+        deadline = time.monotonic() + (3 if self._pipeline.indexers == INDEXERS else 20)
+        while time.monotonic() < deadline:
+            yield
+            time.sleep(0.02)
 
     def _forget(self) -> bool:
         """The newest notification is gone, its file is not. Where no file changes, `reconcile` looks when it starts."""
@@ -165,9 +181,9 @@ class Torment:
         self._pipeline.end(name)
         before = {*folder.glob(pattern)}
         self._pipeline.start(name, fault=fault)
-        deadline = time.monotonic() + 3
-        while not mark.exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        for _ in self._tries():
+            if mark.exists():
+                break
         found = {*folder.glob(pattern)} - before if mark.exists() else set()
         for file in found:
             os.truncate(file, min(50, file.stat().st_size))
