@@ -127,7 +127,7 @@ class Torment:
     def _worker(self) -> bool:
         """One of the Python processes that a Spark has its tasks in, or else its JVM, as soon as there is one."""
         driver = psutil.Process(self._pipeline.processes[self._rng.choice(self._pipeline.indexers)].pid)
-        wanted = self._rng.choice(["pyspark.daemon", "org.apache.spark.deploy.SparkSubmit"])
+        wanted = self._rng.choice([*["pyspark.daemon"] * 3, "org.apache.spark.deploy.SparkSubmit"])
         with suppress(psutil.Error):
             for _ in self._tries():
                 for victim in reversed(driver.children(recursive=True)):
