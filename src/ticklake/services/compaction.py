@@ -63,6 +63,8 @@ class CompactionService(Service):
 
     def _compact(self, table: Path) -> None:
         if table not in self._compactions:
+            if not any((table / "_delta_log").glob("*.json")):
+                return  # an indexer is about to make it
             ledger = open_table(table)
             self._compactions[table] = Compaction(ledger, self._policy) if ledger else None
         compaction = self._compactions[table]

@@ -67,8 +67,10 @@ def test_it_works_beside_an_indexer_and_stops_when_asked(
     assert sorted(rows.column("tick_number").to_pylist()) == list(range(30))
 
 
-def test_a_lake_that_is_not_there_yet_and_tables_of_others_are_no_trouble(tmp_path: Path) -> None:
+def test_what_is_not_there_yet_and_tables_of_others_are_no_trouble(tmp_path: Path) -> None:
     duty = CompactionService(tmp_path / "lake")
+    duty.look()
+    (tmp_path / "lake" / RUN / "others" / "_delta_log").mkdir(parents=True)
     duty.look()
     for _ in range(9):
         write_deltalake(tmp_path / "lake" / RUN / "others", pa.table({"a": [1]}), mode="append")
