@@ -121,7 +121,7 @@ def _unknown_reference(file: Path, message: str, definitions: list[Definition]) 
     users = [found for found in definitions if any(".".join(used) == name for used, _ in references(found))]
     where = users[0].where if users else _where(file, message)
     hint = nearest(name, [".".join(found.path) for found in definitions])
-    return UnknownReference(where=where, name=name, hint=hint)
+    return UnknownReference(where=where, name=" ".join(name.split()), hint=hint)
 
 
 def _syntax(files: list[Path], error: Exception) -> ConfigSyntax:
