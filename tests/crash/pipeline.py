@@ -24,6 +24,7 @@ from ticklake.storage.files import Storage
 
 RUN_ID = "20251014-143025-550e8400"
 INDEXERS = ("environment-1", "environment-2", "organism-1", "organism-2")
+GROUPS = ("environment-indexer", "organism-indexer")
 ON_SPARK = ("environment-1", "organism-1")
 # More ticks than a producer has on their way.
 IN_FLIGHT = 200
@@ -102,11 +103,14 @@ class Pipeline:
         self._log.close()
 
 
-def acknowledged(url: str) -> int:
-    with suppress(TickLakeError), Database(url) as database, database.run(RUN_ID).reading() as view:
-        query = "SELECT count(*) FROM topic_consumer_group WHERE acknowledged_at IS NOT NULL"
-        return int(view.execute(query, {})[0][0])
-    return 0
+def acknowledged(url: str) -> dict[str, int]:
+    """By whom, and how many: both groups of indexers. Asked until there is an answer."""
+    query = "SELECT consumer_group, count(acknowledged_at) FROM topic_consumer_group GROUP BY consumer_group"
+    while True:
+        with suppress(TickLakeError), Database(url) as database, database.run(RUN_ID).reading() as view:
+            found = dict(view.execute(query, {}))
+            return {group: found.get(group, 0) for group in GROUPS}
+        time.sleep(0.05)
 
 
 def settled(pipeline: Pipeline) -> bool:
@@ -119,11 +123,11 @@ def quiet(pipeline: Pipeline) -> bool:
     storage = Storage(pipeline.disk / "storage")
     with suppress(TickLakeError, OSError), Database(pipeline.url) as database:
         run = database.run(RUN_ID)
-        groups = [status for status in run.groups.list("batch-topic") if status.group.endswith("-indexer")]
+        groups = {status.group: status.lag for status in run.groups.list("batch-topic")}
         opened = (stored.opened() for stored in run.browse("batch-topic", limit=1_000_000))
         told = {one.payload.storage_key for one in opened if one}  # type: ignore[attr-defined]
         files = {file.key for file in storage.every_batch(RUN_ID)}
-        return len(groups) == 2 and not any(status.lag for status in groups) and files <= told
+        return groups.keys() >= {*GROUPS} and not any(groups.values()) and files <= told
     return False
 
 
@@ -134,9 +138,11 @@ class Server:
         self._server = server
         self.url = server.get_uri()
 
-    def psql(self, text: str) -> None:
+    def psql(self, text: str) -> bool:
         with suppress(subprocess.CalledProcessError):
             self._server.psql(text)
+            return True
+        return False
 
     def restart(self) -> None:
         """As a crash would: no checkpoint, no goodbye."""

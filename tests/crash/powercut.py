@@ -150,8 +150,7 @@ def main() -> None:
     parser.add_argument("--unsynced", default="", help="names whose syncs are to be forgotten, to see that it shows")
     options = parser.parse_args()
     if reason := why_not():
-        sys.stdout.write(f"power cuts  none: {reason}\n")
-        return
+        raise SystemExit(f"power cuts: none, {reason}")
     logging.getLogger("ticklake").setLevel(logging.CRITICAL)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tl-power-") as folder:

@@ -301,10 +301,11 @@ def test_a_damaged_checkpoint_is_found_and_does_no_harm(place: Place) -> None:
     hint = (place.log("organism_data") / "_last_checkpoint").read_bytes()
     for what in damaged(bad, 25):
         hit = {table.table: table for table in place.verify().tables}["organism_data"]
-        assert hit.verdict is Verdict.COMPLETE or (hit.deep and str(bad) in hit.deep.unreadable), what
+        assert hit.deep and str(bad) in hit.deep.unreadable, what
         ledger = Ledger(place.lake.directory(place.run_id, "organism_data"), OrganismIndexer.table)
         assert ledger.present([TickRange(0, 999)]).tolist() == list(range(BATCHES * TICKS)), what
-        assert bad.with_name(f"{bad.name}.torn").exists()
+        assert not bad.exists(), what
+        bad.with_name(f"{bad.name}.torn").unlink()
         (place.log("organism_data") / "_last_checkpoint").write_bytes(hint)
 
 
@@ -359,6 +360,15 @@ def test_a_list_of_runs_leaves_a_damaged_one_out_and_says_so_once(
     with Database(place.database_url) as database:
         assert [database.runs() for _ in range(2)] == [["another"]] * 2
     assert [bad.name in record.getMessage() for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("missing", [1, 2048, 4096, 40_000])
+def test_a_database_whose_tail_is_gone_is_found(place: Place, missing: int) -> None:
+    bad = place.database()
+    os.truncate(bad, bad.stat().st_size - missing)
+    found = place.verify()
+    assert found.messages is not None and bad.name in found.messages.damaged
+    assert found.verdict is Verdict.INCOMPLETE
 
 
 def test_a_page_that_is_torn_is_found_by_the_deep_look(place: Place) -> None:

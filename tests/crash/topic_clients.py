@@ -51,11 +51,12 @@ class Report(NamedTuple):
     acts: int = 0
     histories: int = 0
     killed: int = 0
+    refused: int = 0
     violations: Sequence[Violation] = ()
 
     def __str__(self) -> str:
         acts, wrong = f"{self.acts:,} acts in {self.histories:,} histories", len(self.violations)
-        return f"{acts}, {self.killed:,} clients killed, violations {wrong:,}"
+        return f"{acts}, {self.killed:,} clients killed, {self.refused:,} acks refused, violations {wrong:,}"
 
 
 def play(folder: Path, url: str, run_id: str, acts: int, seed: int, bug: str = "") -> Report:
@@ -70,7 +71,8 @@ def play(folder: Path, url: str, run_id: str, acts: int, seed: int, bug: str = "
                 os.killpg(herd.pid, signal.SIGKILL)
     recording = Recording(folder, 0.0 if url.startswith("sqlite") else GRACE)
     violations = list(check(recording.histories, recording.unanswered, LEASE))
-    return Report(recording.acts, len(recording.histories), len(recording.killed), violations)
+    refused = sum(act.kind == "ack" and act.answer is False for acts in recording.histories.values() for act in acts)
+    return Report(recording.acts, len(recording.histories), len(recording.killed), refused, violations)
 
 
 class Recording:

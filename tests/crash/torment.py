@@ -67,11 +67,11 @@ class Torment:
     def _kill(self) -> None:
         self._again(self._victim("produce", "reconcile"))
 
-    def _kill_at_point(self) -> None:
-        self._fault_at(DEADLY, "kill")
+    def _kill_at_point(self) -> bool:
+        return self._fault_at(DEADLY, "kill", "Python worker exited unexpectedly")
 
-    def _full(self) -> None:
-        self._fault_at(FULL, "full")
+    def _full(self) -> bool:
+        return self._fault_at(FULL, "full", "No space left")
 
     def _fill(self) -> bool:
         """For everybody, SQLite too; it has happened if somebody complains."""
@@ -80,11 +80,14 @@ class Torment:
             time.sleep(self._rng.uniform(0.5, 1.5))
         return self._pipeline.said("No space left") > already
 
-    def _fault_at(self, points: Mapping[str, Sequence[str]], action: str) -> None:
-        name, nth = self._victim("produce"), self._rng.randint(1, 3)
+    def _fault_at(self, points: Mapping[str, Sequence[str]], action: str, complaint: str) -> bool:
+        """Whether its process, or a worker of its Spark, met it."""
+        name, nth, already = self._victim("produce"), self._rng.randint(1, 3), self._pipeline.said(complaint)
         point = self._rng.choice(points.get(name, points["indexer"]))
         self._again(name, fault=f"{point}:{action}:{nth}")
-        self._armed = name
+        self._armed, hits = name, self._pipeline.hits
+        met = lambda: self._pipeline.hits > hits or self._pipeline.said(complaint) > already  # noqa: E731
+        return any(met() for _ in self._tries())
 
     def _term(self) -> None:
         """Not to the producer: it would end its run."""
@@ -117,19 +120,20 @@ class Torment:
 
     def _forbid(self) -> bool:
         """For everybody: even root obeys, see `chaos_child.py`."""
+        already = self._pipeline.said("Permission denied")
         storage = self._pipeline.disk / "storage"
-        if found := storage.exists():
+        if storage.exists():
             storage.chmod(0)
             time.sleep(0.5)
             storage.chmod(0o700)
-        return found
+        return self._pipeline.said("Permission denied") > already
 
     def _worker(self) -> bool:
         """One of the Python processes that a Spark has its tasks in, or else its JVM, as soon as there is one."""
         driver = psutil.Process(self._pipeline.processes[self._rng.choice(self._pipeline.indexers)].pid)
         wanted = self._rng.choice([*["pyspark.daemon"] * 3, "org.apache.spark.deploy.SparkSubmit"])
-        with suppress(psutil.Error):
-            for _ in self._tries():
+        for _ in self._tries():
+            with suppress(psutil.Error):
                 for victim in reversed(driver.children(recursive=True)):
                     if wanted in victim.cmdline():
                         victim.kill()
@@ -138,14 +142,15 @@ class Torment:
 
     def _tries(self) -> Iterator[None]:
         """As long as it takes an indexer to be at work again."""
-        deadline = time.monotonic() + (3 if self._pipeline.indexers == INDEXERS else 20)
+        deadline = time.monotonic() + (8 if self._pipeline.indexers == INDEXERS else 20)
         while time.monotonic() < deadline:
             yield
+            self._pipeline.tend()
             time.sleep(0.02)
 
     def _forget(self) -> bool:
         """The newest notification is gone, its file is not. Where no file changes, `reconcile` looks when it starts."""
-        rows: Sequence[tuple[Any, ...]] = ()
+        forgotten = False
         with suppress(TickLakeError), Database(self._pipeline.url) as database:
             run = database.run(RUN_ID)
             with run.transaction() as transaction:
@@ -154,8 +159,9 @@ class Torment:
                 for (message_id,) in rows:
                     for table in ("topic_consumer_group", "topic_messages"):
                         transaction.execute_script(f"DELETE FROM {table} WHERE message_id = '{message_id}'")
+            forgotten = bool(rows)
         self._again("reconcile")
-        return bool(rows)
+        return forgotten
 
     def _tear(self) -> bool:
         """A Parquet file is cut while it is written, and its writer dies. Nobody else writes to the table meanwhile."""
@@ -190,9 +196,9 @@ class Torment:
         self._again(name)
         return bool(found)
 
-    def _cut(self) -> None:
+    def _cut(self) -> bool:
         others = "backend_type = 'client backend' AND pid <> pg_backend_pid()"
-        self._server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others};")
+        return bool(self._server.psql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others};"))
 
     def _restart(self) -> None:
         self._server.restart()

@@ -140,7 +140,8 @@ class SqliteSchema:
     def flaws(self) -> list[str]:
         with self._reader.taken() as connection:
             found = connection.execute(statements(_OWN, "sqlite")["check_integrity"]).fetchall()
-        return [str(row[0]) for row in found if row[0] != "ok"]
+            torn = self.path.stat().st_size % int(connection.pragma("page_size"))
+        return [str(row[0]) for row in found if row[0] != "ok"] + ["the last page is cut off"] * bool(torn)
 
     def prepare(self, package: str) -> None:
         if package in self._prepared:
