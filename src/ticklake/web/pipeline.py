@@ -191,7 +191,7 @@ def _akin(group: str, table: str) -> bool:
     return table.lower().split("_")[0] == first
 
 
-def drawn_wide(columns: Sequence[Sequence[Stage]], width: int = 188, height: int = 92, gap: int = 54) -> Drawing:
+def drawn_wide(columns: Sequence[Sequence[Stage]], width: int = 198, height: int = 92, gap: int = 44) -> Drawing:
     """Columns from left to right."""
     tall = max(len(column) for column in columns)
     total = tall * (height + 18) - 18
