@@ -147,6 +147,7 @@ def test_waiting_for_oneself_is_refused_at_once(run: Run) -> None:
         writer.send(BatchInfo())
 
 
+@pytest.mark.warns("is damaged: file is not a database")
 def test_a_file_that_is_no_database_is_a_clear_error(url: str, path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"this is no database, it is a text of more than one page" * 100)
