@@ -31,7 +31,7 @@ WRITING = {
     *("copy", "copy2", "copyfile", "copytree", "move", "mv", "put", "put_file", "cp_file", "rm", "rm_file"),
 }
 OF_FILES = {"os", "shutil"}
-DELTA = {"create", "delete", "compact", "z_order", "vacuum"}
+DELTA = {"create", "delete", "optimize", "compact", "z_order", "vacuum"}
 """Of a `DeltaTable`, these write too."""
 HARMLESS = {
     ("lake/guard.py", "_locked"): "an empty file to lock",

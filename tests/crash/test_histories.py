@@ -143,7 +143,7 @@ def test_what_processes_did_with_a_topic_has_an_order(tmp_path: Path, url: str, 
     assert not report.violations, "\n".join(map(str, report.violations))
     assert report.acts >= acts
     assert report.histories > acts / 10
-    assert report.killed or acts <= SOME  # a few acts may be over before anybody is killed
+    assert report.killed >= acts // 1000 - SOME // 1000
     assert report.refused
 
 

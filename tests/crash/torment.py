@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -75,19 +75,18 @@ class Torment:
 
     def _fill(self) -> bool:
         """For everybody, SQLite too; it has happened if somebody complains."""
-        already = self._pipeline.said("No space left")
+        complained = self._from_now_on("No space left")
         with filled(self._pipeline.disk):
             time.sleep(self._rng.uniform(0.5, 1.5))
-        return self._pipeline.said("No space left") > already
+        return complained()
 
     def _fault_at(self, points: Mapping[str, Sequence[str]], action: str, complaint: str) -> bool:
         """Whether its process, or a worker of its Spark, met it."""
-        name, nth, already = self._victim("produce"), self._rng.randint(1, 3), self._pipeline.said(complaint)
+        name, nth, complained = self._victim("produce"), self._rng.randint(1, 3), self._from_now_on(complaint)
         point = self._rng.choice(points.get(name, points["indexer"]))
         self._again(name, fault=f"{point}:{action}:{nth}")
         self._armed, hits = name, self._pipeline.hits
-        met = lambda: self._pipeline.hits > hits or self._pipeline.said(complaint) > already  # noqa: E731
-        return any(met() for _ in self._tries())
+        return any(self._pipeline.hits > hits or complained() for _ in self._tries())
 
     def _term(self) -> None:
         """Not to the producer: it would end its run."""
@@ -120,13 +119,13 @@ class Torment:
 
     def _forbid(self) -> bool:
         """For everybody: even root obeys, see `chaos_child.py`."""
-        already = self._pipeline.said("Permission denied")
+        complained = self._from_now_on("Permission denied")
         storage = self._pipeline.disk / "storage"
         if storage.exists():
             storage.chmod(0)
             time.sleep(0.5)
             storage.chmod(0o700)
-        return self._pipeline.said("Permission denied") > already
+        return complained()
 
     def _worker(self) -> bool:
         """One of the Python processes that a Spark has its tasks in, or else its JVM, as soon as there is one."""
@@ -139,6 +138,11 @@ class Torment:
                         victim.kill()
                         return True
         return False
+
+    def _from_now_on(self, words: str) -> Callable[[], bool]:
+        """Asks whether the log has got more of these words."""
+        already = self._pipeline.said(words)
+        return lambda: self._pipeline.said(words) > already
 
     def _tries(self) -> Iterator[None]:
         """As long as it takes an indexer to be at work again."""
