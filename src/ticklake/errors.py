@@ -1,18 +1,26 @@
-"""Every error a user can see. The docstring is the message: what happened, where, and what to do next."""
+"""Every error a user can see: what happened, where, and what to do next."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar, dataclass_transform
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class TickLakeError(Exception):
-    """Something went wrong in TickLake."""
+    """The base of every error of TickLake.
+
+    A subclass gives `message`, a format string, and declares each field that the message names. A type checker
+    then checks the fields of every call.
+    """
+
+    message: ClassVar[str] = "Something went wrong in TickLake."
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
         for name, value in fields.items():
             setattr(self, name, value)
-        super().__init__(" ".join((type(self).__doc__ or "").split()).format(**fields))
+        super().__init__(self.message.format(**fields))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors travel from Spark's tasks and from child processes.
@@ -27,8 +35,7 @@ def _rebuild(kind: type[TickLakeError], fields: dict[str, Any]) -> TickLakeError
 
 
 class WrongServiceState(TickLakeError):
-    """Cannot {action} {name}: it is {state}, and must be {allowed}."""
-
+    message = "Cannot {action} {name}: it is {state}, and must be {allowed}."
     name: str
     action: str
     state: str
@@ -36,184 +43,199 @@ class WrongServiceState(TickLakeError):
 
 
 class QueueClosed(TickLakeError):
-    """The tick queue is closed: the run has ended after tick {last_tick}. Start a new run for more ticks."""
-
+    message = "The tick queue is closed: the run has ended after tick {last_tick}. Start a new run for more ticks."
     last_tick: int | None
 
 
 class TicksOutOfOrder(TickLakeError):
-    """Tick {tick} came after tick {last_tick}. A producer puts the ticks of one run in rising order, each once."""
-
+    message = (
+        "Tick {tick} came after tick {last_tick}. A producer puts the ticks of one run in rising order, each once."
+    )
     tick: int
     last_tick: int
 
 
 class WriteKeepsFailing(TickLakeError):
-    """{what} failed {attempts} times, the last time with {error}. Nothing accepted is lost: remove the cause and start
-    the service again."""
-
+    message = (
+        "{what} failed {attempts} times, the last time with {error}. Nothing accepted is lost: remove the cause and "
+        "start the service again."
+    )
     what: str
     attempts: int
     error: BaseException
 
 
 class BadSimulationSettings(TickLakeError):
-    """The simulation cannot run with {setting} = {value!r}: {reason}."""
-
+    message = "The simulation cannot run with {setting} = {value!r}: {reason}."
     setting: str
     value: object
-    reason: str
+    reason: object
 
 
 # Storage: worlds, names, files
 
 
 class BadMetadata(TickLakeError):
-    """The metadata of run {run_id!r} describes no world: {reason}. Look at the producer that wrote it; a newer
-    format needs a newer ticklake."""
-
+    message = (
+        "The metadata of run {run_id!r} describes no world: {reason}. Look at the producer that wrote it; a newer "
+        "format needs a newer ticklake."
+    )
     run_id: str
-    reason: str
+    reason: object
 
 
 class UnsafeRunId(TickLakeError):
-    """{run_id!r} cannot be a run id: it becomes a folder's name, so only letters, digits, dot, dash and underscore
-    are allowed, at most 200, not starting with a dot or dash. Example: 20251014-143025-550e8400."""
-
+    message = (
+        "{run_id!r} cannot be a run id: it becomes a folder's name, so only letters, digits, dot, dash and "
+        "underscore are allowed, at most 200, not starting with a dot or dash. Example: 20251014-143025-550e8400."
+    )
     run_id: str
 
 
 class UnsafeStorageKey(TickLakeError):
-    """The storage key {key!r} is refused: it must be RUN/…/FILE of plain names and stay inside the storage folder
-    (no `..`, no absolute path, no link that leads out). Look at who sent it."""
-
+    message = (
+        "The storage key {key!r} is refused: it must be RUN/…/FILE of plain names and stay inside the storage folder "
+        "(no `..`, no absolute path, no link that leads out). Look at who sent it."
+    )
     key: str
 
 
 class StoredFileMissing(TickLakeError):
-    """No file {key!r} in {storage}. If it was announced, the writer's storage and this one differ, or it was deleted:
-    check that both name the same folder."""
-
+    message = (
+        "No file {key!r} in {storage}. If it was announced, the writer's storage and this one differ, or it was "
+        "deleted: check that both name the same folder."
+    )
     key: str
     storage: str
 
 
 class NotABatchFile(TickLakeError):
-    """{key!r} is not named like a batch file (batch_FIRST_LAST.pb or .pb.zst, FIRST up to LAST). Pass the key of a
-    batch file."""
-
+    message = (
+        "{key!r} is not named like a batch file (batch_FIRST_LAST.pb or .pb.zst, FIRST up to LAST). Pass the key of "
+        "a batch file."
+    )
     key: str
 
 
 class StoredFileConflict(TickLakeError):
-    """{key!r} already exists in {storage} with other content, and was left as it is. Two producers use the same run
-    id: give each its own."""
-
+    message = (
+        "{key!r} already exists in {storage} with other content, and was left as it is. Two producers use the same "
+        "run id: give each its own."
+    )
     key: str
     storage: str
 
 
 class BadFile(TickLakeError):
-    """{key!r} is corrupt at byte {offset} of its decompressed bytes: {reason}. Restore it from its source or write
-    the run again."""
-
+    message = (
+        "{key!r} is corrupt at byte {offset} of its decompressed bytes: {reason}. Restore it from its source or "
+        "write the run again."
+    )
     key: str
     offset: int
-    reason: str
+    reason: object
 
 
 class BadBatchFile(BadFile):
-    """Batch file {key!r} is refused at byte {offset} of its decompressed bytes, tick {tick}: {reason}. Nothing of it is
-    indexed; restore the file from its source and replay its message."""
-
+    message = (
+        "Batch file {key!r} is refused at byte {offset} of its decompressed bytes, tick {tick}: {reason}. Nothing of "
+        "it is indexed; restore the file from its source and replay its message."
+    )
     tick: int | None
 
 
 class BatchOutOfOrder(TickLakeError):
-    """A batch of run {run_id!r} cannot be written: {reason}. Pass at least one tick, in strictly ascending order."""
-
+    message = (
+        "A batch of run {run_id!r} cannot be written: {reason}. Pass at least one tick, in strictly ascending order."
+    )
     run_id: str
-    reason: str
+    reason: object
 
 
 # The lake
 
 
 class BadTable(TickLakeError):
-    """Table {name!r} cannot be: {reason}."""
-
+    message = "Table {name!r} cannot be: {reason}."
     name: str
-    reason: str
+    reason: object
 
 
 class DuplicateKey(TickLakeError):
-    """Two rows share one key ({key}): a key is unique, so one of the two is wrong; look at what produced the tick."""
-
+    message = (
+        "Two rows share one key ({key}): a key is unique, so one of the two is wrong; look at what produced the tick."
+    )
     key: str
 
 
 class LakeUnwritable(TickLakeError):
-    """Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried
-    again."""
-
-    directory: str
-    reason: str
+    message = (
+        "Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried "
+        "again."
+    )
+    directory: object
+    reason: object
 
 
 class StorageUnavailable(TickLakeError):
-    """Storage {storage} cannot be reached: {reason}. Nothing is lost; it is tried again until the storage is back."""
-
+    message = (
+        "Storage {storage} cannot be reached: {reason}. Nothing is lost; it is tried again until the storage is back."
+    )
     storage: str
-    reason: str
+    reason: object
 
 
 class CompactionChangedRows(TickLakeError):
-    """Merging files of table {table} gave {found} rows instead of {expected}. Nothing was changed; look at the table
-    with `ticklake verify`."""
-
+    message = (
+        "Merging files of table {table} gave {found} rows instead of {expected}. Nothing was changed; look at the "
+        "table with `ticklake verify`."
+    )
     table: str
     expected: int
     found: int
 
 
 class RetentionTooShort(TickLakeError):
-    """Files that were needed {hours:.3g} hours ago would go, and with them the work of a query or flush that runs for
-    longer. Keep at least {shortest:.0f} hours, or give --force where nothing is at work."""
-
+    message = (
+        "Files that were needed {hours:.3g} hours ago would go, and with them the work of a query or flush that runs "
+        "for longer. Keep at least {shortest:.0f} hours, or give --force where nothing is at work."
+    )
     hours: float
     shortest: float
 
 
 class LakeUnreadable(TickLakeError):
-    """Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until the table is back."""
-
+    message = "Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until the table is back."
     table: str
-    reason: str
+    reason: object
 
 
 class DamagedTableFile(TickLakeError):
-    """{file} is damaged: {reason}. Nothing else is. Its rows are made again from the batch files by `ticklake index
-    RUN --table {table} --ticks {first}:{last} --replace`."""
-
-    file: str
+    message = (
+        "{file} is damaged: {reason}. Nothing else is. Its rows are made again from the batch files by `ticklake "
+        "index RUN --table {table} --ticks {first}:{last} --replace`."
+    )
+    file: object
     table: str
     first: int
     last: int
-    reason: str
+    reason: object
 
 
 class DamagedCommit(TickLakeError):
-    """Commit {file} is damaged: {reason}. Nothing was changed. Copy it back from a backup, or move the table's folder
-    away and index its run again: `ticklake index RUN`."""
-
-    file: str
-    reason: str
+    message = (
+        "Commit {file} is damaged: {reason}. Nothing was changed. Copy it back from a backup, or move the table's "
+        "folder away and index its run again: `ticklake index RUN`."
+    )
+    file: object
+    reason: object
 
 
 class OffTheGrid(TickLakeError):
-    """Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on.
-    Nothing of it is indexed; mend sampling_interval in the run's metadata, or the file, and replay its message."""
-
+    message = (
+        "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on. "
+        "Nothing of it is indexed; mend sampling_interval in the run's metadata, or the file, and replay its message."
+    )
     key: str
     tick: int
     start: int
@@ -221,180 +243,214 @@ class OffTheGrid(TickLakeError):
 
 
 class UnknownTableFormat(TickLakeError):
-    """Table {directory} says format {found!r}, this TickLake knows {known}. Upgrade TickLake, or use another lake."""
-
-    directory: str
+    message = (
+        "Table {directory} says format {found!r}, this TickLake knows {known}. Upgrade TickLake, or use another lake."
+    )
+    directory: object
     found: str
     known: str
 
 
 class OtherTableSchema(TickLakeError):
-    """Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table
-    name."""
-
-    directory: str
+    message = (
+        "Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table "
+        "name."
+    )
+    directory: object
     found: str
     wanted: str
 
 
 class FlushFailed(TickLakeError):
-    """The Spark job of a flush into {table} failed: {reason}. Its batches stay unacknowledged and are tried again."""
-
+    message = (
+        "The Spark job of a flush into {table} failed: {reason}. Its batches stay unacknowledged and are tried again."
+    )
     table: str
-    reason: str
+    reason: object
 
 
 class RowsDoNotFit(TickLakeError):
-    """What `rows` of the indexer of {table} returned cannot be written: {reason}. Mend the indexer, then replay."""
-
+    message = (
+        "What `rows` of the indexer of {table} returned cannot be written: {reason}. Mend the indexer, then replay."
+    )
     table: str
-    reason: str
+    reason: object
 
 
 class RowsMissing(TickLakeError):
-    """An indexer that names a table also writes `rows(ticks, world)`, a static method; this one does not."""
+    message = "An indexer that names a table also writes `rows(ticks, world)`, a static method; this one does not."
 
 
 class JavaMissing(TickLakeError):
-    """Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then
-    again."""
+    message = (
+        "Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then "
+        "again."
+    )
 
 
 # Looking at runs and tables
 
 
 class LakeNotFound(TickLakeError):
-    """No lake at {lake}: there is no such directory. Give the one that the indexers write to."""
+    message = "No lake at {lake}: there is no such directory. Give the one that the indexers write to."
+    lake: object
 
 
 class RunNotInLake(TickLakeError):
-    """Run {run_id!r} has no table in {lake}; its newest runs are: {found}. `ticklake runs --lake {lake}` lists all."""
+    message = (
+        "Run {run_id!r} has no table in {lake}; its newest runs are: {found}. `ticklake runs --lake {lake}` lists all."
+    )
+    run_id: str
+    lake: object
+    found: str
 
 
 class TableNotInLake(TickLakeError):
-    """No table {table!r} in the runs asked for of {lake}; there are: {found}."""
+    message = "No table {table!r} in the runs asked for of {lake}; there are: {found}."
+    table: str
+    lake: object
+    found: str
 
 
 class RunNotFound(TickLakeError):
-    """No run {run_id!r} in {places}; the newest there are: {found}. `ticklake runs` lists all."""
+    message = "No run {run_id!r} in {places}; the newest there are: {found}. `ticklake runs` lists all."
+    run_id: str
+    places: object
+    found: str
 
 
 class TableUnreadable(TickLakeError):
-    """Table {table} cannot be read: {reason}. If it is whole elsewhere, copy it back; else index the run again."""
+    message = (
+        "Table {table} cannot be read: {reason}. If it is whole elsewhere, copy it back; else index the run again."
+    )
+    table: object
+    reason: object
 
 
 class BadQuery(TickLakeError):
-    """{reason} (Tables here: {tables}.)"""
+    message = "{reason} (Tables here: {tables}.)"
+    reason: object
+    tables: str
 
 
 class QueryTooSlow(TickLakeError):
-    """The query took longer than {seconds:g} seconds. Ask for fewer ticks, or use `ticklake sql`."""
+    message = "The query took longer than {seconds:g} seconds. Ask for fewer ticks, or use `ticklake sql`."
+    seconds: float
 
 
 class TableNotInRun(TickLakeError):
-    """Run {run_id!r} has no table {table!r}; it has: {found}. Index the run for it, or name one of these."""
+    message = "Run {run_id!r} has no table {table!r}; it has: {found}. Index the run for it, or name one of these."
+    run_id: str
+    table: str
+    found: str
 
 
 class NoTicksInTable(TickLakeError):
-    """Table {table!r} has no column tick_number to choose ticks by. Read it without `ticks`."""
+    message = "Table {table!r} has no column tick_number to choose ticks by. Read it without `ticks`."
+    table: str
 
 
 class NoSuchColumn(TickLakeError):
-    """Table {table!r} has no column {column!r}; it has: {found}."""
+    message = "Table {table!r} has no column {column!r}; it has: {found}."
+    table: str
+    column: str
+    found: str
 
 
 class PolarsMissing(TickLakeError):
-    """Polars is not installed. Add it with `pip install polars`, or use to_arrow() or to_pandas()."""
+    message = "Polars is not installed. Add it with `pip install polars`, or use to_arrow() or to_pandas()."
 
 
 class BadSourceOption(TickLakeError):
-    """Option {option} of the Spark format "ticks" cannot be {value!r}: {reason}."""
+    message = 'Option {option} of the Spark format "ticks" cannot be {value!r}: {reason}.'
+    option: str
+    value: str
+    reason: object
 
 
 class DeltaMissing(TickLakeError):
-    """Spark cannot read Delta table {table}: {reason}. It needs `pip install "ticklake[delta-sql]"` and a session built
-    with ticklake.spark.with_delta(SparkSession.builder)."""
+    message = (
+        'Spark cannot read Delta table {table}: {reason}. It needs `pip install "ticklake[delta-sql]"` and a session '
+        "built with ticklake.spark.with_delta(SparkSession.builder)."
+    )
+    table: object
+    reason: object
 
 
 # Databases and topics
 
 
 class InvalidName(TickLakeError):
-    """A {kind} cannot be {name!r}: {reason}. Use 1 to 255 visible characters."""
-
+    message = "A {kind} cannot be {name!r}: {reason}. Use 1 to 255 visible characters."
     kind: str
     name: str
-    reason: str
+    reason: object
 
 
 class UnknownDatabase(TickLakeError):
-    """There is no database behind {url!r}. Write sqlite:///DIRECTORY or postgresql://USER:PASSWORD@HOST/NAME."""
-
+    message = "There is no database behind {url!r}. Write sqlite:///DIRECTORY or postgresql://USER:PASSWORD@HOST/NAME."
     url: str
 
 
 class RunNotInDatabase(TickLakeError):
-    """No run {run_id!r} in {database}. `ticklake topics --database {database}` lists what is there."""
-
+    message = "No run {run_id!r} in {database}. `ticklake topics --database {database}` lists what is there."
     run_id: str
-    database: str
+    database: object
 
 
 class DatabaseClosed(TickLakeError):
-    """The database {database} was closed before this call. Open it again, or close it later."""
-
-    database: str
+    message = "The database {database} was closed before this call. Open it again, or close it later."
+    database: object
 
 
 class DatabaseLocked(TickLakeError):
-    """Another program has kept {database} locked for {seconds:.0f} seconds. Find and end it, then try again."""
-
-    database: str
+    message = "Another program has kept {database} locked for {seconds:.0f} seconds. Find and end it, then try again."
+    database: object
     seconds: float
 
 
 class DatabaseFull(TickLakeError):
-    """There is no room left for {database}: nothing of this call was stored. Make room, then try again."""
-
-    database: str
+    message = "There is no room left for {database}: nothing of this call was stored. Make room, then try again."
+    database: object
 
 
 class DatabaseUnusable(TickLakeError):
-    """The database {database} cannot be used: {reason}. Check the path, its permissions and what is stored there."""
-
-    database: str
-    reason: str
+    message = (
+        "The database {database} cannot be used: {reason}. Check the path, its permissions and what is stored there."
+    )
+    database: object
+    reason: object
 
 
 class DatabaseDamaged(DatabaseUnusable):
-    """The database {database} is damaged: {reason}. Stop what uses it and move it away, its -wal file too; `ticklake
-    reconcile RUN --apply` announces the run's files again, and tables leave out what they have."""
+    message = (
+        "The database {database} is damaged: {reason}. Stop what uses it and move it away, its -wal file too; "
+        "`ticklake reconcile RUN --apply` announces the run's files again, and tables leave out what they have."
+    )
 
 
 class DatabaseUnavailable(TickLakeError):
-    """The database {database} does not answer: {reason}. Readers and writers go on by themselves once it does."""
-
-    database: str
-    reason: str
+    message = "The database {database} does not answer: {reason}. Readers and writers go on by themselves once it does."
+    database: object
+    reason: object
 
 
 class UniqueViolation(TickLakeError):
-    """{database} refused a row: {reason}."""
-
-    database: str
-    reason: str
+    message = "{database} refused a row: {reason}."
+    database: object
+    reason: object
 
 
 class NestedTransaction(TickLakeError):
-    """This thread is in a transaction of {database} already: pass it on as `connection=`, or finish it first."""
-
-    database: str
+    message = "This thread is in a transaction of {database} already: pass it on as `connection=`, or finish it first."
+    database: object
 
 
 class SchemaTooNew(TickLakeError):
-    """The tables of {package} in run {run_id!r} have version {found}, this TickLake knows {known}. Upgrade TickLake;
-    `ticklake db status` lists all."""
-
+    message = (
+        "The tables of {package} in run {run_id!r} have version {found}, this TickLake knows {known}. Upgrade "
+        "TickLake; `ticklake db status` lists all."
+    )
     package: str
     run_id: str
     found: int
@@ -402,141 +458,147 @@ class SchemaTooNew(TickLakeError):
 
 
 class ConnectMissing(TickLakeError):
-    """Spark Connect needs packages that are not installed ({reason}). Add them: pip install "ticklake[connect]"."""
-
-    reason: str
+    message = (
+        'Spark Connect needs packages that are not installed ({reason}). Add them: pip install "ticklake[connect]".'
+    )
+    reason: object
 
 
 class SparkUnavailable(TickLakeError):
-    """Spark does not answer: {reason}. Nothing is lost, indexing goes on where it was. Is the master running?"""
-
-    reason: str
+    message = "Spark does not answer: {reason}. Nothing is lost, indexing goes on where it was. Is the master running?"
+    reason: object
 
 
 class WorkersNotReady(TickLakeError):
-    """Spark's workers cannot load the indexer: {reason}. Install its package with their Python, or name one that has it
-    in `spark.pyspark.python`."""
-
-    reason: str
+    message = (
+        "Spark's workers cannot load the indexer: {reason}. Install its package with their Python, or name one that "
+        "has it in `spark.pyspark.python`."
+    )
+    reason: object
 
 
 # Indexers
 
 
 class MetadataTimeout(TickLakeError):
-    """No metadata of run {run_id} was indexed within {seconds:g} s. Is the metadata indexer running for this lake?"""
-
+    message = (
+        "No metadata of run {run_id} was indexed within {seconds:g} s. Is the metadata indexer running for this lake?"
+    )
     run_id: str
     seconds: float
 
 
 class RunDiscoveryTimeout(TickLakeError):
-    """No run began in {storage} after {since:%Y-%m-%d %H:%M:%S} UTC, for {seconds:g} s. Name one with run_id, or
-    start it."""
-
+    message = (
+        "No run began in {storage} after {since:%Y-%m-%d %H:%M:%S} UTC, for {seconds:g} s. Name one with run_id, or "
+        "start it."
+    )
+    since: datetime
     storage: str
     seconds: float
 
 
 class NotABatchMessage(TickLakeError):
-    """Message {message_id} on {topic} is no BatchInfo of run {run_id}. Its producer writes to the wrong topic or
-    run."""
-
+    message = (
+        "Message {message_id} on {topic} is no BatchInfo of run {run_id}. Its producer writes to the wrong topic or "
+        "run."
+    )
     message_id: str
     topic: str
     run_id: str
 
 
 class NothingToIndex(TickLakeError):
-    """Run {run_id} has no batch files to index in {storage}. `ticklake runs --storage {storage}` lists what is
-    there."""
-
+    message = (
+        "Run {run_id} has no batch files to index in {storage}. `ticklake runs --storage {storage}` lists what is "
+        "there."
+    )
     run_id: str
     storage: str
 
 
 class DatabaseNeeded(TickLakeError):
-    """Indexer {name} reads {topic} and has no database to read it from. Bind a topic, or index straight from
-    storage."""
-
+    message = (
+        "Indexer {name} reads {topic} and has no database to read it from. Bind a topic, or index straight from "
+        "storage."
+    )
     name: str
     topic: str
 
 
 class SparkNeeded(TickLakeError):
-    """Indexer {name} needs a Spark session and was given none. Pass spark=SparkSession… or configure a spark
-    resource."""
-
+    message = (
+        "Indexer {name} needs a Spark session and was given none. Pass spark=SparkSession… or configure a spark "
+        "resource."
+    )
     name: str
 
 
 class MetadataNotAnnounced(TickLakeError):
-    """No metadata of run {run_id} came on {topic} within {seconds:g} s. Is the metadata persistence service running?"""
-
+    message = (
+        "No metadata of run {run_id} came on {topic} within {seconds:g} s. Is the metadata persistence service running?"
+    )
     topic: str
     run_id: str
     seconds: float
 
 
 class NotAMetadataMessage(TickLakeError):
-    """Message {message_id} on {topic} is no MetadataInfo of run {run_id}. Its producer writes to the wrong topic or
-    run."""
-
+    message = (
+        "Message {message_id} on {topic} is no MetadataInfo of run {run_id}. Its producer writes to the wrong topic "
+        "or run."
+    )
     message_id: str
     topic: str
     run_id: str
 
 
 class MissingConsumerGroup(TickLakeError):
-    """A reader of topic {topic!r} must name its consumer group: write topic-read:{topic}?consumerGroup=GROUP."""
-
+    message = "A reader of topic {topic!r} must name its consumer group: write topic-read:{topic}?consumerGroup=GROUP."
     topic: str
 
 
 class InvalidOption(TickLakeError):
-    """{option} cannot be {value!r}: {allowed}."""
-
+    message = "{option} cannot be {value!r}: {allowed}."
     option: str
     value: object
     allowed: str
 
 
 class NotAMessage(TickLakeError):
-    """A topic carries protobuf messages, and this is a {kind}. Send for example BatchInfo(simulation_run_id=…)."""
-
+    message = (
+        "A topic carries protobuf messages, and this is a {kind}. Send for example BatchInfo(simulation_run_id=…)."
+    )
     kind: str
 
 
 class UndecodableMessage(TickLakeError):
-    """The message cannot be decoded: {reason}."""
-
-    reason: str
+    message = "The message cannot be decoded: {reason}."
+    reason: object
 
 
 class TopicClosed(TickLakeError):
-    """The {end} of topic {topic!r} was closed before this call. Open a new one with `run.{end}(…)`."""
-
+    message = "The {end} of topic {topic!r} was closed before this call. Open a new one with `run.{end}(…)`."
     end: str
     topic: str
 
 
 class UnknownGroup(TickLakeError):
-    """Topic {topic!r} has no consumer group {group!r}. `ticklake groups` lists those that are there."""
-
+    message = "Topic {topic!r} has no consumer group {group!r}. `ticklake groups` lists those that are there."
     topic: str
     group: str
 
 
 class UnknownMessage(TickLakeError):
-    """Topic {topic!r} has no message {message_id!r}. `ticklake topics tail` shows what is there."""
-
+    message = "Topic {topic!r} has no message {message_id!r}. `ticklake topics tail` shows what is there."
     topic: str
-    message_id: str
+    message_id: object
 
 
 class OtherRun(TickLakeError):
-    """This belongs to run {bound!r} and cannot be used for run {run_id!r}. Open one with `database.run({run_id!r})`."""
-
+    message = (
+        "This belongs to run {bound!r} and cannot be used for run {run_id!r}. Open one with `database.run({run_id!r})`."
+    )
     bound: str
     run_id: str
 
@@ -545,97 +607,164 @@ class OtherRun(TickLakeError):
 
 
 class ConfigNotFound(TickLakeError):
-    """No configuration file {file}. `ticklake init` writes one to start from."""
+    message = "No configuration file {file}. `ticklake init` writes one to start from."
+    file: object
 
 
 class ConfigSyntax(TickLakeError):
-    """{where}: {reason}."""
+    message = "{where}: {reason}."
+    where: object
+    reason: object
 
 
 class IncludeNotFound(TickLakeError):
-    """{where}: the included file {target} does not exist{hint} Names are relative to the file that includes."""
+    message = "{where}: the included file {target} does not exist{hint} Names are relative to the file that includes."
+    where: object
+    target: object
+    hint: str
 
 
 class UnknownReference(TickLakeError):
-    """{where}: ${{{name}}} is neither defined here nor in the environment{hint} Write ${{?{name}}} where it may be
-    missing."""
+    message = (
+        "{where}: ${{{name}}} is neither defined here nor in the environment{hint} Write ${{?{name}}} where it may "
+        "be missing."
+    )
+    where: object
+    name: str
+    hint: str
 
 
 class IncludeCycle(TickLakeError):
-    """{where}: {target} is being included already; remove one of the includes."""
+    message = "{where}: {target} is being included already; remove one of the includes."
+    where: object
+    target: object
 
 
 class AppendNotSupported(TickLakeError):
-    """{where}: `{key} +=` is not supported; write `{key} = ${{?{path}}} [more]` or the whole list."""
+    message = "{where}: `{key} +=` is not supported; write `{key} = ${{?{path}}} [more]` or the whole list."
+    where: object
+    key: str
+    path: str
 
 
 class DefinedTwice(TickLakeError):
-    """{where}: {key} is defined a second time, first in line {line}; give one of the two another name."""
+    message = "{where}: {key} is defined a second time, first in line {line}; give one of the two another name."
+    where: object
+    key: str
+    line: int
 
 
 class UnknownKey(TickLakeError):
-    """{where}: unknown key {key}{hint} Allowed here: {allowed}."""
+    message = "{where}: unknown key {key}{hint} Allowed here: {allowed}."
+    where: object
+    key: str
+    hint: str
+    allowed: str
 
 
 class BadValue(TickLakeError):
-    """{where}: {key}: {reason}."""
+    message = "{where}: {key}: {reason}."
+    where: object
+    key: str
+    reason: object
 
 
 class SecretInFile(TickLakeError):
-    """{where}: {key} is written out; keep it out of the file: `password = ${{?DATABASE_PASSWORD}}` takes it from the
-    environment."""
+    message = (
+        "{where}: {key} is written out; keep it out of the file: `password = ${{?DATABASE_PASSWORD}}` takes it from "
+        "the environment."
+    )
+    where: object
+    key: str
 
 
 class ClassMissing(TickLakeError):
-    """{where}: {key} needs a class; one of: {allowed}."""
+    message = "{where}: {key} needs a class; one of: {allowed}."
+    where: object
+    key: str
+    allowed: str
 
 
 class UnknownClass(TickLakeError):
-    """{where}: unknown class {given!r}{hint} Allowed: {allowed}."""
+    message = "{where}: unknown class {given!r}{hint} Allowed: {allowed}."
+    where: object
+    given: str
+    hint: str
+    allowed: str
 
 
 class UnknownUsage(TickLakeError):
-    """{where}: unknown usage {usage!r}{hint} Supported: {allowed}."""
+    message = "{where}: unknown usage {usage!r}{hint} Supported: {allowed}."
+    where: object
+    usage: str
+    hint: str
+    allowed: str
 
 
 class BadBinding(TickLakeError):
-    """{where}: {uri!r} is no binding: {reason}."""
+    message = "{where}: {uri!r} is no binding: {reason}."
+    where: object
+    uri: str
+    reason: object
 
 
 class BindingWithoutGroup(TickLakeError):
-    """{where}: {uri!r} names no consumer group; write topic-read:{resource}?consumerGroup=GROUP."""
+    message = "{where}: {uri!r} names no consumer group; write topic-read:{resource}?consumerGroup=GROUP."
+    where: object
+    uri: str
+    resource: str
 
 
 class UnknownResource(TickLakeError):
-    """{where}: {key} uses {name!r}, which is no resource{hint} Of kind {kind} there are: {allowed}."""
+    message = "{where}: {key} uses {name!r}, which is no resource{hint} Of kind {kind} there are: {allowed}."
+    where: object
+    key: str
+    name: str
+    hint: str
+    kind: str
+    allowed: str
 
 
 class WrongKind(TickLakeError):
-    """{where}: {key} uses {name!r}, which is of kind {found}, not {kind}. Of kind {kind} there are: {allowed}."""
+    message = "{where}: {key} uses {name!r}, which is of kind {found}, not {kind}. Of kind {kind} there are: {allowed}."
+    where: object
+    key: str
+    name: str
+    found: str
+    kind: str
+    allowed: str
 
 
 class BindingMissing(TickLakeError):
-    """{file}: service {service!r} needs a {kind} and is bound to none; bind one in its `resources`. There are:
-    {found}."""
+    message = (
+        "{file}: service {service!r} needs a {kind} and is bound to none; bind one in its `resources`. There are: "
+        "{found}."
+    )
+    file: object
+    service: str
+    kind: str
+    found: str
 
 
 class ConfigExists(TickLakeError):
-    """{file} exists and was left as it is. Name another directory: `ticklake init DIRECTORY`."""
+    message = "{file} exists and was left as it is. Name another directory: `ticklake init DIRECTORY`."
+    file: object
 
 
 # The node
 
 
 class ProducerMissing(TickLakeError):
-    """{file}: service {service} writes what a simulation produces, and there is none. Add a Simulation."""
-
+    message = "{file}: service {service} writes what a simulation produces, and there is none. Add a Simulation."
+    file: object
     service: str
 
 
 class InstanceRunning(TickLakeError):
-    """Node {name!r} runs already in {directory}: process {pid} on {host}. Stop that one, give this one another
-    node.name or node.directory, or let both share the work: node.instances = compete."""
-
+    message = (
+        "Node {name!r} runs already in {directory}: process {pid} on {host}. Stop that one, give this one another "
+        "node.name or node.directory, or let both share the work: node.instances = compete."
+    )
     name: str
     directory: object
     pid: int | None
@@ -643,52 +772,52 @@ class InstanceRunning(TickLakeError):
 
 
 class AddressUnavailable(TickLakeError):
-    """HTTP cannot listen on {host} port {port}: {reason}. Choose another node.http.port, or 0 for any free one."""
-
+    message = (
+        "HTTP cannot listen on {host} port {port}: {reason}. Choose another node.http.port, or 0 for any free one."
+    )
     host: str
     port: int
     reason: object
 
 
 class TokenMissing(TickLakeError):
-    """HTTP on {host} can be reached by other machines and needs a token: put one into the environment as {variable},
-    or listen on 127.0.0.1."""
-
+    message = (
+        "HTTP on {host} can be reached by other machines and needs a token: put one into the environment as "
+        "{variable}, or listen on 127.0.0.1."
+    )
     host: str
     variable: str
 
 
 class TokenTooShort(TickLakeError):
-    """The token in {variable} is too short to be a secret: give it {shortest} characters or more."""
-
+    message = "The token in {variable} is too short to be a secret: give it {shortest} characters or more."
     variable: str
     shortest: int
 
 
 class WebMissing(TickLakeError):
-    """HTTP needs {module}, which is not installed: pip install 'ticklake[web]'."""
-
+    message = "HTTP needs {module}, which is not installed: pip install 'ticklake[web]'."
     module: str | None
 
 
 class UnknownService(TickLakeError):
-    """This node has no service {name!r}{hint} There are: {found}."""
-
+    message = "This node has no service {name!r}{hint} There are: {found}."
     name: str
     hint: str
     found: str
 
 
 class UnknownIndexer(TickLakeError):
-    """Indexer class {name!r} cannot be used: {reason}. Write "module:Class", a BatchIndexer that Python can import
-    here."""
-
+    message = (
+        'Indexer class {name!r} cannot be used: {reason}. Write "module:Class", a BatchIndexer that Python can '
+        "import here."
+    )
+    reason: object
     name: str
 
 
 class UnknownTable(TickLakeError):
-    """No indexer writes a table named {table!r}; there are: {known}."""
-
+    message = "No indexer writes a table named {table!r}; there are: {known}."
     table: str
     known: str
 
@@ -697,9 +826,10 @@ class UnknownTable(TickLakeError):
 
 
 class BatchAlreadyClaimedError(TickLakeError):
-    """Batch {name} is claimed or done already for {indexer_class}. That is normal where indexers share the work: take
-    the next one."""
-
+    message = (
+        "Batch {name} is claimed or done already for {indexer_class}. That is normal where indexers share the work: "
+        "take the next one."
+    )
     name: str
     indexer_class: str
 
@@ -708,14 +838,14 @@ class BatchAlreadyClaimedError(TickLakeError):
 
 
 class InvalidEventId(TickLakeError):
-    """An event id must be a UUID, and this is {event_id!r}. Look at the `event_id` function, or at its sender."""
-
+    message = "An event id must be a UUID, and this is {event_id!r}. Look at the `event_id` function, or at its sender."
     event_id: object
 
 
 class NowhereToPublish(TickLakeError):
-    """The handler returned a {kind} and the consumer publishes nowhere. Name a topic: publishes=…, or return None."""
-
+    message = (
+        "The handler returned a {kind} and the consumer publishes nowhere. Name a topic: publishes=…, or return None."
+    )
     kind: str
 
 
@@ -723,33 +853,36 @@ class NowhereToPublish(TickLakeError):
 
 
 class BadEvent(TickLakeError):
-    """This is no event that can be stored: {event}: {reason}. Give it an id, a type and a payload that JSON can say."""
-
+    message = (
+        "This is no event that can be stored: {event}: {reason}. Give it an id, a type and a payload that JSON can say."
+    )
     event: str
-    reason: str
+    reason: object
 
 
 class QueueNotRunning(TickLakeError):
-    """Queue {queue} is not running: nothing was accepted. Call start() first, and publish before stop()."""
-
+    message = "Queue {queue} is not running: nothing was accepted. Call start() first, and publish before stop()."
     queue: object
 
 
 class QueueInUse(TickLakeError):
-    """Queue {queue} is open in another process, or a second time in this one. Stop that one, or use another file."""
-
+    message = (
+        "Queue {queue} is open in another process, or a second time in this one. Stop that one, or use another file."
+    )
     queue: object
 
 
 class QueueFull(TickLakeError):
-    """Queue {queue} holds {capacity} events that are not on disk yet, and was told not to wait. Publish more slowly."""
-
+    message = (
+        "Queue {queue} holds {capacity} events that are not on disk yet, and was told not to wait. Publish more slowly."
+    )
     queue: object
     capacity: int
 
 
 class EventsNotDurable(TickLakeError):
-    """Events are not on disk in {queue}: {reason} Those still queued are tried again; publishing twice does no harm."""
-
+    message = (
+        "Events are not on disk in {queue}: {reason} Those still queued are tried again; publishing twice does no harm."
+    )
     queue: object
-    reason: str
+    reason: object

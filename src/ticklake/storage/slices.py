@@ -161,5 +161,5 @@ class SliceReader:
             while stream.read(BLOCK_BYTES):
                 pass
 
-    def _bad(self, offset: int, tick: int | None, reason: str) -> BadBatchFile:
+    def _bad(self, offset: int, tick: int | None, reason: object) -> BadBatchFile:
         return BadBatchFile(key=self._file.key, offset=offset, tick=tick, reason=reason)

@@ -41,6 +41,11 @@ def error_classes() -> list[type[errors.TickLakeError]]:
     return [kind for kind in found if kind is not errors.TickLakeError]
 
 
+def fields_named_in(kind: type[errors.TickLakeError]) -> list[tuple[str, str | None]]:
+    """Each field that the message shows, with its format."""
+    return [(field, form) for _, field, form, _ in string.Formatter().parse(kind.message) if field]
+
+
 def test_imports_point_down_and_each_library_has_one_place():
     script = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True, no_logo=True))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -49,11 +54,23 @@ def test_imports_point_down_and_each_library_has_one_place():
 
 @pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
 def test_an_error_is_one_line_and_one_sentence_at_least(kind: type[errors.TickLakeError]):
-    parts = [(field, form) for _, field, form, _ in string.Formatter().parse(kind.__doc__ or "") if field]
     moment = datetime(2025, 1, 1, tzinfo=UTC)
-    message = str(kind(**{field: moment if "%" in (form or "") else 7 for field, form in parts}))
+    message = str(kind(**{field: moment if "%" in (form or "") else 7 for field, form in fields_named_in(kind)}))
     assert "\n" not in message
     assert message.endswith((".", "?", ")")), message
+
+
+@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
+def test_an_error_has_a_message_of_its_own_and_declares_its_fields(kind: type[errors.TickLakeError]):
+    declared = {name for parent in kind.__mro__ for name in getattr(parent, "__annotations__", {})}
+    assert "message" in vars(kind)
+    assert {field for field, _ in fields_named_in(kind)} <= declared
+
+
+def test_an_error_has_its_message_without_docstrings():
+    script = "from ticklake.errors import RunNotFound; print(RunNotFound(run_id='r', places='s', found='none'))"
+    done = subprocess.run([sys.executable, "-OO", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("No run 'r' in s;")
 
 
 def test_every_error_is_raised_somewhere():
