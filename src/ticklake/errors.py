@@ -886,3 +886,20 @@ class EventsNotDurable(TickLakeError):
     )
     queue: object
     reason: object
+
+
+# Places
+
+
+class UnsupportedPlace(TickLakeError):
+    message = "{what} cannot be at {place!r}: {reason}. Give {allowed}."
+    what: str
+    place: str
+    reason: str
+    allowed: str
+
+
+class StorageLibraryMissing(TickLakeError):
+    message = "Storage {url} needs a library that is not installed: {reason}. Install it with pip, next to ticklake."
+    url: str
+    reason: str

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ticklake.errors import InstanceRunning
+from ticklake.places import local_path
 
 Instances = Literal["refuse", "compete"]
 
@@ -18,7 +19,7 @@ class Instance:
     """One running node. `refuse` wants to be the only one of its name; those that `compete` only bear each other."""
 
     def __init__(self, directory: str | Path, name: str, instances: Instances = "refuse") -> None:
-        self._file = Path(directory) / f"{name}.lock"
+        self._file = local_path(directory, "A node") / f"{name}.lock"
         self._name = name
         self._shared = instances == "compete"
         self._held: int | None = None

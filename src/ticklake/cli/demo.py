@@ -39,8 +39,10 @@ LINEAGES = (
 def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
     """Run a small artificial-life simulation and index its ticks into Delta tables while it runs."""
     from ticklake.node import Node
+    from ticklake.places import local_path
 
-    settings = _settings(Path(directory), ticks, seed)
+    root = local_path(directory, "A demo")
+    settings = _settings(root, ticks, seed)
     node = Node(settings)
     with graceful_stop() as stop, Bars(quiet=as_json) as bars:
         bars.update("starting Spark", 0, 1)
@@ -54,7 +56,7 @@ def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
             _show(bars, node, ticks)
     for service in node.failed:
         raise service.error or RuntimeError(service.name)
-    _report(Path(directory), node, seconds, as_json)
+    _report(root, node, seconds, as_json)
 
 
 def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:

@@ -22,10 +22,17 @@ def doctor(config: str | None, storage: str | None, lake: str | None, database: 
     from ticklake.config import load
     from ticklake.doctor import Patient, examine
     from ticklake.doctor.patient import Store
+    from ticklake.places import local_path, storage_place
 
-    patient = Patient.of(load(config)) if config else Patient(
-        (Path(storage),) if storage else (), (Path(lake),) if lake else (), (Store(database),) if database else ()
-    )  # fmt: skip
+    if config:
+        patient = Patient.of(load(config))
+    else:
+        place = storage_place(storage) if storage else None
+        patient = Patient(
+            (place,) if isinstance(place, Path) else (),
+            (local_path(lake, "A lake"),) if lake else (),
+            (Store(database),) if database else (),
+        )
     found = []
     with patient:
         for finding in examine(patient):

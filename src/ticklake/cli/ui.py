@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
@@ -28,6 +27,7 @@ def ui(
     """Show runs, tables, topics and the world in the browser, until Ctrl-C."""
     from ticklake.config import load
     from ticklake.config.options import HttpOptions
+    from ticklake.places import local_path
 
     try:
         from ticklake.web.guard import TOKEN_VARIABLE, find_token
@@ -43,13 +43,12 @@ def ui(
         raise click.BadParameter(f"{prefix!r} is no path such as /ticklake.", param_hint="--prefix")
     options = HttpOptions(host=host, port=port, path_prefix=prefix, read_only=read_only)
     # A lake that a configuration names may come into being later; one that was typed must be there.
-    found = lake if lake is None or settings is None or Path(lake).is_dir() else None
+    root = local_path(lake, "A lake") if lake else None
+    found = lake if root is None or settings is None or root.is_dir() else None
     with graceful_stop() as stop, TemporaryDirectory() as own, open_places(storage, found, database) as places:
         # The token of a configuration's node is the node's own; without one it is good for as long as this runs.
         directory = settings.node.directory if settings is not None else own
-        site = Site(
-            places.storage, Path(lake) if lake else None, places.database, settings=settings, read_only=read_only
-        )
+        site = Site(places.storage, root, places.database, settings=settings, read_only=read_only)
         server = open_site(site, options, directory)
         server.start()
         known = read_only or os.environ.get(TOKEN_VARIABLE)

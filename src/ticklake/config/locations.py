@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, ValidationInfo
 
+from ticklake.errors import UnsupportedPlace
+from ticklake.places import local_path, storage_place
+
+_Place = TypeVar("_Place")
 _VARIABLE = re.compile(r"\$\{\??([^}]*)\}")
 
 
@@ -24,11 +29,19 @@ def with_credentials(url: str, username: str | None, password: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{credentials}@{host}" if credentials else host))
 
 
-def _located(text: str, info: ValidationInfo) -> str:
-    """A directory as an absolute path; anything with a scheme (`s3://…`) as it is."""
+def _directory(text: str, info: ValidationInfo) -> str:
+    """A directory of this machine as an absolute path."""
     if not text.strip():
         raise ValueError("it needs a directory")
-    return text if "://" in text else str(_absolute(text, info))
+    return str(_absolute(text, info))
+
+
+def _storage(text: str, info: ValidationInfo) -> str:
+    """A directory as an absolute path, or the URL of an object store."""
+    if not text.strip():
+        raise ValueError("it needs a directory")
+    place = _parsed(storage_place, _filled_in(text))
+    return place if isinstance(place, str) else str(_absolute(text, info))
 
 
 def _database_url(text: str, info: ValidationInfo) -> str:
@@ -40,7 +53,7 @@ def _database_url(text: str, info: ValidationInfo) -> str:
     if text.startswith(("postgresql://", "postgres://")):
         urlsplit(text)  # its own error tells what is wrong with it
         return text
-    if "://" in text or not text:
+    if not text or ("://" in text and not text.startswith("file:")):
         raise ValueError("it must be sqlite:///DIRECTORY, postgresql://USER@HOST/DATABASE or a directory")
     return f"sqlite:///{_absolute(text, info)}"
 
@@ -53,14 +66,20 @@ def _h2_path(url: str) -> str:
 
 
 def _absolute(text: str, info: ValidationInfo) -> Path:
-    if "\0" in text:
-        raise ValueError("it holds a zero character, which no path can")
-    try:
-        path = Path(_VARIABLE.sub(_variable, text)).expanduser()
-    except RuntimeError as error:
-        raise ValueError("there is no such user's home directory") from error
+    path = _parsed(local_path, _filled_in(text))
     base: Path = (info.context or {}).get("base", Path())
     return Path(os.path.normpath(base.absolute() / path))
+
+
+def _parsed(parse: Callable[[str, str], _Place], text: str) -> _Place:
+    try:
+        return parse(text, "it")
+    except UnsupportedPlace as error:
+        raise ValueError(str(error).removesuffix(".")) from error
+
+
+def _filled_in(text: str) -> str:
+    return _VARIABLE.sub(_variable, text)
 
 
 def _variable(match: re.Match[str]) -> str:
@@ -73,5 +92,6 @@ def _variable(match: re.Match[str]) -> str:
     return os.environ[name]
 
 
-Directory = Annotated[str, AfterValidator(_located)]
+Directory = Annotated[str, AfterValidator(_directory)]
+StoragePlace = Annotated[str, AfterValidator(_storage)]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url)]

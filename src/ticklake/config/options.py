@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
-from ticklake.config.locations import DatabaseUrl, Directory, with_credentials
+from ticklake.config.locations import DatabaseUrl, Directory, StoragePlace, with_credentials
 from ticklake.config.units import Bytes, Milliseconds, Seconds
 from ticklake.database.url import split_password
 
@@ -88,7 +88,7 @@ class StorageOptions(Options):
 
     synonyms = {"root_directory": "path"}
 
-    path: Directory
+    path: StoragePlace
     compress: bool = True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ticklake.errors import ConfigExists
+from ticklake.places import local_path
 
 REFERENCE = Path(__file__).with_name("reference.conf")
 STARTER = Path(__file__).with_name("starter.conf")
@@ -12,7 +13,7 @@ STARTER = Path(__file__).with_name("starter.conf")
 
 def write_starter(directory: str | Path) -> Path:
     """Writes `ticklake.conf` into the directory, never over one that is there."""
-    file = Path(directory) / "ticklake.conf"
+    file = local_path(directory, "A configuration") / "ticklake.conf"
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with file.open("x", encoding="utf-8") as target:

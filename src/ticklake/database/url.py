@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from ticklake.database.schema import Backend
 from ticklake.errors import UnknownDatabase
+from ticklake.places import local_path
 
 
 def open_backend(url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> Backend:
@@ -15,7 +15,7 @@ def open_backend(url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> Bac
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         from ticklake.database.sqlite import SqliteBackend
 
-        return SqliteBackend(Path(rest[1:]))
+        return SqliteBackend(local_path(rest[1:], "A database"))
     if scheme in ("postgresql", "postgres"):
         from ticklake.database.postgres import PostgresBackend
 

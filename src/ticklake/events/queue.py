@@ -22,6 +22,7 @@ from ticklake.events.bus import EventBus
 from ticklake.events.event import Event, encode
 from ticklake.events.ownership import Ownership
 from ticklake.monitoring import Monitor
+from ticklake.places import local_path
 
 DEFAULT_BATCH_SIZE = 100
 FLUSH_TIMEOUT_MS = 500
@@ -56,7 +57,7 @@ class IndexerQueue:
             raise InvalidOption(option="when_full", value=when_full, allowed='"wait" or "error"')
         if max_attempts < 1:
             raise InvalidOption(option="max_attempts", value=max_attempts, allowed="1 or more")
-        self.path = Path(db_path).absolute()
+        self.path = local_path(db_path, "An event queue").absolute()
         self.monitor = Monitor(f"queue {self.path.name}")
         self._blocks = when_full == "wait"
         self._max_attempts = max_attempts

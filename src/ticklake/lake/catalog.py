@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from deltalake.exceptions import DeltaError
 from ticklake.errors import LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.dataset import dataset_of
 from ticklake.lake.log import one_line
+from ticklake.places import local_path
 from ticklake.storage.names import is_safe
 from ticklake.ticks import TickRange
 
@@ -33,8 +34,8 @@ class TableFacts:
 class Catalog:
     """A lake to read from, `LAKE/<run id>/<table>`. Whatever else lies in the directory is ignored."""
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root)
+    def __init__(self, root: str | PathLike[str]) -> None:
+        self.root = local_path(root, "A lake")
         if not self.root.is_dir():
             raise LakeNotFound(lake=self.root)
 

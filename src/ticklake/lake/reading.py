@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from ticklake.errors import NoSuchColumn, NoTicksInTable, PolarsMissing, TableNotInRun
 from ticklake.lake.catalog import Catalog
+from ticklake.places import local_path
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def read(
 
     `ticks` are the first and the last wanted, both included; files and row groups without them are not read.
     """
-    root, run_id = (Path(lake), os.fspath(run)) if lake is not None else (Path(run).parent, Path(run).name)
+    root, run_id = (lake, os.fspath(run)) if lake is not None else os.path.split(local_path(run, "A run of a lake"))
     catalog = Catalog(root)
     catalog.chosen(run_id)
     tables = catalog.tables(run_id)

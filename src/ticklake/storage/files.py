@@ -7,9 +7,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
-from urllib.parse import unquote, urlsplit
 
 from google.protobuf.message import DecodeError, Message
 
@@ -21,6 +19,7 @@ from ticklake.errors import (
     StoredFileConflict,
     StoredFileMissing,
 )
+from ticklake.places import storage_place
 from ticklake.storage import zstd
 from ticklake.storage.columns import EncodedTick
 from ticklake.storage.delimited import frame, split
@@ -234,10 +233,10 @@ class Storage:
 
 def _locate(url: str) -> tuple[str, Folder]:
     """The storage's own name for itself, the same in every process, and the place behind it."""
-    scheme, separator, _ = url.partition("://")
-    if separator and scheme != "file":
-        return url, ObjectFolder(url)
-    path = Path(unquote(urlsplit(url).path) if separator else url).expanduser().absolute()
+    place = storage_place(url)
+    if isinstance(place, str):
+        return place, ObjectFolder(place)
+    path = place.absolute()
     return str(path), LocalFolder(path)
 
 

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from ticklake import faults
+from ticklake.errors import StorageLibraryMissing
 
 
 class ObjectFolder:
@@ -15,7 +16,10 @@ class ObjectFolder:
 
     def __init__(self, url: str) -> None:
         self._fs: Any
-        self._fs, root = fsspec.core.url_to_fs(url)
+        try:
+            self._fs, root = fsspec.core.url_to_fs(url)
+        except ImportError as error:
+            raise StorageLibraryMissing(url=url, reason=str(error)) from error
         self._root = root.rstrip("/")
 
     def create(self, key: str, data: bytes) -> None:

@@ -1,0 +1,61 @@
+"""Where things are: a directory of this machine, or a URL. The one place that tells which, and refuses the rest."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import unquote, urlsplit
+
+from ticklake.errors import UnsupportedPlace
+from ticklake.logs import redacted
+
+OBJECT_STORES = ("gs", "memory", "s3")
+"""Stores behind fsspec that can create an object only if there is none of its name."""
+
+# As RFC 3986 has it: a relative path whose first part has a colon is written ./a:b
+_SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_DIRECTORY = "a directory of this machine, or its file:///… URL"
+_STORE = f"a directory, or a URL of one of: {', '.join(OBJECT_STORES)}"
+
+
+def local_path(place: str | os.PathLike[str], what: str, allowed: str = _DIRECTORY) -> Path:
+    """The path of a directory or file of this machine. `what` is what is to be there, for the error: "A lake"."""
+    text = os.fspath(place)
+    match = _SCHEME.fullmatch(text)
+    scheme = match[1].lower() if match else ""
+    if match and scheme == "file":
+        return _path_of_url(text, what)
+    if len(scheme) == 1 or text.startswith("\\\\"):
+        _refuse(what, text, "it is a Windows path", allowed)
+    if match or "://" in text:
+        _refuse(what, text, f"{scheme or 'a URL inside a path'} is not supported", allowed)
+    if "\0" in text or not text.strip():
+        _refuse(what, text, "no path is empty or holds a zero character", allowed)
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        _refuse(what, text, "there is no such user's home directory", allowed)
+
+
+def storage_place(place: str | os.PathLike[str], what: str = "A storage") -> Path | str:
+    """A path, or the URL of an object store, its scheme in lower case."""
+    text = os.fspath(place)
+    match = _SCHEME.fullmatch(text)
+    if match and match[1].lower() in OBJECT_STORES and match[2].startswith("//"):
+        if not match[2].strip("/"):
+            _refuse(what, text, "it names no bucket", _STORE)
+        return f"{match[1].lower()}:{match[2]}"
+    return local_path(place, what, _STORE)
+
+
+def _path_of_url(text: str, what: str) -> Path:
+    parts = urlsplit(text.strip())
+    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or not parts.path.startswith("/"):
+        _refuse(what, text, "such a file URL is not supported", "file:///DIRECTORY")
+    return local_path(unquote(parts.path), what)
+
+
+def _refuse(what: str, place: str, reason: str, allowed: str) -> NoReturn:
+    raise UnsupportedPlace(what=what, place=redacted(place), reason=reason, allowed=allowed)
