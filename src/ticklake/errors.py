@@ -422,6 +422,13 @@ class DatabaseUnusable(TickLakeError):
     reason: object
 
 
+class DatabaseFileUnusable(DatabaseUnusable):
+    message = (
+        "The file {database} cannot be used: {reason}. Check its disk and its permissions; nothing of this call was "
+        "stored."
+    )
+
+
 class DatabaseDamaged(DatabaseUnusable):
     message = (
         "The database {database} is damaged: {reason}. Stop what uses it and move it away, its -wal file too; "
@@ -431,6 +438,12 @@ class DatabaseDamaged(DatabaseUnusable):
 
 class DatabaseUnavailable(TickLakeError):
     message = "The database {database} does not answer: {reason}. Readers and writers go on by themselves once it does."
+    database: object
+    reason: object
+
+
+class TransactionAborted(TickLakeError):
+    message = "The database {database} ended this transaction: {reason}. Nothing of it was stored; it can be repeated."
     database: object
     reason: object
 

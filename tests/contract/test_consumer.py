@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,6 +11,7 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import BatchInfo, Database, MetadataInfo
 from ticklake.consumer import IdempotentConsumer, Outbox, ProcessedMessages, consumer
+from ticklake.consumer.processed import Known
 from ticklake.database import Transaction
 from ticklake.errors import DatabaseLocked, InvalidOption, UniqueViolation
 from ticklake.topics import Message, Run
@@ -274,17 +275,21 @@ def test_a_handler_may_catch_a_unique_violation_of_its_own(run: Run, ledger: Led
 
 
 @pytest.mark.warns("Consumer validation-consumer-group: Another program")
-def test_an_outage_costs_a_message_no_attempt(run: Run, ledger: Ledger, consume) -> None:
+def test_an_outage_costs_a_message_no_attempt(
+    run: Run, ledger: Ledger, consume, monkeypatch: pytest.MonkeyPatch
+) -> None:
     send(run, trade(1))
-    outages = iter([DatabaseLocked(database="d", seconds=30.0)] * 7)
+    lock = DatabaseLocked(database="d", seconds=30.0)
+    outages = iter([lock] * 7)
+    find = ProcessedMessages.find
 
-    def unlucky(payload: BatchInfo, tx: Transaction) -> Payload | None:
-        result = ledger(payload, tx)
+    def unlucky(self: ProcessedMessages, event_ids: Sequence[str]) -> Known:
         if error := next(outages, None):
             raise error
-        return result
+        return find(self, event_ids)
 
-    consume(unlucky, max_delivery_attempts=2).run_until_caught_up()
+    monkeypatch.setattr(ProcessedMessages, "find", unlucky)
+    consume(max_delivery_attempts=2).run_until_caught_up()
     assert ledger.booked == [1]
     assert lag(run) == [(0, 0)]
 

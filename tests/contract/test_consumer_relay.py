@@ -10,9 +10,9 @@ import pytest
 from ticklake import MetadataInfo
 from ticklake.consumer import Outbox, Relay
 from ticklake.consumer.outbox import Attempts
-from ticklake.consumer.relay import _pause
+from ticklake.consumer.relay import _batch, _pause
 from ticklake.database import Transaction
-from ticklake.errors import InvalidOption
+from ticklake.errors import InvalidOption, TransactionAborted
 from ticklake.topics import Run
 
 TOPIC = "validation-topic"
@@ -178,6 +178,34 @@ def test_what_cannot_be_published_is_kept_and_tried_later_counted_from_the_last_
 )
 def test_each_failed_attempt_doubles_the_pause_up_to_a_minute(attempts: Attempts, pause: float) -> None:
     assert _pause(attempts) == pause
+
+
+@pytest.mark.parametrize(("failed", "size"), [(0, 500), (1, 250), (4, 31), (9, 1), (1000, 1)])
+def test_each_failed_attempt_halves_the_batch(failed: int, size: int) -> None:
+    assert _batch(500, Attempts(failed, 0)) == size
+
+
+@pytest.mark.warns("Relay to validation-topic: ")
+def test_a_relay_survives_a_transaction_that_the_database_has_ended(
+    run: Run, outbox: Outbox, relays, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+) -> None:
+    attempts = Outbox.attempts
+    ended = iter([TransactionAborted(database="d", reason="deadlock detected")])
+
+    def unlucky(self: Outbox) -> Attempts | None:
+        if error := next(ended, None):
+            raise error
+        return attempts(self)
+
+    monkeypatch.setattr(Outbox, "attempts", unlucky)
+    add(run, outbox, 1, 2)
+    relay = relays()
+    thread = threading.Thread(target=relay.run)
+    thread.start()
+    eventually(lambda: published(run) == [1, 2])
+    relay.stop()
+    thread.join()
+    assert relay.error is None
 
 
 def test_a_lease_must_last(run: Run) -> None:

@@ -10,16 +10,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from google.protobuf.message import Message as Payload
 
 from ticklake import faults
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.processed import ProcessedMessages
-from ticklake.consumer.relay import LEASE_SECONDS, OUTAGES, Relay
-from ticklake.database import Transaction
-from ticklake.errors import InvalidEventId, NowhereToPublish
+from ticklake.consumer.relay import LEASE_SECONDS, Relay
+from ticklake.database import OUTAGES, Transaction
+from ticklake.errors import InvalidEventId, NowhereToPublish, TickLakeError, TransactionAborted
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
 
@@ -32,7 +32,12 @@ Part = Callable[[Transaction], AbstractContextManager[object]]
 TRANSACTION_SECONDS = 1.0
 """A transaction takes no further message after this long: others wait for it."""
 
+INTERRUPTIONS = (*OUTAGES, TransactionAborted)
+"""What ends the consumer's own statements and passes."""
+
 POLL_SECONDS = 1.0
+OUTAGE_PAUSE = 0.5
+MOST_LOST = 10_000
 LONGEST_DELAY = 60.0
 _log = logging.getLogger(__name__)
 
@@ -55,6 +60,10 @@ class Outcome:
 
 class IdempotentConsumer:
     """One consumer of a group; any number may compete, in threads (each its own) and in processes.
+
+    An outage costs a message no attempt. But work may also bring its own connection down, every time. So a message
+    at work when the connection was lost is forgiven once. From then on it is done alone, and if the connection is lost
+    again while the database answers, that counts as a failed attempt.
 
     `event_id` says which event a message is about: messages with the same one are duplicates. It is the message's own
     id, unless the sender may send an event twice: then take it from the payload.
@@ -89,12 +98,20 @@ class IdempotentConsumer:
         self._processed = ProcessedMessages(run, topic, group)
         self._outbox = Outbox(run, publishes) if publishes is not None else None
         self._stopping = False
+        self._begun = False
+        self._lost: dict[str, None] = {}
 
     def run(self) -> None:
-        """Consume, and relay the results, until `stop()`."""
-        with self._relaying():
+        """Consume, and relay the results, until `stop()`. A database that does not answer is waited for."""
+        with self._relaying() as relay:
             while not self._stopping:
-                self.process(POLL_SECONDS)
+                if relay is not None and relay.error is not None:
+                    raise relay.error
+                try:
+                    self.process(POLL_SECONDS)
+                except INTERRUPTIONS as error:
+                    self._interrupted(error)
+                    time.sleep(OUTAGE_PAUSE)
 
     def run_until_caught_up(self) -> int:
         """Consume, and relay the results, until nothing is there; how many messages that were."""
@@ -114,7 +131,7 @@ class IdempotentConsumer:
             deliveries = self._not_done(self._identified(messages))
             while deliveries:
                 deliveries = self._still_ours(self._work(deliveries))
-        except OUTAGES as error:
+        except INTERRUPTIONS as error:
             self._put_back(messages, error)
         return len(messages)
 
@@ -164,21 +181,71 @@ class IdempotentConsumer:
         only used once a message has failed.
         """
         firsts, twins = _apart(deliveries)
-        if all(delivery.message.attempts == 1 for delivery in firsts):
+        suspects = [delivery for delivery in firsts if delivery.message.id in self._lost]
+        others = [delivery for delivery in firsts if delivery.message.id not in self._lost]
+        left = self._together(others) if others else []
+        for delivery in suspects:
+            self._alone(delivery)
+        return left + twins
+
+    def _together(self, deliveries: list[Delivery]) -> list[Delivery]:
+        if all(delivery.message.attempts == 1 for delivery in deliveries):
             try:
-                return self._transact(firsts, nullcontext) + twins
+                return self._transact(deliveries, nullcontext)
             except OUTAGES:
                 raise
             except Exception:
-                _log.debug("Of %d messages one failed: again, each in a savepoint", len(firsts))
+                _log.debug("Of %d messages one failed: again, each in a savepoint", len(deliveries))
         try:
-            return self._transact(firsts, Transaction.savepoint) + twins
+            return self._transact(deliveries, Transaction.savepoint)
         except OUTAGES:
             raise
+        except Exception:
+            _log.debug("%d messages failed as a whole: again, each alone", len(deliveries))
+        for delivery in deliveries:
+            self._alone(delivery)
+        return []
+
+    def _alone(self, delivery: Delivery) -> None:
+        """One message in a transaction of its own: what goes wrong after its work has begun is its own failure."""
+        suspected = delivery.message.id in self._lost
+        try:
+            self._transact([delivery], nullcontext)
+        except OUTAGES as error:
+            if not (suspected and self._begun and self._answers()):
+                raise
+            self._fail(delivery.message, error)
         except Exception as error:
-            return self._each_alone(firsts, error) + twins
+            if isinstance(error, TickLakeError) and not self._begun:
+                raise
+            self._fail(delivery.message, error)
+
+    def _answers(self) -> bool:
+        """Whether the database does a small write now."""
+        probe = [str(uuid4())]
+        try:
+            with self._run.transaction() as transaction:
+                self._processed.mark(probe, transaction)
+                self._processed.unmark(probe, transaction)
+        except INTERRUPTIONS:
+            return False
+        return True
 
     def _transact(self, deliveries: Sequence[Delivery], part: Part) -> list[Delivery]:
+        self._begun = False
+        try:
+            return self._transact_all(deliveries, part)
+        except OUTAGES:
+            if self._begun:
+                self._suspect(deliveries)
+            raise
+
+    def _suspect(self, deliveries: Sequence[Delivery]) -> None:
+        self._lost |= dict.fromkeys(delivery.message.id for delivery in deliveries)
+        for message_id in list(self._lost)[:-MOST_LOST]:
+            del self._lost[message_id]
+
+    def _transact_all(self, deliveries: Sequence[Delivery], part: Part) -> list[Delivery]:
         with self._run.transaction() as transaction, self.monitor.percentiles("transaction").timed():
             outcome = self._attempt(deliveries, transaction, part)
             faults.reach("consumer.commit")
@@ -211,6 +278,7 @@ class IdempotentConsumer:
     def _handle(self, delivery: Delivery, transaction: Transaction, part: Part, outcome: Outcome) -> None:
         try:
             with part(transaction):
+                self._begun = True
                 faults.reach("consumer.work")
                 results = self._results(delivery, self._handler(delivery.message.payload, transaction))
         except OUTAGES:
@@ -233,17 +301,12 @@ class IdempotentConsumer:
             for place, payload in enumerate(_payloads(returned))
         ]
 
-    def _each_alone(self, deliveries: Sequence[Delivery], error: Exception) -> list[Delivery]:
-        """The transaction failed as a whole: one of them spoils it for all, or it is the only one."""
-        if len(deliveries) == 1:
-            self._fail(deliveries[0].message, error)
-            return []
-        return [left for delivery in deliveries for left in self._work([delivery])]
-
     def _settle(self, outcome: Outcome) -> None:
         self.monitor.counter("messages_processed").add(len(outcome.finished))
         self.monitor.counter("duplicates_skipped").add(len(outcome.duplicates))
         self.monitor.window("throughput_per_sec").add(len(outcome.finished))
+        for message in outcome.finished:
+            self._lost.pop(message.id, None)
         for delivery, error in outcome.failed:
             self._fail(delivery.message, error)
 
@@ -259,25 +322,28 @@ class IdempotentConsumer:
 
     def _put_back(self, messages: Sequence[Message], error: Exception) -> None:
         """The database's fault, not theirs: what is not acknowledged is delivered again and counts as no attempt."""
+        self._interrupted(error)
+        with suppress(*INTERRUPTIONS):  # then the claims expire
+            self._reader.release(messages, delay=self._retry_delay)
+
+    def _interrupted(self, error: Exception) -> None:
         self.monitor.errors.record("CONSUMER_INTERRUPTED", error)
         _log.warning("Consumer %s: %s", self._group, error)
-        with suppress(*OUTAGES):  # then the claims expire
-            self._reader.release(messages, delay=self._retry_delay)
 
     def _warn(self, event: str, message: Message, what: str) -> None:
         self.monitor.errors.record(event, what, f"message {message.id}")
         _log.warning("%s topic=%s group=%s message=%s: %s", event, message.topic, self._group, message.id, what)
 
     @contextmanager
-    def _relaying(self) -> Iterator[None]:
+    def _relaying(self) -> Iterator[Relay | None]:
         if self._outbox is None:
-            yield
+            yield None
             return
         with Relay(self._run, self._outbox.topic, lease=self._relay_lease) as relay:
             thread = threading.Thread(target=relay.run, name=f"relay to {self._outbox.topic}", daemon=True)
             thread.start()
             try:
-                yield
+                yield relay
             finally:
                 relay.stop()
                 thread.join()

@@ -11,21 +11,11 @@ from uuid import NAMESPACE_URL, uuid5
 from ticklake import faults
 from ticklake.consumer.outbox import Attempts, Outbox, Row
 from ticklake.contracts import TopicEnvelope
-from ticklake.database import Listener
-from ticklake.errors import (
-    DatabaseFull,
-    DatabaseLocked,
-    DatabaseUnavailable,
-    DatabaseUnusable,
-    InvalidOption,
-    TickLakeError,
-)
+from ticklake.database import OUTAGES, Listener
+from ticklake.errors import DatabaseClosed, InvalidOption, TickLakeError, TopicClosed
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
 from ticklake.topics.envelope import client_clock_ms, wrap
-
-OUTAGES = (DatabaseFull, DatabaseLocked, DatabaseUnavailable)
-"""What is nobody's fault and passes."""
 
 LEASE_SECONDS = 5.0
 LONGEST_RETRY = 60.0
@@ -57,14 +47,24 @@ class Relay:
         self._renewed = 0.0
         self._listener: Listener | None = None
         self._stopping = False
+        self.error: BaseException | None = None
         _offer_baton(run, self._batons.topic)
 
     def run(self) -> None:
-        """Relay until `stop()`; a database that does not answer is tried again."""
+        """Relay until `stop()`; what fails is tried again. `error` is what ended it before that, if anything did."""
+        try:
+            self._run_on()
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _run_on(self) -> None:
         while not self._stopping:
             try:
                 self.relay(self._lease)
-            except (*OUTAGES, DatabaseUnusable) as error:
+            except (DatabaseClosed, TopicClosed):
+                raise
+            except TickLakeError as error:
                 self.monitor.errors.record("RELAY_INTERRUPTED", error, self._outbox.topic)
                 _log.warning("Relay to %s: %s", self._outbox.topic, error)
                 time.sleep(OUTAGE_PAUSE)
@@ -75,8 +75,8 @@ class Relay:
         while not self._stopping:
             attempts = self._outbox.attempts() if self._leads(deadline) else None
             pause = None if attempts is None else _pause(attempts)
-            if pause == 0:
-                return self._publish()
+            if attempts is not None and pause == 0:
+                return self._publish(_batch(self._batch_size, attempts))
             if time.monotonic() >= deadline:
                 return 0
             if self._baton is not None:
@@ -121,11 +121,11 @@ class Relay:
         limits = (deadline - time.monotonic(), self._lease / 3, LONGEST_RETRY if pause is None else pause)
         self._listener.wait(max(0.0, min(limits)))
 
-    def _publish(self) -> int:
+    def _publish(self, limit: int) -> int:
         rows: Sequence[Row] = ()
         try:
             with self._run.transaction() as transaction:
-                rows = self._outbox.unsent(self._batch_size, transaction)
+                rows = self._outbox.unsent(limit, transaction)
                 faults.reach("relay.publish")
                 self._writer.forward([row.envelope for row in rows], connection=transaction)
                 faults.reach("relay.mark")
@@ -152,6 +152,11 @@ def _pause(attempts: Attempts) -> float:
     if attempts.age_ms is None:
         return 0.0
     return max(0.0, min(2.0 ** min(attempts.failed - 1, 10), LONGEST_RETRY) - attempts.age_ms / 1000)
+
+
+def _batch(size: int, attempts: Attempts) -> int:
+    """Half as many after each failure: a timeout, or one message that cannot be published, holds up fewer others."""
+    return max(1, size >> min(attempts.failed, 30))
 
 
 def _offer_baton(run: Run, topic: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from ticklake.database.outages import OUTAGES
 from ticklake.database.schema import Backend, Listener, Schema, Transaction
 from ticklake.database.url import open_backend
 
-__all__ = ["Backend", "Listener", "Schema", "Transaction", "open_backend"]
+__all__ = ["OUTAGES", "Backend", "Listener", "Schema", "Transaction", "open_backend"]

@@ -18,18 +18,17 @@ from psycopg import sql as compose
 
 from ticklake import faults
 from ticklake.database.names import schema_name
+from ticklake.database.outages import in_our_words, postgres_fault
 from ticklake.database.readiness import readable
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
 from ticklake.database.url import split_password
 from ticklake.errors import (
     DatabaseClosed,
-    DatabaseFull,
     DatabaseUnavailable,
     DatabaseUnusable,
     RunNotInDatabase,
     TickLakeError,
-    UniqueViolation,
 )
 
 _log = logging.getLogger(__name__)
@@ -133,10 +132,11 @@ class PostgresBackend:
         self._open_pool()
         with self.translated():
             connection = self._take()
-            try:
+        try:
+            with self.translated(connection):
                 yield connection
-            finally:
-                self._pool.putconn(connection)
+        finally:
+            self._pool.putconn(connection)
 
     def pool(self) -> Mapping[str, int]:
         stats = self._pool.get_stats()
@@ -168,24 +168,20 @@ class PostgresBackend:
             self._opened = True
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translated(self, connection: _Connection | None = None) -> Iterator[None]:
         """The driver's errors in our words."""
         try:
             yield
         except (psycopg.Error, psycopg_pool.PoolClosed) as error:
-            raise self.in_our_words(error) from error
+            raise self.in_our_words(error, connection) from error
 
-    def in_our_words(self, error: Exception) -> TickLakeError:
+    def in_our_words(self, error: Exception, connection: _Connection | None = None) -> TickLakeError:
+        """`connection`: on which it happened; none if there was none to be had."""
         reason = " ".join(str(error).split())
         if isinstance(error, psycopg_pool.PoolClosed):
             return DatabaseClosed(database=self.name)
-        if isinstance(error, psycopg.errors.DiskFull):
-            return DatabaseFull(database=self.name)
-        if isinstance(error, psycopg.errors.UniqueViolation):
-            return UniqueViolation(database=self.name, reason=reason)
-        if isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
-            return DatabaseUnavailable(database=self.name, reason=reason)
-        return DatabaseUnusable(database=self.name, reason=reason)
+        lost = isinstance(error, psycopg.OperationalError) if connection is None else connection.broken
+        return in_our_words(postgres_fault(getattr(error, "sqlstate", None), lost=lost), self.name, reason)
 
 
 class PostgresSchema:
@@ -291,13 +287,13 @@ class PostgresTransaction(Transaction):
             cursor = self.connection.statements.execute(text.encode(), values)
             return cursor.fetchall() if _has_rows(cursor) else []
         except psycopg.Error as error:
-            raise self._backend.in_our_words(error) from error
+            raise self._backend.in_our_words(error, self.connection) from error
 
     def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return [row for one in values for row in self.execute(text, one)]
 
     def execute_script(self, text: str) -> None:
-        with self._backend.translated():
+        with self._backend.translated(self.connection):
             self.connection.execute(text.encode())
 
     def execute_composed(self, statement: compose.Composed) -> None:

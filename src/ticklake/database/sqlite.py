@@ -16,18 +16,17 @@ import apsw
 from ticklake import faults
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
+from ticklake.database.outages import Fault, in_our_words, sqlite_fault
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
 from ticklake.errors import (
     DatabaseClosed,
     DatabaseDamaged,
-    DatabaseFull,
     DatabaseLocked,
     DatabaseUnusable,
     NestedTransaction,
     RunNotInDatabase,
     TickLakeError,
-    UniqueViolation,
 )
 
 _log = logging.getLogger(__name__)
@@ -334,12 +333,8 @@ def _run_ids(path: Path) -> list[str]:
 
 def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:
     """The driver's errors as ours."""
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
+    reason = str(error) or type(error).__name__
+    fault = sqlite_fault(getattr(error, "result", 0))
+    if fault is Fault.LOCKED:
         return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
-    if isinstance(error, apsw.FullError):
-        return DatabaseFull(database=path)
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return DatabaseDamaged(database=path, reason=str(error))
-    if isinstance(error, apsw.ConstraintError):
-        return UniqueViolation(database=path, reason=str(error))
-    return DatabaseUnusable(database=path, reason=str(error) or type(error).__name__)
+    return in_our_words(fault, path, reason)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
 from ticklake.contracts import BatchInfo
+from ticklake.database import OUTAGES
 from ticklake.errors import NotABatchMessage, StorageUnavailable, TickLakeError
 from ticklake.lake.slices import Slice
 from ticklake.monitoring import Monitor
@@ -150,6 +151,12 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
                 return None
             file = self._storage.batch(info.storage_key)
             return Delivery(file, file.ticks, message)
+        except OUTAGES as error:
+            self._monitor.errors.record("DATABASE_UNAVAILABLE", error)
+            log.warning("%s", error)
+            with suppress(*OUTAGES):  # then the claim expires
+                self._reader.release([message])
+            return None
         except (TickLakeError, OSError) as error:
             if self._storage.reachable(self._run.id):
                 self._fail(message, str(error))

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from ticklake.errors import DatabaseUnavailable
+from ticklake.errors import DatabaseUnavailable, TickLakeError, TransactionAborted
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 PATIENCE_SECONDS = 60.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
+MOST_ABORTED = 5
+"""So often a transaction that the database has ended is begun again: a deadlock, a lock that could not be had."""
 
 
 def patiently(
@@ -21,7 +23,7 @@ def patiently(
     *,
     seconds: float = PATIENCE_SECONDS,
     pause: Callable[[float], object] = time.sleep,
-    tell: Callable[[DatabaseUnavailable], object] = lambda _: None,
+    tell: Callable[[TickLakeError], object] = lambda _: None,
 ) -> _Result:
     """Repeat `act`, which must be harmless to repeat, until the database answers; raise after `seconds`.
 
@@ -29,12 +31,14 @@ def patiently(
     """
     deadline = time.monotonic() + seconds
     length = FIRST_PAUSE
+    aborted = 0
     while True:
         try:
             return act()
-        except DatabaseUnavailable as error:
+        except (DatabaseUnavailable, TransactionAborted) as error:
             tell(error)
-            if time.monotonic() + length > deadline:
+            aborted += isinstance(error, TransactionAborted)
+            if aborted == MOST_ABORTED or time.monotonic() + length > deadline:
                 raise
             _log.warning("Waiting for the database: %s", error)
             pause(length)

@@ -15,7 +15,14 @@ from typing import NamedTuple, TypeVar
 from google.protobuf.message import Message as Payload
 
 from ticklake.database import Listener, Transaction
-from ticklake.errors import DatabaseUnavailable, InvalidOption, TopicClosed, UndecodableMessage
+from ticklake.errors import (
+    DatabaseUnavailable,
+    InvalidOption,
+    TickLakeError,
+    TopicClosed,
+    TransactionAborted,
+    UndecodableMessage,
+)
 from ticklake.monitoring import Monitor, Window
 from ticklake.topics.envelope import unwrap
 from ticklake.topics.inhand import InHand
@@ -183,7 +190,7 @@ class TopicReader:
                 self._store.give_back_unknown(self._consumer, self._in_hand.message_ids())
             with self.monitor.percentiles("claim_latency").timed():
                 found = self._store.claim(self._consumer, room, more=self._more)
-        except DatabaseUnavailable as error:
+        except (DatabaseUnavailable, TransactionAborted) as error:
             self._unavailable("read_errors", error)
             return Claimed(wait_ms=RETRY_MS)
         self.monitor.healthy = True
@@ -207,7 +214,7 @@ class TopicReader:
                 return False
         try:
             self._listener = self._store.listen(self.topic)  # what came before that is found by another look
-        except DatabaseUnavailable as error:
+        except (DatabaseUnavailable, TransactionAborted) as error:
             self._unavailable("read_errors", error)
             time.sleep(min(RETRY_MS / 1000, RETRY_MS if limit is None else limit))
         if self._closed and self._listener is not None:
@@ -265,7 +272,7 @@ class TopicReader:
         if self._in_hand.let_go(claims) and self._listener is not None:
             self._listener.wake()  # a poll may be waiting for room
 
-    def _unavailable(self, counter: str, error: DatabaseUnavailable) -> None:
+    def _unavailable(self, counter: str, error: TickLakeError) -> None:
         self.monitor.healthy = False
         self.monitor.counter(counter).add()
         self.monitor.errors.record("DATABASE_UNAVAILABLE", error)

@@ -1,0 +1,177 @@
+"""A message whose work fails in the database, or brings its connection down, ends as a dead letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from google.protobuf.message import Message as Payload
+
+from ticklake import BatchInfo
+from ticklake.consumer import IdempotentConsumer
+from ticklake.database import Transaction
+from ticklake.errors import DatabaseLocked, DatabaseUnavailable
+from ticklake.topics import Run
+
+GROUP = "workers"
+MOST_POLLS = 60
+Work = Callable[[Transaction], object]
+
+
+class Worker:
+    """Writes down the number of each message, and does `work` for the one that is poison."""
+
+    def __init__(self, run: Run, poison: int, work: Work) -> None:
+        self._run, self._poison, self._work = run, poison, work
+        self.attempts = 0
+        with run.transaction() as transaction:
+            transaction.execute_script("CREATE TABLE IF NOT EXISTS done (number integer)")
+
+    def __call__(self, payload: BatchInfo, tx: Transaction) -> Payload | None:
+        if payload.tick_start == self._poison:
+            self.attempts += 1
+            self._work(tx)
+        tx.execute_script(f"INSERT INTO done VALUES ({payload.tick_start})")
+        return None
+
+    @property
+    def done(self) -> list[int]:
+        with self._run.reading() as view:
+            return [row[0] for row in view.execute("SELECT number FROM done ORDER BY number", {})]
+
+
+@pytest.fixture
+def work_through(run: Run) -> Iterator[Callable[..., Worker]]:
+    """Sends five messages, of which 2 is the poison, and polls until the group has none left."""
+
+    def consume(work: Work, max_delivery_attempts: int = 3) -> Worker:
+        worker = Worker(run, 2, work)
+        with run.writer("t") as writer:
+            writer.send_many([BatchInfo(tick_start=number) for number in range(5)])
+        options = {"max_delivery_attempts": max_delivery_attempts, "retry_delay": 0.0}
+        with IdempotentConsumer(run, "t", GROUP, worker, **options) as consumer:  # type: ignore[arg-type]
+            for _ in range(MOST_POLLS):
+                consumer.process(0.2)
+                if lag(run) == 0:
+                    break
+        return worker
+
+    yield consume
+
+
+def lag(run: Run) -> int:
+    return next(status.lag for status in run.groups.list("t") if status.group == GROUP)
+
+
+def letters(run: Run) -> list[tuple[int, str]]:
+    return [(letter.attempts, letter.error) for letter in run.dead_letters.list()]
+
+
+def kill_own_connection(tx: Transaction) -> None:
+    tx.execute_script("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+def kill_own_connection_quietly(tx: Transaction) -> None:
+    """The loss shows only in the statement after it, which may be another message's."""
+    with pytest.raises(DatabaseUnavailable):
+        kill_own_connection(tx)
+
+
+def exceed_a_timeout(name: str) -> Work:
+    def work(tx: Transaction) -> None:
+        tx.execute_script(f"SET LOCAL {name} = '20ms'")
+        tx.execute_script("SELECT pg_sleep(10)")
+
+    return work
+
+
+def sleep_in_the_transaction(tx: Transaction) -> None:
+    tx.execute_script("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
+    with psycopg.connect(tx.connection.info.dsn) as other:  # type: ignore[attr-defined]
+        (pid,) = (tx.connection.info.backend_pid,)  # type: ignore[attr-defined]
+        query = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+        while other.execute(query, [pid]).fetchone() != (0,):
+            other.rollback()
+    tx.execute_script("SELECT 1")
+
+
+def raise_that(state: str) -> Work:
+    return lambda tx: tx.execute_script(f"DO $$ BEGIN RAISE EXCEPTION 'no luck' USING ERRCODE = '{state}'; END $$")
+
+
+def lose_another_database(tx: Transaction) -> None:
+    del tx
+    raise DatabaseLocked(database="elsewhere", seconds=30.0)
+
+
+POSTGRES = {
+    "statement_timeout": (exceed_a_timeout("statement_timeout"), "statement timeout"),
+    "idle_in_transaction_session_timeout": (sleep_in_the_transaction, "idle-in-transaction"),
+    "its connection killed": (kill_own_connection, "terminating connection"),
+    "its connection killed quietly": (kill_own_connection_quietly, ""),
+    "deadlock": (raise_that("40P01"), "no luck"),
+    "serialization": (raise_that("40001"), "no luck"),
+    "lock not available": (raise_that("55P03"), "no luck"),
+    "out of memory": (raise_that("53200"), "no luck"),
+    "disk full": (raise_that("53100"), "no room left"),
+    "read only": (raise_that("25006"), "no luck"),
+    "I/O error": (raise_that("58030"), "no luck"),
+    "corrupted": (raise_that("XX001"), "no luck"),
+}
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER", "Consumer workers:", "Waiting for the database")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("kind", POSTGRES)
+def test_a_message_that_fails_in_postgres_every_time_becomes_a_dead_letter(
+    run: Run, work_through: Callable[..., Worker], kind: str
+) -> None:
+    work, reason = POSTGRES[kind]
+    worker = work_through(work)
+    assert worker.done == [0, 1, 3, 4]
+    ((attempts, error),) = letters(run)
+    assert attempts == 3
+    assert reason in error
+    assert worker.attempts <= 6, "once with the others, once in savepoints or forgiven, and three times alone"
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER", "Consumer workers:")
+def test_work_that_always_loses_some_other_database_becomes_a_dead_letter(
+    run: Run, work_through: Callable[..., Worker]
+) -> None:
+    assert work_through(lose_another_database).done == [0, 1, 3, 4]
+    assert [attempts for attempts, _ in letters(run)] == [3]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_message_that_locks_its_own_table_in_sqlite_becomes_a_dead_letter(
+    run: Run, work_through: Callable[..., Worker]
+) -> None:
+    def drop_what_is_being_read(tx: Transaction) -> None:
+        rows = tx._connection.execute("SELECT name FROM sqlite_schema")  # type: ignore[attr-defined]
+        next(rows)
+        try:
+            tx.execute_script("CREATE TABLE mine (x)")
+            tx.execute_script("DROP TABLE mine")
+        finally:
+            rows.close()
+
+    assert work_through(drop_what_is_being_read).done == [0, 1, 3, 4]
+    ((attempts, error),) = letters(run)
+    assert (attempts, "locked" in error) == (3, True)
+
+
+@pytest.mark.warns("Consumer workers:", "Waiting for the database", "MESSAGE_FAILED")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_an_outage_in_the_middle_of_the_work_costs_no_attempt(run: Run, work_through: Callable[..., Worker]) -> None:
+    outages = iter(range(1))
+
+    def interrupted(tx: Transaction) -> None:
+        for _ in outages:
+            kill_own_connection(tx)
+
+    worker = work_through(interrupted, max_delivery_attempts=1)
+    assert worker.done == [0, 1, 2, 3, 4]
+    assert letters(run) == []
