@@ -33,6 +33,7 @@ from ticklake.lake.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.sharing import Sharing
 from ticklake.lake.spark import open_session, ship_with_jobs
+from ticklake.lake.spark import stop as stop_session
 from ticklake.services.base import Service, State
 from ticklake.services.compaction import CompactionService
 from ticklake.services.completion import CompletionService
@@ -133,7 +134,7 @@ class Node:
             database.close()
         if not late:  # a session with a job under way may take its time
             for session in self._sessions.values():
-                session.stop()
+                stop_session(session)
         self.instance.release()
         return not late
 

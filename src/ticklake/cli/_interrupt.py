@@ -1,11 +1,17 @@
-"""Ctrl-C and SIGTERM: the first asks for a graceful stop, the second ends the process."""
+"""Ctrl-C and SIGTERM: the first asks for a graceful stop, the second ends the process.
+
+A handler runs between any two steps of the main thread, which may hold a lock that the handler would wait for. So all
+that a handler does is to start a thread.
+"""
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,25 +19,38 @@ from typing import NoReturn
 
 import click
 
+# `timeout` signals its child and then the child's group: that is one wish.
+APART_SECONDS = 0.5
+_ECHO_SECONDS = 1.0
 SHOW_CURSOR = "\x1b[?25h"
 
 
 @contextmanager
 def graceful_stop() -> Iterator[threading.Event]:
     """Gives an event that the first signal sets; the command waits for it and then stops what it started."""
-    stop = threading.Event()
+    stop, told = threading.Event(), threading.Event()
+    asked_at: float | None = None
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
-            end_now(128 + number)
+        nonlocal asked_at
+        if asked_at is None:
+            asked_at = time.monotonic()
+            _thread.start_new_thread(ask, ())
+        elif time.monotonic() - asked_at >= APART_SECONDS:
+            _thread.start_new_thread(end_now, (128 + number,))
+
+    def ask() -> None:
         stop.set()
         click.echo("Stopping; once more stops now.", err=True)
+        told.set()
 
     signals = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, on_signal) for number in signals]
     try:
         yield stop
     finally:
+        if asked_at is not None:
+            told.wait(_ECHO_SECONDS)
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,7 +20,10 @@ from ticklake.lake import connect
 from ticklake.lake.master import CONNECT, knock
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 _STARTING = threading.Lock()
 _OPEN: dict[tuple[str, frozenset[tuple[str, str]]], SparkSession] = {}
@@ -26,6 +31,10 @@ _CHATTER = b"Using incubator modules"
 # The last line of a Python traceback.
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# Leaves signals as they were when the JVM started.
+_DEAF = "-Xrs"
 
 _SETTINGS = {
     # A flush is one narrow stage: there is nothing to adapt, and planning it costs 30 ms a job.
@@ -36,7 +45,7 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     # The JVM only hands work out: a small heap and the quick compiler start sooner and run as fast.
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOGGING}",
+    _JAVA_OPTIONS: f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOGGING}",
 }
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
@@ -73,19 +82,50 @@ def _open(master: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master).appName("ticklake")
-    for key, value in settings.items():
+    options = f"{_DEAF} {settings.get(_JAVA_OPTIONS, '')}"
+    given = {"spark.master": master, "spark.app.name": "ticklake", **settings, _JAVA_OPTIONS: options}
+    builder = SparkSession.builder
+    for key, value in given.items():
         builder = builder.config(key, value)
     with _without_jvm_chatter() if SparkContext._active_spark_context is None else nullcontext():
         try:
+            if SparkContext._gateway is None:
+                _start_jvm(SparkConf().setAll(list(given.items())))
             return builder.getOrCreate()
         except Exception as error:
             if _jvm_gone():
                 _forget_jvm()
             raise SparkUnavailable(reason=reason_of(error)) from error
+
+
+def _start_jvm(conf: SparkConf) -> None:
+    """Starts the JVM out of reach of the signals that ask us to stop: the last flush needs it, and its workers.
+
+    It has a session of its own, so signals to our process group do not reach it. It and its children never see a
+    SIGTERM, which systemd sends to every process of a service. It ends when its stdin closes, so at the latest with us.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    # A mask is inherited, and unlike a handler it can be set in any thread.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def stop(spark: SparkSession) -> None:
+    """Ends a session; one whose JVM is gone has ended already."""
+    try:
+        spark.stop()
+    except Exception:
+        log.debug("The session could not be stopped: its JVM is gone", exc_info=True)
+        _forget_jvm()
 
 
 def leave_if_gone(spark: SparkSession) -> None:
@@ -95,7 +135,7 @@ def leave_if_gone(spark: SparkSession) -> None:
     elif _jvm_gone():
         _forget_jvm()
     elif _stopped_inside(spark):
-        spark.stop()
+        stop(spark)
 
 
 def _ended(spark: SparkSession) -> bool:

@@ -23,6 +23,35 @@ with graceful_stop() as stop:
 print("stopped", flush=True)
 """
 
+# Signals itself after the Nth step inside of a wait for the event, for each N.
+EVERY_STEP = """
+import signal, sys, threading
+from ticklake.cli._interrupt import graceful_stop
+
+def signalled(after):
+    steps = 0
+    def trace(frame, event, _):
+        nonlocal steps
+        if frame.f_code.co_filename != threading.__file__:
+            return None
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        if steps == after:
+            steps += 1
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+    with graceful_stop() as stop:
+        sys.settrace(trace)
+        stop.wait(0.001)
+        sys.settrace(None)
+        return steps > after and stop.wait(60)
+
+count = 1
+while signalled(count):
+    count += 1
+print(count)
+"""
+
 
 @pytest.fixture
 def started() -> Iterator:
@@ -51,14 +80,36 @@ def test_the_first_signal_asks_to_stop(started, number):
     assert err == "Stopping; once more stops now.\n"
 
 
-def test_the_second_signal_ends_a_command_that_is_stuck(started):
+def test_the_second_signal_ends_a_command_that_is_stuck(started, eventually):
     process = started("stuck")
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "stopping\n"
-    process.send_signal(signal.SIGINT)
+
+    def ended() -> bool:
+        process.send_signal(signal.SIGINT)
+        return process.poll() is not None
+
+    eventually(ended)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert err.endswith("Stopped.\n")
+
+
+def test_two_signals_at_once_are_one_wish(started):
+    process = started()
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "stopping\nstopped\n")
+    assert err == "Stopping; once more stops now.\n"
+
+
+def test_a_signal_at_any_step_of_the_wait_is_heard():
+    """The handler must not wait for a lock that the main thread holds while it runs."""
+    command = [sys.executable, "-c", EVERY_STEP]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert int(done.stdout) > 20
 
 
 def test_afterwards_signals_are_what_they_were_before():

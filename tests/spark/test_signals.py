@@ -1,0 +1,147 @@
+"""Signals to a node, to its whole process group, and to everything that it has started: a stop is a clean stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.topics import Database
+
+COMMAND = [sys.executable, "-c", "from ticklake.cli import main; main()", "run"]
+FLUSHED, BUFFERED, TICKS = 1, 5, 100
+Eventually = Callable[..., None]
+
+
+class Node:
+    """A `ticklake run` with one indexer: it has flushed one batch on its JVM and holds five more in its buffer."""
+
+    def __init__(self, maker: Any, folder: Path, eventually: Eventually, *before: str) -> None:
+        self.maker, self._eventually = maker, eventually
+        maker.metadata()
+        MetadataIndexer("metadata-indexer", IndexerResources(maker.storage, maker.lake)).write(maker.run_id)
+        file = folder / "node.conf"
+        file.write_text(f"""
+            resources {{
+              db {{ class = Database, url = "{maker.database_url}" }}
+              batch-topic {{ class = Topic, database = db }}
+              storage {{ class = Storage, path = "{maker.storage.url}" }}
+              lake {{ class = Lake, path = "{maker.lake.root}", spark {{ master = "local[1]" }} }}
+            }}
+            services.environment-indexer {{
+              resources.topic = "topic-read:batch-topic?consumerGroup=environment-indexer"
+              options {{ run_id = "{maker.run_id}", insert_batch_size = {TICKS}, flush_timeout_ms = 1 h }}
+            }}""")
+        self._log = folder / "node.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen([*before, *COMMAND, str(file)], stderr=log, start_new_session=True)
+        self.database = Database(maker.database_url)
+        maker.publish(*maker.batches(FLUSHED, ticks=TICKS))
+        eventually(lambda: self.lag() == (0, 0) or self.process.poll() is not None)
+        maker.publish(*(maker.batch(start, start + 9) for start in range(TICKS, TICKS + 10 * BUFFERED, 10)))
+        eventually(lambda: self.lag() == (BUFFERED, BUFFERED) or self.process.poll() is not None)
+        self.family = psutil.Process(self.process.pid).children(recursive=True)
+        assert any(child.name() == "java" for child in self.family), self.text
+
+    def lag(self) -> tuple[int, int] | None:
+        """Messages that are not acknowledged, and those that are claimed; None while the group has not joined."""
+        found = self.database.run(self.maker.run_id).groups.list("batch-topic")
+        return (found[0].lag, found[0].claimed) if found else None
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def jvm(self) -> psutil.Process:
+        return next(child for child in self.family if child.name() == "java")
+
+    def ended_clean(self) -> None:
+        code = self.process.wait(timeout=120)
+        assert code == 0, self.text
+        assert self.text.endswith("Stopped; everything that was accepted is written.\n"), self.text
+        assert self.lag() == (0, 0)
+        expected = self.maker.expected_keys(range(TICKS + 10 * BUFFERED))
+        assert self.maker.keys() == sorted(expected)
+
+    def left_nobody(self) -> None:
+        self._eventually(lambda: not any(child.is_running() for child in self.family))
+
+    def end(self) -> None:
+        self.database.close()
+        for child in [self.process, *self.family]:
+            try:
+                child.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.process.wait()
+
+
+@pytest.fixture
+def node(maker: Any, tmp_path: Path, eventually: Eventually) -> Iterator[Callable[..., Node]]:
+    nodes: list[Node] = []
+
+    def start(*before: str) -> Node:
+        nodes.append(Node(maker, tmp_path, eventually, *before))
+        return nodes[-1]
+
+    yield start
+    for one in nodes:
+        one.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_is_a_clean_stop(node: Callable[..., Node], number: signal.Signals) -> None:
+    started = node()
+    os.killpg(started.process.pid, number)
+    started.ended_clean()
+    started.left_nobody()
+
+
+def test_a_signal_to_everything_that_was_started_is_a_clean_stop(node: Callable[..., Node]) -> None:
+    """As systemd does it, whose default is the control group: no session and no process group keeps apart from it."""
+    started = node()
+    for child in started.family:
+        child.send_signal(signal.SIGTERM)
+    started.process.send_signal(signal.SIGTERM)
+    started.ended_clean()
+    started.left_nobody()
+
+
+def test_timeout_is_a_clean_stop(node: Callable[..., Node]) -> None:
+    """It signals its child, and right after that the group that the child is in: twice, but that is one wish."""
+    started = node("timeout", "3600")
+    started.process.send_signal(signal.SIGTERM)
+    started.ended_clean()
+    started.left_nobody()
+
+
+def test_no_jvm_outlives_a_node_that_is_killed(node: Callable[..., Node]) -> None:
+    started = node()
+    started.process.kill()
+    started.left_nobody()
+
+
+def test_ctrl_c_twice_ends_a_node_whose_jvm_hangs(node: Callable[..., Node], eventually: Eventually) -> None:
+    started = node()
+    started.jvm.suspend()
+    os.killpg(started.process.pid, signal.SIGINT)
+    eventually(lambda: "Stopping" in started.text)
+
+    def ended() -> bool:
+        os.killpg(started.process.pid, signal.SIGINT)
+        return started.process.poll() is not None
+
+    eventually(ended)
+    assert started.process.returncode == 128 + signal.SIGINT
+    started.jvm.resume()
+    started.left_nobody()
