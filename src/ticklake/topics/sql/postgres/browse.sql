@@ -1,5 +1,5 @@
 SELECT m.id, m.message_id, m.timestamp, m.envelope,
-       CASE WHEN c.message_id IS NULL THEN 'new' WHEN c.acknowledged_at IS NOT NULL THEN 'acknowledged'
+       CASE WHEN c.message_id IS NULL OR c.claim_version = 0 THEN 'new' WHEN c.acknowledged_at IS NOT NULL THEN 'acknowledged'
             WHEN c.set_aside_at IS NOT NULL THEN 'set aside' WHEN c.claimed_by IS NOT NULL THEN 'claimed'
             ELSE 'released' END
 FROM topic_messages AS m

@@ -11,8 +11,7 @@ WHERE m.topic_name = %(topic)s AND m.id > %(after)s::bigint
                   ON c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group AND c.message_id = m.message_id
                   WHERE p.topic_name = m.topic_name
                     AND CASE WHEN c.message_id IS NULL OR m.id > p.frontier
-                             THEN %(force)s::integer = 0
-                                  AND (m.id > p.frontier OR m.xid = ANY (ARRAY(SELECT pg_snapshot_xip(p.seen))))
+                             THEN %(force)s::integer = 0 AND topic_awaited(m.id, m.xid, p.frontier, p.seen)
                              WHEN c.acknowledged_at IS NOT NULL OR c.set_aside_at IS NOT NULL THEN false
                              ELSE %(force)s::integer = 0 OR c.claimed_by IS NOT NULL END)
 ORDER BY m.id
