@@ -13,12 +13,13 @@ import numpy as np
 from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
 from ticklake.coordination.gaps import Gap
 from ticklake.coordination.reconcile import Announced, announced, compare, publish, stored
+from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, overall
 from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNotInDatabase, StorageUnavailable, TableUnreadable
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.insights import GroupReport, groups_of
 from ticklake.lake.catalog import Catalog
-from ticklake.lake.coverage import covered, row_counts
+from ticklake.lake.coverage import covered, row_counts, table_id
 from ticklake.lake.deep import Deep
 from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
@@ -176,9 +177,14 @@ class Completeness:
     def coordinator(self, table: str) -> Coordinator | None:
         """The one at work on a table, where there is one."""
         kind = _kinds().get(table)
-        if self._run is None or kind is None or kind.__name__ not in frontiers(self._run):
+        if self._run is None or kind is None:
             return None
-        return Coordinator(self._run, kind.__name__, step=self.step)
+        known = frontiers(self._run)
+        # Until its indexer is next started, what was recorded before tables had ids has none.
+        for target in (Target(table_id(self._directory(table)) or ""), NO_TABLE):
+            if (kind.__name__, target.table_id) in known:
+                return Coordinator(self._run, kind.__name__, step=self.step, table=target)
+        return None
 
     def _repair(self, table: str, retry_failed: bool) -> TableRepair:
         coverage = judge(self.expected, covered(self._directory(table)).ticks)

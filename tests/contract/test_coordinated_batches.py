@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ticklake import RunCompleted
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.gaps import PENDING, PERMANENT
 from ticklake.indexers.coordinated import CoordinatedBatches
@@ -272,8 +273,8 @@ class Clock:
 
 
 @pytest.mark.warns("failed: rotten")
-def test_another_file_with_the_ticks_of_a_failed_one_is_found_once_they_are_searched_again(
-    put: Callable[..., None], open_batches: Open, run: Run, storage: Storage
+def test_another_file_with_the_ticks_of_a_failed_one_is_found(
+    put: Callable[..., None], open_batches: Open, run: Run, storage: Storage, gaps: Any
 ):
     put(0, 990)
     put(0, 990, "000")
@@ -281,13 +282,59 @@ def test_another_file_with_the_ticks_of_a_failed_one_is_found_once_they_are_sear
     batches._watch = Watch(storage, run.id, clock)
     first, copy = batches.poll(5, 0)
     batches.fail(first, "rotten")
+    assert gaps() == [], "the copy may be good"
     batches.fail(copy, "rotten")
+    assert gaps() == [(0, 990, PENDING)]
     put(0, 990, "001")
-    for _ in range(3):
-        assert nothing(batches), "its ticks are those of another file, as names go"
-        clock.now += 2
-    Coordinator(run, "DummyIndexer", step=10).search_again([TickRange(0, 990)])
+    clock.now += 2
     assert taken(batches) == [(0, 990)]
+    assert gaps() == []
+
+
+@pytest.mark.warns("failed: it holds other ticks")
+def test_a_name_that_promises_every_tick_hides_no_other_file(put: Callable[..., None], open_batches: Open, gaps: Any):
+    for start in range(0, 500, 100):
+        put(start, start + 90)
+    put(0, 2**63 - 1)
+    batches = open_batches()
+    hostile, *good = sorted(batches.poll(32, 10), key=lambda delivery: -delivery.ticks.end)
+    assert [tuple(one.ticks) for one in sorted(good, key=lambda one: one.ticks)] == [
+        (start, start + 90) for start in range(0, 500, 100)
+    ]
+    batches.fail(hostile, "it holds other ticks")
+    batches.done(good)
+    put(500, 590)
+    assert taken(batches) == [(500, 590)]
+    assert gaps() == [(600, 2**63 - 1, PENDING)]
+
+
+def test_the_end_of_the_run_leaves_a_gap_behind_the_last_file(
+    put: Callable[..., None], open_batches: Open, gaps: Any, storage: Storage, run: Run
+):
+    put(0, 990)
+    storage.write_completion(RunCompleted(simulation_run_id=run.id, last_tick=2990))
+    monitor = Monitor("test")
+    batches = open_batches(monitor=monitor)
+    assert taken(batches) == [(0, 990)]
+    assert gaps() == [], "there may be more files"
+    assert nothing(batches) and batches.exhausted
+    assert gaps() == [(1000, 2990, PENDING)]
+    assert monitor.snapshot()["gaps_pending"] == 1
+    put(1000, 1990)
+    assert taken(batches) == [(1000, 1990)]
+    assert gaps() == [(2000, 2990, PENDING)]
+
+
+@pytest.mark.warns("The end of run .* is not known")
+def test_an_end_that_cannot_be_read_stops_nothing(
+    put: Callable[..., None], open_batches: Open, gaps: Any, tmp_path: Path, run: Run
+):
+    put(0, 990)
+    (tmp_path / "storage" / run.id / "completed.pb").write_bytes(b"no such thing")
+    batches = open_batches()
+    assert taken(batches) == [(0, 990)]
+    assert nothing(batches) and batches.exhausted
+    assert gaps() == []
 
 
 def test_ticks_that_the_table_lacks_are_searched_again(put: Callable[..., None], open_batches: Open, run: Run):
@@ -296,8 +343,6 @@ def test_ticks_that_the_table_lacks_are_searched_again(put: Callable[..., None],
     put(1600, 1690)
     batches = open_batches()
     taken(batches)
-    put(700, 800)
-    assert nothing(batches), "its ticks are covered, as names go"
     coordinator = Coordinator(run, "DummyIndexer", step=10)
     coordinator.search_again([TickRange(600, 900)])
     assert taken(batches) == [(0, 990), (500, 1500)]

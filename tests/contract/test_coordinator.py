@@ -9,6 +9,7 @@ import pytest
 
 from ticklake.coordination.coordinator import Coordinator, Found, frontiers
 from ticklake.coordination.gaps import PENDING, PERMANENT, Gap
+from ticklake.coordination.target import Target
 from ticklake.errors import BatchAlreadyClaimedError, InvalidName, InvalidOption
 from ticklake.monitoring import Monitor
 from ticklake.storage.names import batch_name
@@ -102,6 +103,7 @@ def test_a_failed_batch_keeps_its_error_and_is_not_claimed_again(coordinator: Op
     assert one.look().expired == 0
     assert one.claim([batch(0, 990)], 1) == []
     assert [(known.status, known.error) for known in one.failed()] == [("failed", "bad bytes  at 17")]
+    assert gaps_of(one) == [(0, 990, PENDING)], "its ticks are missing"
 
 
 def test_a_failed_batch_gets_another_try_when_asked_for(coordinator: Open):
@@ -116,7 +118,10 @@ def test_a_name_is_needed_before_anything_can_be_claimed(run: Run):
         Coordinator(run, " ", step=1)
 
 
-@pytest.mark.parametrize(("options", "name"), [({"step": 0}, "sampling_interval"), ({"lease": 0}, "claim_timeout")])
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({"step": 0}, "sampling_interval"), ({"step": -10}, "sampling_interval"), ({"lease": 0}, "claim_timeout")],
+)
 def test_options_without_sense_are_refused(coordinator: Open, options: dict[str, int], name: str):
     with pytest.raises(InvalidOption, match=name):
         coordinator(**options)
@@ -126,7 +131,7 @@ def test_the_tables_are_made_once_a_schema(run: Run, coordinator: Open):
     coordinator(), coordinator("Other")
     with run.reading() as transaction:
         ((versions,),) = transaction.execute(
-            "SELECT count(*) FROM schema_versions WHERE package = 'ticklake.coordination'", {}
+            "SELECT count(*) FROM schema_versions WHERE package = 'ticklake.coordination' AND version = 1", {}
         )
     assert versions == 1
 
@@ -316,15 +321,155 @@ def test_racing_indexers_agree_on_the_frontier_and_the_gaps(coordinator: Open):
     assert coordinator().frontier() == 6990
 
 
+# Batches that fail
+
+
+def test_the_ticks_of_a_failed_batch_are_a_gap_except_those_that_another_has(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 290), batch(1000, 1990))
+    one.fail(one.try_claim(batch(200, 490)), "bad")
+    assert (gaps_of(one), one.frontier()) == ([(300, 490, PENDING), (500, 990, PENDING)], 1990)
+    claim_all(one, batch(300, 990))
+    assert one.gaps() == []
+
+
+def test_the_frontier_goes_back_when_the_batch_that_moved_it_fails(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 990))
+    one.fail(one.try_claim(batch(0, 2**63 - 1)), "its name promises what no file can hold")
+    assert (gaps_of(one), one.frontier()) == ([(1000, 2**63 - 1, PENDING)], 990)
+    claim_all(one, batch(2000, 2990))
+    assert (gaps_of(one)[0], one.frontier()) == ((1000, 1990, PENDING), 2990)
+
+
+@pytest.mark.warns("Permanent gap")
+def test_a_gap_that_only_a_wrong_name_tells_of_does_not_hide_the_next_gap(
+    coordinator: Open, pass_time: Callable[[float], None]
+):
+    one = coordinator()
+    one.fail(one.try_claim(batch(0, 2**63 - 1)), "bad")
+    pass_time(61)
+    one.make_permanent(60_000)
+    claim_all(one, batch(0, 990), batch(2000, 2990))
+    assert gaps_of(one) == [(1000, 1990, PENDING), (3000, 2**63 - 1, PERMANENT)]
+
+
+def test_a_failed_batch_that_is_tried_again_is_no_gap_any_more(coordinator: Open):
+    one = coordinator()
+    one.fail(one.try_claim(batch(500, 990)), "bad")
+    assert (gaps_of(one), one.frontier()) == ([(0, 490, PENDING), (500, 990, PENDING)], None)
+    one.retry_failed()
+    assert (gaps_of(one), one.frontier()) == ([(0, 490, PENDING)], 990)
+
+
+# The end of a run
+
+
+@pytest.mark.warns("Permanent gap in DummyIndexer .*: \\[1000, 1990\\]")
+def test_a_missing_tail_is_a_gap_like_any_other(coordinator: Open, pass_time: Callable[[float], None]):
+    monitor = Monitor("test")
+    one = coordinator(monitor=monitor)
+    claim_all(one, batch(0, 990))
+    assert one.expect_end(1990)
+    assert (gaps_of(one), one.frontier()) == ([(1000, 1990, PENDING)], 1990)
+    assert not one.expect_end(1990), "that was known"
+    pass_time(61)
+    one.make_permanent(60_000)
+    assert (gaps_of(one), monitor.snapshot()["permanent_gaps_detected"]) == ([(1000, 1990, PERMANENT)], 1)
+    claim_all(one, batch(1000, 1990))
+    assert one.gaps() == []
+
+
+def test_a_run_of_which_no_file_is_there_lacks_all_of_it(coordinator: Open):
+    one = coordinator()
+    one.expect_end(990)
+    assert gaps_of(one) == [(0, 990, PENDING)]
+
+
+@pytest.mark.parametrize("last_tick", [-1, -(2**63), 500, 990, 995])
+def test_an_end_before_the_last_file_leaves_no_gap(coordinator: Open, last_tick: int):
+    one = coordinator()
+    claim_all(one, batch(0, 990))
+    one.expect_end(last_tick)
+    assert one.gaps() == []
+
+
+def test_an_end_as_late_as_can_be_does_no_harm(coordinator: Open):
+    one = coordinator(step=1)
+    claim_all(one, batch(0, 9))
+    one.expect_end(2**63 - 1)
+    assert gaps_of(one) == [(10, 2**63 - 1, PENDING)]
+    claim_all(one, batch(10, 2**63 - 1))
+    assert (one.gaps(), one.frontier()) == ([], 2**63 - 1)
+
+
+def test_a_failed_last_file_of_a_run_that_has_ended_is_a_gap(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 990))
+    one.fail(one.try_claim(batch(1000, 1990)), "bad")
+    one.expect_end(1990)
+    assert (gaps_of(one), one.frontier()) == ([(1000, 1990, PENDING)], 1990)
+
+
+# One table each
+
+
+def table(name: str, location: str = "file:///lake", host: str = "here") -> Target:
+    return Target(name, location, host)
+
+
+def test_tables_are_independent(coordinator: Open):
+    one, other = coordinator(table=table("1", "file:///a")), coordinator(table=table("2", "file:///b"))
+    for each in (one, other):
+        each.register()
+        assert each.try_claim(batch(0, 990))
+        each.fail(each.try_claim(batch(2000, 2990)), "bad")
+    one.retry_failed()
+    assert (len(one.failed()), len(other.failed())) == (0, 1)
+    assert (gaps_of(one), gaps_of(other)) == (
+        [(1000, 1990, PENDING)],
+        [(1000, 1990, PENDING), (2000, 2990, PENDING)],
+    )
+
+
+def test_what_was_recorded_before_tables_had_ids_becomes_the_first_tables(coordinator: Open):
+    before = coordinator()
+    claim_all(before, batch(0, 990), batch(2000, 2990))
+    before.fail(before.try_claim(batch(0, 2**63 - 1)), "bad")
+    one, other = coordinator(table=table("1", "file:///a")), coordinator(table=table("2", "file:///b"))
+    one.register()
+    other.register()
+    assert one.claim([batch(0, 990)], 1) == [] and other.claim([batch(0, 990)], 1)
+    assert (gaps_of(one)[0], one.frontier(), len(one.failed())) == ((1000, 1990, PENDING), 2990, 1)
+    assert (coordinator().batches(), coordinator().gaps(), coordinator().frontier()) == ([], [], None)
+
+
+def test_a_table_that_is_made_anew_in_its_place_starts_anew(coordinator: Open, run: Run):
+    old = coordinator(table=table("1"))
+    old.register()
+    claim_all(old, batch(0, 990), batch(2000, 2990))
+    new = coordinator(table=table("2"))
+    new.register()
+    assert (new.batches(), new.gaps(), new.frontier()) == ([], [], None)
+    claim_all(new, batch(0, 990))
+    assert frontiers(run) == {("DummyIndexer", "2"): 990}, "nothing is left of the old one"
+
+
+def test_a_table_on_another_machine_is_another_place(coordinator: Open):
+    one, other = coordinator(table=table("1", host="a")), coordinator(table=table("2", host="b"))
+    for each in (one, other):
+        each.register()
+        claim_all(each, batch(0, 990))
+    assert len(one.batches()) == len(other.batches()) == 1
+
+
 # What a table lacks
 
 
 def test_completed_batches_that_the_table_lacks_are_indexed_again(coordinator: Open):
     one = coordinator()
     claim_all(one, batch(0, 990), batch(1000, 1990), batch(2000, 2990))
-    before = one.look().reopened
     assert one.search_again([TickRange(1500, 1600)]) == [batch(1000, 1990).name]
-    assert one.look().reopened == before + 1
     assert [claim.name for claim in coordinator().take_over(5)] == [batch(1000, 1990).name]
 
 
@@ -375,4 +520,4 @@ def test_what_happens_is_counted(coordinator: Open):
 def test_frontiers_tell_who_is_coordinated(run: Run, coordinator: Open):
     claim_all(coordinator("A"), batch(0, 990))
     claim_all(coordinator("B"), batch(0, 490))
-    assert frontiers(run) == {"A": 990, "B": 490}
+    assert frontiers(run) == {("A", ""): 990, ("B", ""): 490}

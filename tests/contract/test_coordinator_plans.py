@@ -13,6 +13,7 @@ from ticklake.topics import Run
 
 VALUES = {
     "indexer_class": "DummyIndexer",
+    "table_id": "",
     "instance": "me",
     "lease_ms": 1000,
     "limit": 10,
@@ -26,7 +27,7 @@ VALUES = {
     "claims": json.dumps([("batch_0_9.pb", 1)]),
     "batches": json.dumps([("batch_90_99.pb", 90, 99)]),
 }
-FRONTIER = "SEARCH coordinator_frontiers USING PRIMARY KEY (indexer_class=?)"
+FRONTIER = "SEARCH coordinator_frontiers USING PRIMARY KEY (indexer_class=? AND table_id=?)"
 INDEXES = {
     "look": "idx_coordinator_claimed",
     "expired": "idx_coordinator_claimed",
@@ -35,6 +36,7 @@ INDEXES = {
 }
 HOT = [
     "failed",
+    "reached",
     "look",
     "unknown",
     "expired",
@@ -63,6 +65,8 @@ def test_no_table_is_read_whole(run: Run, name: str):
         comments = re.compile(r"^--.*$", re.MULTILINE)
         plan = "\n".join(str(row[-1]) for row in transaction.execute(f"{explain} {comments.sub('', text)}", wanted))
     assert not re.search(r"SCAN coordinator_|Seq Scan on coordinator_", plan), plan
-    # The key alone is no help where it is only the class: all batches of a run have the same.
-    assert not re.search(r"USING PRIMARY KEY \(indexer_class=\?\)$", plan.replace(FRONTIER, ""), re.MULTILINE), plan
+    # The key is no help where it is only the class and the table: all batches of a run have the same.
+    assert not re.search(
+        r"USING PRIMARY KEY \(indexer_class=\?( AND table_id=\?)?\)$", plan.replace(FRONTIER, ""), re.MULTILINE
+    ), plan
     assert INDEXES.get(name, "") in plan, plan

@@ -16,8 +16,10 @@ import pytest
 
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.gaps import PERMANENT, subtract
+from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.organism import OrganismIndexer
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
 
@@ -120,7 +122,9 @@ def work_through(
     crew = Crew(tmp_path, maker.run_id, url, clock)
     crew.hire(crew_size)
     with Database(url) as database:
-        coordinator = Coordinator(database.run(maker.run_id), "OrganismIndexer", step=STEP)
+        ledger = maker.lake.ledger(maker.run_id, OrganismIndexer.table)
+        table = Target.at(ledger.id, ledger.directory)
+        coordinator = Coordinator(database.run(maker.run_id), "OrganismIndexer", step=STEP, table=table)
         try:
             _let_arrive(arrivals, crew, clock, kills, rng, eventually, coordinator)
             eventually(lambda: _all_done(coordinator, arrivals), 240)

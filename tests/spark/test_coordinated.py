@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,16 @@ from ticklake import RunCompleted
 from ticklake.completeness import Completeness, RunVerdict
 from ticklake.config import load
 from ticklake.coordination.coordinator import Coordinator
+from ticklake.coordination.target import Target
 from ticklake.coordination.verdict import Verdict
 from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.indexers.organism import OrganismIndexer
+from ticklake.insights import gaps_of
 from ticklake.lake.catalog import Catalog
+from ticklake.lake.lake import Lake
 from ticklake.lake.upkeep import optimize
 from ticklake.node import Node
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
@@ -62,6 +67,12 @@ def forget_empty_ticks(table: Path) -> None:
     rows = DeltaTable(table).to_pyarrow_table()
     shutil.rmtree(table)
     write_deltalake(table, rows)
+
+
+def coordinator_of(maker: Any, database: Database, kind: type[BatchIndexer]) -> Coordinator:
+    ledger = maker.lake.ledger(maker.run_id, kind.table)
+    table = Target.at(ledger.id, ledger.directory)
+    return Coordinator(database.run(maker.run_id), kind.__name__, step=1, table=table)
 
 
 def end(maker: Any, last_tick: int) -> None:
@@ -127,7 +138,6 @@ def test_indexing_a_run_again_changes_nothing_also_where_ticks_have_no_rows(
     assert [DeltaTable(maker.lake.directory(maker.run_id, name)).version() for name in done] == versions
 
 
-@pytest.mark.warns("are done but not in")
 def test_a_table_that_was_removed_is_indexed_again_whatever_the_coordinator_says(
     maker: Any, index_all: Callable[[], dict[str, Any]], verify: Callable[[], RunVerdict]
 ):
@@ -159,7 +169,7 @@ def test_a_damaged_file_fails_alone_and_the_verdict_names_it(
         assert table.coverage.waiting == [TickRange(100, 199)]
         assert table.deep is not None and list(table.deep.unreadable) == [bad]
         assert [batch.name for batch in table.failed] == [bad.rpartition("/")[2]]
-    assert Coordinator(database.run(maker.run_id), "OrganismIndexer", step=1).gaps() == []
+    assert [gap.ticks for gap in coordinator_of(maker, database, OrganismIndexer).gaps()] == [TickRange(100, 199)]
 
 
 def test_a_changed_row_is_found_by_the_deep_comparison(
@@ -180,6 +190,72 @@ def test_a_changed_row_is_found_by_the_deep_comparison(
     assert by_table["organism_data"].deep is not None
     assert by_table["organism_data"].deep.different == [TickRange(150, 150)]
     assert by_table["organism_data"].duplicated == 0
+
+
+# One bad name among good files
+
+
+HOSTILE = "batch_0000000000_9223372036854775807.pb.zst"
+
+
+def copy_of(maker: Any, name: str, source: str) -> None:
+    folder = Path(maker.storage.url) / maker.run_id
+    shutil.copy(folder / source.rpartition("/")[2], folder / name)
+
+
+@pytest.mark.warns("Batch .* failed")
+def test_a_file_that_promises_every_tick_keeps_no_good_file_from_its_table(
+    maker: Any, index_all: Callable[[], dict[str, Any]]
+):
+    maker.metadata()
+    good = maker.batches(5, ticks=10)
+    copy_of(maker, HOSTILE, good[0].storage_key)
+    done = index_all()
+    assert {tuple(table.failed) for table in done.values()} == {(f"{maker.run_id}/{HOSTILE}",)}
+    assert maker.keys("organism_data", "organism_id") == [(tick, 1) for tick in range(50)]
+    again = index_all()
+    assert {tuple(table.failed) for table in again.values()} == {(f"{maker.run_id}/{HOSTILE}",)}, "it is still bad"
+    (Path(maker.storage.url) / maker.run_id / HOSTILE).unlink()
+    assert {len(table.failed) for table in index_all().values()} == {0}, "there is no such file any more"
+
+
+@pytest.mark.warns("are done but not in")
+def test_a_file_with_holes_keeps_no_file_with_their_ticks_from_its_table(
+    maker: Any, index_all: Callable[[], dict[str, Any]]
+):
+    """Two writers that drained one queue in turns: the ticks of one file lie within the name of the other."""
+    maker.metadata()
+    ticks = [maker._tick(number, 10) for number in (*range(10), *range(20, 30))]
+    maker.storage.write_batch(maker.run_id, encode_ticks(maker.run_id, ticks))
+    index_all()
+    maker.batch(10, 19)
+    index_all()
+    assert maker.keys("organism_data", "organism_id") == [(tick, 1) for tick in range(30)]
+
+
+# One table each
+
+
+def test_two_lakes_on_one_database_each_get_the_whole_run(maker: Any, resources: IndexerResources):
+    maker.metadata()
+    maker.batches(10, ticks=10)
+    lakes = [maker.lake, Lake(maker.lake.root.with_name("lake2"))]
+    works = [FinishedRun(replace(resources, lake=lake), maker.run_id, [OrganismIndexer]).start() for lake in lakes]
+    for work in works:
+        while not work.wait(1):
+            pass
+    for lake in lakes:
+        table = DeltaTable(lake.directory(maker.run_id, "organism_data")).to_pyarrow_table()
+        assert sorted(table["tick_number"].to_pylist()) == list(range(100))
+
+
+def test_a_missing_tail_is_a_gap(maker: Any, index_all: Callable[[], dict[str, Any]], database: Database):
+    maker.metadata()
+    maker.batches(2)
+    end(maker, 299)
+    index_all()
+    found = {one.indexer_class: one.pending for one in gaps_of(database, maker.run_id)}
+    assert found == {"EnvironmentIndexer": 1, "OrganismIndexer": 1}
 
 
 CONFIGURATION = """
@@ -212,7 +288,7 @@ def test_an_indexer_of_a_node_that_is_bound_to_a_coordinator_shares_its_run(
     service = node.services["environment-indexer"]
     service.start()
     assert service.join(120) and service.error is None
-    coordinator = Coordinator(database.run(maker.run_id), "EnvironmentIndexer", step=1)
+    coordinator = coordinator_of(maker, database, EnvironmentIndexer)
     assert [batch.status for batch in coordinator.batches()] == ["completed", "completed"]
     assert [gap.ticks for gap in coordinator.gaps()] == [TickRange(100, 199)]
     assert maker.rows().num_rows == 2000

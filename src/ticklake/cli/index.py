@@ -133,6 +133,9 @@ def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])
         for file, error in failed.items():
             click.echo(f"{file}: {error}", err=True)
+        if failed:
+            again = "`ticklake reconcile RUN --retry-failed --apply` has them tried again by those who share the work"
+            click.echo(f"{len(failed):,} files are not indexed. Mend or remove them; {again}.", err=True)
         click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
     if failed:
         raise click.exceptions.Exit(1)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ticklake.coordination.gaps import PENDING, Gap, discover, subtract
+from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
 from ticklake.errors import BatchAlreadyClaimedError, InvalidOption
@@ -51,9 +52,8 @@ class Batch(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The state of things at one glance; `reopened` grows when there is something to search for again."""
+    """The state of things at one glance."""
 
-    reopened: int
     claimed_by_others: int
     expired: int
     gaps_pending: int
@@ -67,10 +67,12 @@ _LATENCIES = ("try_claim_latency", "mark_completed_latency", "mark_failed_latenc
 
 
 class Coordinator:
-    """One indexer class in one run. Any number of instances, in any number of processes, share its work.
+    """One table in one run. Any number of indexers of a class, in any number of processes, share the work on it.
 
-    What is found is claimed, and the frontier moved and gaps split, in one transaction under one lock: at every moment
-    the batches found and the gaps recorded make up all ticks up to the frontier, and none of these twice.
+    A file is claimed by its name, whatever ticks the name promises: names overlap, and some lie. Gaps and the frontier
+    tell what is missing, and never keep a file from being claimed. They change in the transaction of the claim, under
+    one lock: at every moment the batches that have not failed and the gaps make up all ticks up to the frontier, which
+    is the last tick that such a batch, or the end of the run, reaches.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Coordinator:
         indexer_class: str,
         *,
         step: int,
+        table: Target = NO_TABLE,
         lease: float = 300.0,
         instance: str | None = None,
         monitor: Monitor | None = None,
@@ -89,6 +92,8 @@ class Coordinator:
             raise InvalidOption(option="claim_timeout", value=lease, allowed="more than 0 seconds")
         self.indexer_class = check_name("indexer class", indexer_class)
         self.step, self.lease = step, lease
+        self._table = table
+        self._who = {"indexer_class": self.indexer_class, "table_id": table.table_id}
         self._run = run
         self._instance = instance or new_consumer_id()
         self._monitor = monitor or Monitor(indexer_class)
@@ -98,6 +103,28 @@ class Coordinator:
         for latency in _LATENCIES:
             self._monitor.percentiles(latency)
         run.prepare(PACKAGE)
+
+    def register(self) -> None:
+        """Says which table this is about, before the first claim.
+
+        What was recorded before tables had identities becomes this table's. What was recorded of a table that was in
+        the same place before is forgotten: it is not there any more.
+        """
+        if not self._table.table_id:
+            return
+        with self._locked() as (sql, _):
+            ((location,),) = sql.location(**self._who)
+            if not location and sql.adopt_frontier(indexer_class=self.indexer_class):
+                sql.adopt_batches(**self._who)
+                sql.adopt_gaps(**self._who)
+                for batch in map(_batch, sql.failed(**self._who)):
+                    self._uncover(sql, batch.ticks)
+                self._settle_frontier(sql)
+            who = self._who | {"location": self._table.location, "host": self._table.host}
+            sql.forget_batches(**who)
+            sql.forget_gaps(**who)
+            sql.forget_frontier(**who)
+            sql.locate(**who)
 
     def try_claim(self, found: Found) -> Claim:
         """Claims one batch, or raises `BatchAlreadyClaimedError`: normal, try the next."""
@@ -110,35 +137,38 @@ class Coordinator:
         """Claims the first `limit` of these that nobody has had yet, and records what gaps they leave or fill."""
         started = time.monotonic()
         with self._locked() as (sql, reached):
-            rows = sql.unknown(indexer_class=self.indexer_class, filenames=json.dumps([one.name for one in found]))
-            fresh = {name for (name,) in rows}
+            fresh = self._unknown(sql, [one.name for one in found])
             chosen = list(dict.fromkeys(one for one in found if one.name in fresh))[:limit]
             frontier = reached
             for one in chosen:
                 frontier = self._discover(sql, frontier, one.ticks)
             if chosen:
                 self._insert(sql, chosen)
-                sql.set_frontier(indexer_class=self.indexer_class, frontier=frontier)
+                sql.set_frontier(**self._who, frontier=frontier)
         self._monitor.counter("claim_attempts").add(len(chosen) or 1)
         self._count_claims(len(chosen), started)
         return [Claim(one.name, one.ticks, 1) for one in chosen]
 
+    def unknown(self, names: Sequence[str]) -> set[str]:
+        """Those of these files that nobody has claimed yet."""
+        with self._run.reading() as transaction:
+            return self._unknown(transaction.sql(PACKAGE), names)
+
     def take_over(self, limit: int) -> list[Claim]:
         """Claims that were given back, or whose holder let the lease run out: a dead or stuck indexer's."""
         started = time.monotonic()
-        who = {"indexer_class": self.indexer_class, "lease_ms": self._lease_ms}
-        with self._locked() as (sql, frontier):
+        who = self._who | {"lease_ms": self._lease_ms}
+        with self._locked() as (sql, _):
             rows = sql.expired(**who, limit=limit)
             if rows:
                 names = json.dumps([row[0] for row in rows])
                 sql.take_over(**who, instance=self._instance, filenames=names)
-            for _, first, last, _, _ in rows:
-                # One that failed and is tried again may have become a gap in between.
-                self._discover(sql, frontier, TickRange(first, last))
         for name, _, _, _, holder in rows:
             if holder is not None:
                 self._monitor.counter("stuck_batches_reassigned").add()
+                self._monitor.errors.record("STUCK_BATCH_REASSIGNED", f"claimed by {holder}, whose lease ran out", name)
                 log.warning("STUCK_BATCH_REASSIGNED: %s was claimed by %s, whose lease ran out", name, holder)
+        self._monitor.counter("claim_attempts").add(len(rows))
         self._count_claims(len(rows), started)
         return [Claim(name, TickRange(first, last), version + 1) for name, first, last, version, _ in rows]
 
@@ -146,66 +176,89 @@ class Coordinator:
         """Keeps these for another lease; gives those that somebody else has by now."""
         values = {"instance": self._instance, "lease_ms": self._lease_ms, "claims": _fence(claims)}
         with self._sql() as sql:
-            held = {name for (name,) in sql.renew(indexer_class=self.indexer_class, **values)}
+            held = {name for (name,) in sql.renew(**self._who, **values)}
         return [claim for claim in claims if claim.name not in held]
 
     def release(self, claims: Sequence[Claim]) -> None:
         """Gives claims back: the next one to look may have them at once."""
         with self._sql() as sql:
-            sql.release(indexer_class=self.indexer_class, instance=self._instance, claims=_fence(claims))
+            sql.release(**self._who, instance=self._instance, claims=_fence(claims))
 
     def complete(self, claims: Sequence[Claim]) -> int:
         """Marks these done; how many were still this indexer's to mark. Doing it twice is harmless."""
         started = time.monotonic()
         with self._sql() as sql:
-            done = sql.complete(indexer_class=self.indexer_class, claims=_fence(claims))
+            done = sql.complete(**self._who, claims=_fence(claims))
         self._monitor.counter("batches_completed").add(len(done))
         self._monitor.percentiles("mark_completed_latency").record(time.monotonic() - started)
         return len(done)
 
     def fail(self, claim: Claim, error: str) -> bool:
-        """Sets a batch aside with its error, for the eye: it is not tried again by itself."""
+        """Sets a batch aside with its error, for the eye: it is not tried again by itself.
+
+        Its ticks are a gap then, except those that other batches have.
+        """
         values = {"filename": claim.name, "version": claim.version, "error": error.replace("\x00", "")}
-        with self._monitor.percentiles("mark_failed_latency").timed(), self._sql() as sql:
-            failed = bool(sql.fail(indexer_class=self.indexer_class, **values))
+        with self._monitor.percentiles("mark_failed_latency").timed(), self._locked() as (sql, _):
+            failed = bool(sql.fail(**self._who, **values))
+            if failed:
+                self._uncover(sql, claim.ticks)
+                self._settle_frontier(sql)
         self._monitor.counter("batches_failed").add(int(failed))
         return failed
+
+    def expect_end(self, last_tick: int) -> bool:
+        """The run ends with this tick: what is missing before it is a gap like any other. False if that was known."""
+        with self._locked() as (sql, frontier):
+            ((_, known),) = sql.reached(**self._who)
+            if known == last_tick:
+                return False
+            reach = -1 if frontier is None else frontier
+            whole = TickRange(0 if frontier is None else frontier + self.step, last_tick)
+            if whole:
+                beyond = [gap.ticks for gap in self._touched(sql, TickRange(reach + 1, last_tick))]
+                for gap in subtract([whole], beyond, self.step):
+                    self._add_gap(sql, Gap(gap, 0), new=True)
+            sql.set_end(**self._who, last_tick=last_tick)
+            self._settle_frontier(sql)
+        return True
 
     def look(self) -> Look:
         with self._run.reading() as transaction:
             sql = transaction.sql(PACKAGE)
-            (row,) = sql.look(indexer_class=self.indexer_class, instance=self._instance, lease_ms=self._lease_ms)
+            (row,) = sql.look(**self._who, instance=self._instance, lease_ms=self._lease_ms)
         return Look(*row)
 
     def gaps(self) -> list[Gap]:
         with self._run.reading() as transaction:
-            return list(map(_gap, transaction.sql(PACKAGE).gaps(indexer_class=self.indexer_class)))
+            return list(map(_gap, transaction.sql(PACKAGE).gaps(**self._who)))
 
     def oldest_pending_gap(self) -> Gap | None:
         """The one that is searched first: of those still looked for, the one with the lowest ticks."""
         return next((gap for gap in self.gaps() if gap.status == PENDING), None)
 
     def frontier(self) -> int | None:
-        """The last tick that any batch found reaches; None before the first."""
-        return frontiers(self._run).get(self.indexer_class)
+        """The last tick that a batch which has not failed, or the end of the run, reaches; None before the first."""
+        return frontiers(self._run).get((self.indexer_class, self._table.table_id))
 
     def batches(self, ticks: TickRange = EVERYTHING) -> list[Batch]:
         """The batches known that overlap these ticks."""
         with self._run.reading() as transaction:
             sql = transaction.sql(PACKAGE)
-            rows = sql.batches(indexer_class=self.indexer_class, first=ticks.start, last=ticks.end)
+            rows = sql.batches(**self._who, first=ticks.start, last=ticks.end)
         return list(map(_batch, rows))
 
     def failed(self) -> list[Batch]:
         with self._run.reading() as transaction:
-            return list(map(_batch, transaction.sql(PACKAGE).failed(indexer_class=self.indexer_class)))
+            return list(map(_batch, transaction.sql(PACKAGE).failed(**self._who)))
 
     def make_permanent(self, timeout_ms: int) -> list[Gap]:
         """Gives up gaps that are older than this, by the database's clock: one warning and one count each."""
         with self._locked() as (sql, _):
-            old = list(map(_gap, sql.age_gaps(indexer_class=self.indexer_class, timeout_ms=timeout_ms)))
+            old = list(map(_gap, sql.age_gaps(**self._who, timeout_ms=timeout_ms)))
         for gap in sorted(old):
             self._monitor.counter("permanent_gaps_detected").add()
+            self._monitor.errors.record("PERMANENT_GAP", "data lost", str(gap.ticks))
             log.warning("Permanent gap in %s (data lost): %s", self.indexer_class, gap.ticks)
         return old
 
@@ -218,49 +271,70 @@ class Coordinator:
         reopened: list[str] = []
         with self._locked() as (sql, frontier):
             for ticks in missing:
-                reopened += self._search_again(sql, TickRange(ticks.start, min(ticks.end, frontier or 0)))
-            sql.count_reopened(indexer_class=self.indexer_class)
+                reach = -1 if frontier is None else frontier
+                reopened += self._search_again(sql, TickRange(ticks.start, min(ticks.end, reach)))
         return list(dict.fromkeys(reopened))
 
     def retry_failed(self) -> list[str]:
-        """Gives failed batches another try."""
-        names = [batch.name for batch in self.failed()]
-        with self._sql() as sql:
-            sql.reopen(indexer_class=self.indexer_class, filenames=json.dumps(names))
+        """Gives failed batches another try; their ticks are no gap meanwhile."""
+        with self._locked() as (sql, reached):
+            failed = list(map(_batch, sql.failed(**self._who)))
+            names = [batch.name for batch in failed]
+            frontier = reached
+            for batch in failed:
+                frontier = self._discover(sql, frontier, batch.ticks)
+            sql.reopen(**self._who, filenames=json.dumps(names))
+            sql.set_frontier(**self._who, frontier=frontier)
         return names
 
     def _search_again(self, sql: Statements, ticks: TickRange) -> list[str]:
         if not ticks:
             return []
-        who = {"indexer_class": self.indexer_class, "first": ticks.start, "last": ticks.end}
-        known = list(map(_batch, sql.batches(**who)))
+        known = map(_batch, sql.batches(**self._who, first=ticks.start, last=ticks.end))
         done = [batch.name for batch in known if batch.status == "completed"]
-        sql.reopen(indexer_class=self.indexer_class, filenames=json.dumps(done))
-        open_gaps = [gap.ticks for gap in map(_gap, sql.touched_gaps(**who))]
-        good = [batch.ticks for batch in known if batch.status != "failed"]
-        for gap in subtract([ticks], [*open_gaps, *good], self.step):
-            self._add_gap(sql, Gap(gap, 0), new=True)
+        sql.reopen(**self._who, filenames=json.dumps(done))
+        self._uncover(sql, ticks)
         return done
 
+    def _uncover(self, sql: Statements, ticks: TickRange) -> None:
+        """Records those of these ticks as a gap that no good batch has, and no gap yet."""
+        known = map(_batch, sql.batches(**self._who, first=ticks.start, last=ticks.end))
+        good = [batch.ticks for batch in known if batch.status != "failed"]
+        gaps = [gap.ticks for gap in self._touched(sql, ticks)]
+        for gap in subtract([ticks], [*gaps, *good], self.step):
+            self._add_gap(sql, Gap(gap, 0), new=True)
+
+    def _settle_frontier(self, sql: Statements) -> None:
+        """Puts the frontier where the good batches and the end of the run say."""
+        ((reached, last_tick),) = sql.reached(**self._who)
+        ends = [end for end in (reached, last_tick) if end is not None]
+        sql.set_frontier(**self._who, frontier=max(ends, default=None))
+
+    def _touched(self, sql: Statements, ticks: TickRange) -> list[Gap]:
+        return list(map(_gap, sql.touched_gaps(**self._who, first=ticks.start, last=ticks.end)))
+
     def _discover(self, sql: Statements, frontier: int | None, ticks: TickRange) -> int:
-        who = {"indexer_class": self.indexer_class, "first": ticks.start, "last": ticks.end}
+        reach = -1 if frontier is None else frontier
         with self._monitor.percentiles("has_gap_before_latency").timed():
-            touched = [] if frontier is None or ticks.start > frontier else list(map(_gap, sql.touched_gaps(**who)))
-        change = discover(frontier, touched, ticks, self.step)
+            near = self._touched(sql, TickRange(min(ticks.start, reach + 1), ticks.end))
+        change = discover(frontier, near, ticks, self.step)
         for gap in change.closed:
             with self._monitor.percentiles("release_gap_pending_latency").timed():
-                sql.remove_gap(indexer_class=self.indexer_class, first=gap.ticks.start)
+                sql.remove_gap(**self._who, first=gap.ticks.start)
             self._monitor.counter("gaps_released").add()
         for gap in change.left:
             self._add_gap(sql, gap)
-        if change.opened:
-            self._add_gap(sql, Gap(change.opened, 0), new=True)
+        for opened in change.opened:
+            self._add_gap(sql, Gap(opened, 0), new=True)
         return change.frontier
+
+    def _unknown(self, sql: Statements, names: Sequence[str]) -> set[str]:
+        return {name for (name,) in sql.unknown(**self._who, filenames=json.dumps(names))}
 
     def _add_gap(self, sql: Statements, gap: Gap, *, new: bool = False) -> None:
         with self._monitor.percentiles("mark_gap_pending_latency").timed():
             sql.add_gap(
-                indexer_class=self.indexer_class,
+                **self._who,
                 first=gap.ticks.start,
                 last=gap.ticks.end,
                 first_detected=None if new else gap.first_detected_ms,
@@ -270,9 +344,7 @@ class Coordinator:
 
     def _insert(self, sql: Statements, chosen: Sequence[Found]) -> None:
         batches = json.dumps([(one.name, one.ticks.start, one.ticks.end) for one in chosen])
-        sql.add_claims(
-            indexer_class=self.indexer_class, instance=self._instance, lease_ms=self._lease_ms, batches=batches
-        )
+        sql.add_claims(**self._who, instance=self._instance, lease_ms=self._lease_ms, batches=batches)
 
     def _count_claims(self, won: int, started: float) -> None:
         self._monitor.counter("claim_successes").add(won)
@@ -291,8 +363,8 @@ class Coordinator:
     def _locked(self) -> Iterator[tuple[Statements, int | None]]:
         """The frontier, held so that nobody else moves it or splits a gap meanwhile."""
         with self._sql() as sql:
-            sql.add_frontier(indexer_class=self.indexer_class)
-            ((frontier,),) = sql.lock_frontier(indexer_class=self.indexer_class)
+            sql.add_frontier(**self._who)
+            ((frontier,),) = sql.lock_frontier(**self._who)
             yield sql, frontier
 
     @contextmanager
@@ -302,12 +374,13 @@ class Coordinator:
             yield transaction.sql(PACKAGE)
 
 
-def frontiers(run: Run) -> dict[str, int | None]:
-    """The indexer classes that are coordinated in a run, and how far each is. To look makes no tables."""
+def frontiers(run: Run) -> dict[tuple[str, str], int | None]:
+    """The frontier of each indexer class and table id that is coordinated in a run. Looking makes no tables."""
     if not run.has_tables_of(PACKAGE):
         return {}
+    run.prepare(PACKAGE)
     with run.reading() as transaction:
-        return dict(transaction.sql(PACKAGE).classes())
+        return {(kind, table_id): frontier for kind, table_id, frontier in transaction.sql(PACKAGE).classes()}
 
 
 class GapCount(NamedTuple):

@@ -24,12 +24,12 @@ class Gap(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What finding a batch changes: gaps that are gone, what is left of them, and the gap that it reveals."""
+    """What finding a batch changes: gaps that are gone, what is left of them, and the gaps that it reveals."""
 
     frontier: int
     closed: list[Gap]
     left: list[Gap]
-    opened: TickRange | None
+    opened: list[TickRange]
 
 
 def gap_before(ticks: TickRange, frontier: int | None, step: int) -> TickRange | None:
@@ -49,12 +49,27 @@ def split(gap: TickRange, found: TickRange, step: int) -> list[TickRange]:
     return [piece for piece in pieces if piece]
 
 
-def discover(frontier: int | None, touched: Iterable[Gap], ticks: TickRange, step: int) -> Change:
-    """A batch is found. `touched` are the gaps it overlaps; what is left of one keeps its age and its status."""
-    closed = [gap for gap in touched if gap.ticks.overlaps(ticks)]
-    left = [gap._replace(ticks=piece) for gap in closed for piece in split(gap.ticks, ticks, step)]
-    reached = ticks.end if frontier is None else max(frontier, ticks.end)
-    return Change(reached, closed, left, gap_before(ticks, frontier, step))
+def discover(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, step: int) -> Change:
+    """A batch is found. `gaps` are at least those that it overlaps or that lie between the frontier and its end.
+
+    What is left of a gap keeps its age and its status. One exception: a gap beyond the frontier is known only from the
+    name of a file that failed. If it was given up and reaches beyond this batch, that name was wrong, and what is
+    missing before this batch is news.
+    """
+    near = list(gaps)
+    closed = [gap for gap in near if gap.ticks.overlaps(ticks)]
+    reach = -1 if frontier is None else frontier
+    refuted = [g for g in closed if g.status == PERMANENT and g.ticks.start > reach and g.ticks.end > ticks.end]
+    left = [
+        gap._replace(ticks=piece)
+        for gap in closed
+        for piece in split(gap.ticks, ticks, step)
+        if gap not in refuted or piece.start > ticks.end
+    ]
+    missing = gap_before(ticks, frontier, step)
+    known = [gap.ticks for gap in near if gap not in refuted]
+    opened = subtract([missing], known, step) if missing else []
+    return Change(max(reach, ticks.end), closed, left, opened)
 
 
 def subtract(ranges: Iterable[TickRange], covered: Iterable[TickRange], step: int) -> list[TickRange]:
@@ -107,16 +122,12 @@ def count(ranges: Iterable[TickRange], step: int) -> int:
     return sum(one.count(step) for one in ranges)
 
 
-class Open:
-    """What a listing is searched for: everything behind the frontier, and the gaps before it."""
+class Searched:
+    """The gaps that are searched for: whether a file falls into one is found by bisection."""
 
-    def __init__(self, frontier: int | None, gaps: Iterable[TickRange]) -> None:
-        self._frontier = -1 if frontier is None else frontier
+    def __init__(self, gaps: Iterable[TickRange]) -> None:
         self._gaps = sorted(gaps)
         self._starts = [gap.start for gap in self._gaps]
-
-    def wants(self, ticks: TickRange) -> bool:
-        return ticks.end > self._frontier or self.gap_of(ticks) is not None
 
     def gap_of(self, ticks: TickRange) -> TickRange | None:
         """The last gap that these ticks overlap."""

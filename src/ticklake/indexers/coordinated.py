@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
-from ticklake.coordination.gaps import PENDING, Open, count, on_grid, ranges_of, subtract
-from ticklake.errors import StorageUnavailable, StoredFileMissing
+from ticklake.coordination.gaps import PENDING, Searched, count, on_grid, ranges_of, subtract
+from ticklake.coordination.target import NO_TABLE, Target
+from ticklake.errors import BadFile, StorageUnavailable, StoredFileMissing
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Delivery
@@ -32,6 +34,10 @@ log = logging.getLogger(__name__)
 _REMEMBERED = 50_000
 # How many of them one claim looks through for those that nobody has had.
 _PAGE = 500
+# How many names of a listing the database is asked about at a time.
+_ASKED = 5_000
+# How often a run that goes on is asked whether it has ended.
+_END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +64,9 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self._poll_interval, self._gap_timeout_ms = poll_interval, gap_warning_timeout_ms
         self._watch = Watch(storage, run_id)
         self._found: list[Found] = []
-        self._reopened = -1
         self._gaps_pending = 0
+        self._end_known = False
+        self._end_asked = float("-inf")
         self._woken = threading.Event()
         self._unreachable = False
         self.lease = coordinator.lease
@@ -108,7 +115,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         if look.expired and (claims := self._coordinator.take_over(limit)):
             self.exhausted = False
             return claims
-        reached = self._search(look)
+        reached = self._search()
         while self._found:
             page, rest = self._found[:_PAGE], self._found[_PAGE:]
             claims = self._coordinator.claim(page, limit)
@@ -118,37 +125,62 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
                 self.exhausted = False
                 return claims
         if reached:
-            self._give_up_gaps(look)
+            self._heed_the_end()
+            if self._watch.whole:
+                self._give_up_gaps(look)
         self.exhausted = reached and not look.claimed_by_others
         return []
 
-    def _search(self, look: Look) -> bool:
+    def _search(self) -> bool:
         """Looks through what is new in storage. False where it cannot be reached."""
         if self._found:
             return True
-        if look.reopened != self._reopened:
-            self._watch.forget()
         try:
             found = self._wanted()
         except OSError as error:
             self._lament(error)
             return False
-        self._reopened, self._unreachable = look.reopened, False
+        self._unreachable = False
         self._found = found
         if len(found) == _REMEMBERED:
             self._watch.forget()
         return True
 
     def _wanted(self) -> list[Found]:
-        """The batches that lie behind the frontier or in a gap: those in pending gaps first, each in tick order."""
-        gaps = self._coordinator.gaps()
-        wanted = Open(self._coordinator.frontier(), [gap.ticks for gap in gaps])
-        searched = Open(None, [gap.ticks for gap in gaps if gap.status == PENDING])
-        files = ((ticks, name) for ticks, name in self._watch.look() if wanted.wants(ticks))
-        return [Found(name, ticks) for _, ticks, name in heapq.nsmallest(_REMEMBERED, _by_need(files, searched))]
+        """The files that nobody has claimed yet: those in pending gaps first, each in tick order."""
+        searched = Searched(gap.ticks for gap in self._coordinator.gaps() if gap.status == PENDING)
+        return [Found(name, ticks) for _, ticks, name in heapq.nsmallest(_REMEMBERED, _by_need(self._new(), searched))]
+
+    def _new(self) -> Iterator[tuple[TickRange, str]]:
+        """By name and not by ticks: names overlap, and one that promises too much must not hide other files."""
+        files = self._watch.look()
+        while page := list(islice(files, _ASKED)):
+            unknown = self._coordinator.unknown([name for _, name in page])
+            yield from (file for file in page if file[1] in unknown)
+
+    def _heed_the_end(self) -> None:
+        """Once every file is claimed: what is missing between them and the end of the run is a gap, too."""
+        now = time.monotonic()
+        if self._end_known or now < self._end_asked + _END_SECONDS:
+            return
+        self._end_asked = now
+        try:
+            end = self._storage.read_completion(self._run_id)
+        except OSError as error:
+            self._lament(error)
+            return
+        except BadFile as error:
+            self._monitor.errors.record("BAD_COMPLETION", error)
+            log.warning("The end of run %s is not known: %s", self._run_id, error)
+            self._end_known = True
+            return
+        if end is not None:
+            self._end_known = True
+            self._coordinator.expect_end(end.last_tick)
+            self._gaps_pending = self._coordinator.look().gaps_pending
 
     def _give_up_gaps(self, look: Look) -> None:
-        """Only after a search that reached storage and left nothing to claim: what is missing now is not there."""
+        """Only after a look that saw every file and left nothing to claim: what is missing now is not there."""
         if look.oldest_gap_ms is not None and look.oldest_gap_ms >= self._gap_timeout_ms:
             self._coordinator.make_permanent(self._gap_timeout_ms)
 
@@ -190,7 +222,9 @@ def coordinated(
         storage = resources.storage
         step = World.of(storage.read_metadata(run_id)).sampling_interval
         lease = options.claim_timeout
-        coordinator = Coordinator(database.run(run_id), kind.__name__, step=step, lease=lease, monitor=monitor)
+        run, table = database.run(run_id), _target(resources, kind, run_id)
+        coordinator = Coordinator(run, kind.__name__, step=step, table=table, lease=lease, monitor=monitor)
+        coordinator.register()
         if kind.table is not None:
             _believe_the_table(coordinator, resources.lake.directory(run_id, kind.table.name))
         batches = CoordinatedBatches(
@@ -202,9 +236,23 @@ def coordinated(
             gap_warning_timeout_ms=options.gap_warning_timeout_ms,
         )
         batches.ticks_before = count(_completed(coordinator), step)
+        batches.failed = _failed_before(coordinator, storage, run_id)
         return batches
 
     return open_batches
+
+
+def _target(resources: IndexerResources, kind: type[BatchIndexer], run_id: str) -> Target:
+    if kind.table is None:
+        return NO_TABLE
+    ledger = resources.lake.ledger(run_id, kind.table)
+    return Target.at(ledger.id, ledger.directory)
+
+
+def _failed_before(coordinator: Coordinator, storage: Storage, run_id: str) -> dict[str, str]:
+    """Files that failed earlier, are not tried again by themselves, and are still there."""
+    failed = {f"{run_id}/{batch.name}": batch.error for batch in coordinator.failed()}
+    return {key: error for key, error in failed.items() if storage.exists(key)}
 
 
 def _believe_the_table(coordinator: Coordinator, directory: Path) -> None:
@@ -222,7 +270,7 @@ def _completed(coordinator: Coordinator) -> list[TickRange]:
     return [batch.ticks for batch in coordinator.batches() if batch.status == "completed"]
 
 
-def _by_need(files: Iterable[tuple[TickRange, str]], searched: Open) -> Iterator[tuple[bool, TickRange, str]]:
+def _by_need(files: Iterable[tuple[TickRange, str]], searched: Searched) -> Iterator[tuple[bool, TickRange, str]]:
     for ticks, name in files:
         yield searched.gap_of(ticks) is None, ticks, name
 

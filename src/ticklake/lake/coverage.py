@@ -62,6 +62,12 @@ def covered(directory: Path) -> Covered:
     return Covered(found, empty.all())
 
 
+def table_id(directory: Path) -> str | None:
+    """The table's own id; None where there is no table."""
+    delta = _open(directory)
+    return None if delta is None else str(delta.metadata().id)
+
+
 def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:
     """Counts rows and looks for duplicates a stretch of ticks at a time: memory does not grow with the table.
 

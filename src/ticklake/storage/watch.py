@@ -39,19 +39,23 @@ class Watch:
     def __init__(self, storage: Storage, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._storage, self._run_id, self._clock = storage, check_run_id(run_id), clock
         self._folders: dict[str, _Folder] = {}
+        self.whole = False
+        """Whether the last look has seen everything that was there: it left no folder out to save time."""
 
     def look(self) -> Iterator[tuple[TickRange, str]]:
         """The ticks and names (below the run's folder) of the batch files in every folder worth listing again.
 
         Only a look that is taken to its end is remembered. OSError where the storage cannot be reached.
         """
-        waiting = [""]
+        waiting, whole = [""], True
         found: dict[str, _Folder] = {}
+        self.whole = False
         while waiting:
             below = waiting.pop()
             folder = self._stamped(below)
             found[below] = folder
             if not self._is_due(folder):
+                whole = whole and self._is_settled(folder)
                 waiting += self._children(below)
                 continue
             started = self._clock()
@@ -62,7 +66,7 @@ class Watch:
                 if ticks is not None:
                     yield ticks, below + name
             folder.listed, folder.seconds = started, self._clock() - started
-        self._folders = found
+        self._folders, self.whole = found, whole
 
     def forget(self) -> None:
         """The next look lists everything."""
@@ -82,10 +86,12 @@ class Watch:
 
     def _is_due(self, folder: _Folder) -> bool:
         since = self._clock() - folder.listed
-        settled = folder.stamp is not None and folder.listed >= folder.seen + _SETTLE_SECONDS
-        if settled and since < _SAFETY_SECONDS:
+        if self._is_settled(folder) and since < _SAFETY_SECONDS:
             return False
         return since >= folder.seconds * (1 / _SHARE - 1)
+
+    def _is_settled(self, folder: _Folder) -> bool:
+        return folder.stamp is not None and folder.listed >= folder.seen + _SETTLE_SECONDS
 
     def _children(self, below: str) -> list[str]:
         """The folders remembered directly below one that is not listed now."""

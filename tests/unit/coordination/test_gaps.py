@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ticklake.coordination.gaps import (
     PERMANENT,
     Gap,
-    Open,
+    Searched,
     common,
     count,
     discover,
@@ -32,7 +32,7 @@ def found(batches: Sequence[TickRange], step: int) -> tuple[int | None, list[Gap
     for moment, ticks in enumerate(batches):
         change = discover(frontier, gaps, ticks, step)
         gaps = [gap for gap in gaps if gap not in change.closed] + change.left
-        gaps += [Gap(change.opened, moment)] if change.opened else []
+        gaps += [Gap(opened, moment) for opened in change.opened]
         frontier = change.frontier
     return frontier, sorted(gaps)
 
@@ -181,12 +181,13 @@ def test_subtract_and_common_part_the_ticks(case: tuple[list[TickRange], int], p
 
 
 @given(arrivals(), grid_ranges)
-def test_what_is_open_is_behind_the_frontier_or_in_a_gap(case: tuple[list[TickRange], int], pair: tuple[int, int]):
+def test_a_file_falls_into_a_gap_if_it_has_one_of_its_ticks(case: tuple[list[TickRange], int], pair: tuple[int, int]):
     batches, step = case
-    frontier, gaps = found(batches, step)
+    _, gaps = found(batches, step)
     ticks = TickRange(pair[0] * step, pair[1] * step)
-    new = set(ticks_of([ticks], step)) - set(ticks_of(batches, step))
-    assert Open(frontier, [gap.ticks for gap in gaps]).wants(ticks) == bool(new)
+    missing = set(ticks_of([gap.ticks for gap in gaps], step))
+    inside = Searched(gap.ticks for gap in gaps).gap_of(ticks)
+    assert (inside is not None) == bool(missing & set(ticks_of([ticks], step)))
 
 
 def test_a_range_is_moved_inwards_to_the_grid():

@@ -1,1 +1,1 @@
-INSERT INTO coordinator_frontiers (indexer_class) VALUES (:indexer_class) ON CONFLICT DO NOTHING
+INSERT INTO coordinator_frontiers (indexer_class, table_id) VALUES (:indexer_class, :table_id) ON CONFLICT DO NOTHING

@@ -1,1 +1,1 @@
-SELECT indexer_class, frontier FROM coordinator_frontiers ORDER BY indexer_class
+SELECT indexer_class, table_id, frontier FROM coordinator_frontiers ORDER BY indexer_class, table_id

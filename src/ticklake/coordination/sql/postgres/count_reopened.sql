@@ -1,1 +1,0 @@
-UPDATE coordinator_frontiers SET reopened = reopened + 1 WHERE indexer_class = %(indexer_class)s

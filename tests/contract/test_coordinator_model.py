@@ -1,0 +1,244 @@
+"""Files appear in any order, overlap, lie about their ticks and fail; indexers poll, finish, give back and die.
+
+Whatever happens: every good file is completed once, and the gaps are the ticks that a brute-force set says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+
+from ticklake import RunCompleted
+from ticklake.coordination.coordinator import Coordinator
+from ticklake.indexers.batches import Delivery
+from ticklake.indexers.coordinated import CoordinatedBatches
+from ticklake.monitoring import Monitor
+from ticklake.storage.files import Storage
+from ticklake.storage.watch import Watch
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+
+LEASE = 60.0
+GIVE_UP_MS = 100_000
+INDEXERS = 3
+STEP = 10
+LAST = (2**63 - 1) // STEP * STEP
+# The ticks that the model looks at: every one that a modest name can promise, and the last there can be.
+TICKS = [*range(0, 300, STEP), LAST]
+_NUMBERS = itertools.count()
+
+modest = st.tuples(st.integers(0, 15), st.integers(0, 8)).map(lambda pair: (pair[0] * STEP, sum(pair) * STEP))
+hostile = st.integers(0, 15).map(lambda start: (start * STEP, LAST))
+
+
+class Fleet(RuleBasedStateMachine):
+    """Some indexers over one storage. What a file holds is what its name promises, unless it is bad."""
+
+    deliveries = Bundle("deliveries")
+    database_run: Run
+    root: Path
+    pass_seconds: Callable[[float], None]
+
+    def __init__(self) -> None:
+        super().__init__()
+        number = next(_NUMBERS)
+        self.run = self.database_run
+        self.indexer_class = f"Indexer{number}"
+        self.storage = Storage(self.root / str(number), compress=False)
+        self.folder = self.root / str(number) / self.run.id
+        self.folder.mkdir(parents=True)
+        self.now = 0.0
+        self.looks = 0.0
+        type(self).pass_seconds(0)
+        self.bad: set[str] = set()
+        self.completed: Counter[str] = Counter()
+        self.reopened: Counter[str] = Counter()
+        self.end: int | None = None
+        self.coordinator = self.new_coordinator()
+        self.indexers = [self.new_indexer() for _ in range(INDEXERS)]
+
+    def new_coordinator(self) -> Coordinator:
+        return Coordinator(self.run, self.indexer_class, step=STEP, lease=LEASE)
+
+    def new_indexer(self) -> CoordinatedBatches:
+        indexer = CoordinatedBatches(
+            self.new_coordinator(), self.storage, self.run.id, Monitor("i"), gap_warning_timeout_ms=GIVE_UP_MS
+        )
+        indexer._watch = Watch(self.storage, self.run.id, self.next_look)
+        return indexer
+
+    def next_look(self) -> float:
+        """A clock that runs so fast that every look lists everything."""
+        self.looks += 1000
+        return self.looks
+
+    @rule(files=st.lists(st.tuples(st.one_of(*[modest] * 9, hostile), st.sampled_from(["", "a"])), max_size=3))
+    def good_files_appear(self, files: list[tuple[tuple[int, int], str]]) -> None:
+        for ticks, copy in files:
+            self._appear(ticks, copy, bad=False)
+
+    @rule(ticks=modest, copy=st.sampled_from(["", "a"]))
+    def a_bad_file_appears(self, ticks: tuple[int, int], copy: str) -> None:
+        self._appear(ticks, copy, bad=True)
+
+    def _appear(self, ticks: tuple[int, int], copy: str, bad: bool) -> None:
+        name = f"batch_{ticks[0]:010d}_{ticks[1]:010d}.pb"
+        (self.folder / copy).mkdir(exist_ok=True)
+        path = self.folder / copy / name
+        if not path.exists():
+            path.touch()
+            key = f"{self.run.id}/{copy}/{name}" if copy else f"{self.run.id}/{name}"
+            self.bad |= {key} if bad or ticks[1] == LAST else set()
+
+    @rule(target=deliveries, who=st.integers(0, INDEXERS - 1), limit=st.integers(1, 4))
+    def poll(self, who: int, limit: int) -> object:
+        return multiple(*((self.indexers[who], one) for one in self.indexers[who].poll(limit, 0)))
+
+    @rule(who=st.integers(0, INDEXERS - 1))
+    def work(self, who: int) -> None:
+        for delivery in self.indexers[who].poll(2, 0):
+            self.finish((self.indexers[who], delivery))
+
+    @rule(held=consumes(deliveries))
+    def finish(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
+        indexer, delivery = held
+        if delivery.file.key in self.bad:
+            indexer.fail(delivery, "bad")
+        else:
+            self.completed[delivery.file.key] += indexer._coordinator.complete([delivery.claim])  # type: ignore[attr-defined]
+
+    @rule(held=consumes(deliveries))
+    def fail_for_another_reason(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
+        held[0].fail(held[1], "a worker died")
+
+    @rule(held=consumes(deliveries))
+    def give_back(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
+        held[0].give_back([held[1]])
+
+    @rule(who=st.integers(0, INDEXERS - 1))
+    def die(self, who: int) -> None:
+        self.indexers[who] = self.new_indexer()
+
+    @rule(seconds=st.sampled_from([20.0, LEASE + 1, GIVE_UP_MS / 1000 + 1]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        type(self).pass_seconds(self.now)
+
+    @rule()
+    def retry_failed(self) -> None:
+        self.coordinator.retry_failed()
+
+    @rule(ticks=modest)
+    def the_table_lacks(self, ticks: tuple[int, int]) -> None:
+        for name in self.coordinator.search_again([TickRange(*ticks)]):
+            self.reopened[f"{self.run.id}/{name}"] += 1
+
+    @rule(last_tick=st.integers(0, 25))
+    def the_run_ends(self, last_tick: int) -> None:
+        if self.end is None:
+            self.end = last_tick * STEP
+            self.storage.write_completion(RunCompleted(simulation_run_id=self.run.id, last_tick=self.end))
+
+    @invariant()
+    def gaps_are_what_no_good_batch_has(self) -> None:
+        batches, gaps = self.coordinator.batches(), [gap.ticks for gap in self.coordinator.gaps()]
+        good = [batch.ticks for batch in batches if batch.status != "failed"]
+        frontier, known_end = self.coordinator.frontier(), self._known_end()
+        ends = [ticks.end for ticks in good] + ([] if known_end is None else [known_end])
+        assert frontier == max(ends, default=None)
+        reach = max([batch.ticks.end for batch in batches] + ([] if known_end is None else [known_end]), default=-1)
+        missing = [tick for tick in TICKS if tick <= reach and not any(tick in ticks for ticks in good)]
+        assert [tick for tick in TICKS if any(tick in ticks for ticks in gaps)] == missing
+        assert not any(one.overlaps(other) for one, other in itertools.combinations(gaps, 2))
+
+    @invariant()
+    def a_file_is_completed_once(self) -> None:
+        assert all(count <= 1 + self.reopened[key] for key, count in self.completed.items())
+
+    def teardown(self) -> None:
+        """Everybody dies; one comes and works until nothing is left; what failed for another reason is tried again."""
+        try:
+            self.time_passes(LEASE + 1)
+            self._work_off()
+            self.coordinator.retry_failed()
+            self._work_off()
+            done = {f"{self.run.id}/{one.name}" for one in self.coordinator.batches() if one.status == "completed"}
+            good = {file.key for file in self.storage.every_batch(self.run.id)} - self.bad
+            assert done == good
+            assert all(self.completed[key] >= 1 for key in good)
+            self.gaps_are_what_no_good_batch_has()
+            self.a_file_is_completed_once()
+        finally:
+            super().teardown()
+
+    def _work_off(self) -> None:
+        last = self.new_indexer()
+        while not last.exhausted:
+            for delivery in last.poll(7, 0):
+                self.finish((last, delivery))
+
+    def _known_end(self) -> int | None:
+        with self.run.reading() as transaction:
+            rows = transaction.execute(
+                f"SELECT last_tick FROM coordinator_frontiers WHERE indexer_class = '{self.indexer_class}'", {}
+            )
+        return rows[0][0] if rows else None
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Failures, take-overs and gaps are what this is about."""
+    log = logging.getLogger("ticklake")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    yield
+    log.setLevel(level)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_every_good_file_is_completed_once_and_gaps_are_exact(
+    run: Run, tmp_path: Path, clock: object, set_time: Callable[[float], None]
+):
+    Fleet.database_run, Fleet.root, Fleet.pass_seconds = run, tmp_path / "storages", staticmethod(set_time)
+    run_machine(Fleet, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))
+
+
+a_file = st.tuples(st.one_of(*[modest] * 9, hostile), st.sampled_from(["", "a"]), st.booleans())
+bursts_of_files = st.lists(st.lists(a_file, min_size=1, max_size=4), min_size=2, max_size=4)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_no_file_is_hidden_by_the_names_of_those_that_came_before(
+    run: Run, tmp_path: Path, set_time: Callable[[float], None]
+):
+    """Files come in bursts; each burst is worked off, in turns by all indexers, before the next one comes."""
+    Fleet.database_run, Fleet.root, Fleet.pass_seconds = run, tmp_path / "bursts", staticmethod(set_time)
+
+    @settings(max_examples=25, deadline=None)
+    @given(bursts=bursts_of_files)
+    def arrive(bursts: list[list[tuple[tuple[int, int], str, bool]]]) -> None:
+        fleet = Fleet()
+        for burst in bursts:
+            for ticks, copy, bad in burst:
+                fleet._appear(ticks, copy, bad)
+            for who in range(INDEXERS):
+                fleet.work(who)
+            fleet.gaps_are_what_no_good_batch_has()
+        fleet.teardown()
+
+    arrive()
+
+
+@pytest.fixture
+def set_time(clock: object, pass_time: Callable[[float], None]) -> Callable[[float], None]:
+    """Sets the database's clock to so many seconds ahead."""
+    return lambda seconds: pass_time(seconds - clock.ahead_ms / 1000)  # type: ignore[attr-defined]
