@@ -838,6 +838,28 @@ class UnknownTable(TickLakeError):
 # Coordination over storage
 
 
+class GroupFillsAnotherTable(TickLakeError):
+    message = (
+        "Consumer group {group!r} of {topic} fills another table already ({filled}): with two, each would get a part "
+        "of the run. Give this indexer a consumer group of its own, or hand the group over to it: "
+        "`ticklake groups release {topic} {group} --run {run_id}`."
+    )
+    topic: str
+    group: str
+    run_id: str
+    filled: str
+
+
+class GroupFillsNothing(TickLakeError):
+    message = (
+        "No indexer has said which table consumer group {group!r} of {topic} fills in run {run_id}: there is nothing "
+        "to release. `ticklake groups` lists the groups."
+    )
+    topic: str
+    group: str
+    run_id: str
+
+
 class BatchAlreadyClaimedError(TickLakeError):
     message = (
         "Batch {name} is claimed or done already for {indexer_class}. That is normal where indexers share the work: "

@@ -18,7 +18,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ticklake import BatchInfo, MetadataInfo
-from ticklake.errors import MetadataNotAnnounced, MetadataTimeout, RunDiscoveryTimeout, WorkersNotReady
+from ticklake.coordination.groups import release
+from ticklake.errors import (
+    GroupFillsAnotherTable,
+    MetadataNotAnnounced,
+    MetadataTimeout,
+    RunDiscoveryTimeout,
+    WorkersNotReady,
+)
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.dummy import DummyIndexer
@@ -231,7 +238,7 @@ def test_ticks_off_the_sampling_grid_are_refused(maker: Any, index_topic: Index)
     assert "samples every 10 ticks" in next(iter(indexer.monitor.errors)).message
 
 
-def test_a_new_lake_gets_everything_although_another_one_has_it(
+def test_a_second_lake_in_one_group_is_refused_and_gets_everything_once_the_group_is_handed_over(
     maker: Any, index_topic: Index, database: Database, spark: Any, tmp_path: Path
 ) -> None:
     maker.metadata()
@@ -242,6 +249,9 @@ def test_a_new_lake_gets_everything_although_another_one_has_it(
     resources = IndexerResources(maker.storage, maker.lake, database, spark=lambda: spark)
     MetadataIndexer("metadata-indexer", resources).write(maker.run_id)
     options = IndexerOptions(maker.run_id, until_caught_up=True, enable_idempotency=True)
+    with pytest.raises(GroupFillsAnotherTable):
+        EnvironmentIndexer("EnvironmentIndexer", resources, options).run()
+    release(database.run(maker.run_id), "batch-topic", "EnvironmentIndexer")
     EnvironmentIndexer("EnvironmentIndexer", resources, options).run()
     assert maker.keys() == sorted(maker.expected_keys(range(10)))
 

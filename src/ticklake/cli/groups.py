@@ -44,6 +44,29 @@ def reset(
         click.echo(f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead.")
 
 
+@groups.command()
+@run_options
+@click.argument("topic")
+@click.argument("group")
+@json_option
+def release(database: str | None, run_id: str | None, topic: str, group: str, as_json: bool) -> None:
+    """Hand a group over: forget which table it fills, so that its next indexer may fill another one.
+
+    Stop its indexers first. `groups reset --to earliest` then has the new table filled from the start.
+    """
+    from ticklake.coordination.groups import release as forget
+    from ticklake.errors import GroupFillsNothing
+
+    with open_run(database, run_id) as run:
+        table = forget(run, topic, group)
+        if table is None:
+            raise GroupFillsNothing(topic=topic, group=group, run_id=run.id)
+    if as_json:
+        print_json({"topic": topic, "group": group, "table": table})
+    else:
+        click.echo(f"{group} may fill another table. It filled {table.location or 'none'}.")
+
+
 def _list(database: str | None, run_id: str | None, topic: str | None, as_json: bool) -> None:
     with open_runs(database, run_id) as runs:
         found = [(run.id, status) for run in runs for status in run.groups.list(topic)]

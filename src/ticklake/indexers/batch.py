@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from ticklake.coordination.groups import bind
+from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
@@ -107,10 +109,12 @@ class BatchIndexer(Indexer):
         topic = self.resources.topic or BATCH_TOPIC
         if self.resources.database is None:
             raise DatabaseNeeded(name=self.name, topic=topic)
-        run = self.resources.database.run(run_id)
+        run, group = self.resources.database.run(run_id), self.resources.group or self.name
+        table = Target.at(ledger.id, ledger.directory) if ledger else NO_TABLE
+        bind(run, topic, group, type(self).__name__, table)
         reader = run.reader(
             topic,
-            group=self.resources.group or self.name,
+            group=group,
             claim_timeout=self.options.claim_timeout,
             max_delivery_attempts=self.options.max_delivery_attempts,
         )

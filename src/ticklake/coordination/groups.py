@@ -1,0 +1,45 @@
+"""Which table the indexers of a consumer group fill: all of them the same one, or each would get a part of the run."""
+
+from __future__ import annotations
+
+import logging
+
+from ticklake.coordination.coordinator import PACKAGE
+from ticklake.coordination.target import Target
+from ticklake.errors import GroupFillsAnotherTable
+from ticklake.topics import Run
+
+log = logging.getLogger(__name__)
+
+
+def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target) -> None:
+    """Records that the group fills this table, or raises `GroupFillsAnotherTable`.
+
+    A table that was made anew in the place of the one recorded takes over from it.
+    """
+    run.prepare(PACKAGE)
+    with run.transaction() as transaction:
+        sql = transaction.sql(PACKAGE)
+        values = {"topic": topic, "group": group, "indexer_class": indexer_class, **table._asdict()}
+        sql.bind_group(**values)
+        ((bound_class, *place),) = sql.bound_group(topic=topic, group=group)
+        bound = Target(*place)
+        if bound.table_id == table.table_id and (table.table_id or bound_class == indexer_class):
+            return
+        if not table.replaces(bound):
+            raise GroupFillsAnotherTable(
+                topic=topic,
+                group=group,
+                run_id=run.id,
+                filled=f"{bound.location} on {bound.host}" if bound.location else f"no table, for {bound_class}",
+            )
+        sql.move_group(**values)
+    log.info("%s was made anew: %s fills it from here on; `ticklake index` fills in the rest", table.location, group)
+
+
+def release(run: Run, topic: str, group: str) -> Target | None:
+    """Forgets which table a group fills, and returns it: the next indexer of the group that starts says it anew."""
+    run.prepare(PACKAGE)
+    with run.transaction() as transaction:
+        rows = transaction.sql(PACKAGE).release_group(topic=topic, group=group)
+    return Target(*rows[0][1:]) if rows else None
