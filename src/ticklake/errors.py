@@ -139,7 +139,7 @@ class BadFile(TickLakeError):
 class BadBatchFile(BadFile):
     message = (
         "Batch file {key!r} is refused at byte {offset} of its decompressed bytes, tick {tick}: {reason}. Nothing of "
-        "it is indexed; restore the file from its source and replay its message."
+        "it is added to a table; restore the file from its source and replay its message."
     )
     tick: int | None
 
@@ -234,7 +234,8 @@ class DamagedCommit(TickLakeError):
 class OffTheGrid(TickLakeError):
     message = (
         "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on. "
-        "Nothing of it is indexed; mend sampling_interval in the run's metadata, or the file, and replay its message."
+        "Nothing of it is added to a table; mend sampling_interval in the run's metadata, or the file, and replay its "
+        "message."
     )
     key: str
     tick: int

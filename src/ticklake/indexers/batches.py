@@ -33,10 +33,11 @@ class Delivery:
     ticks: TickRange
     message: Message | None = None
 
-    def slice(self, ticks: TickRange) -> Slice:
+    def slice(self, ticks: TickRange, whole: TickRange | None = None) -> Slice:
         if self.message is None:
-            return Slice(self.file, ticks)
-        return Slice(self.file, ticks, message_id=self.message.id, claim_version=self.message.claim_version)
+            return Slice(self.file, ticks, whole=whole)
+        message_id, claim_version = self.message.id, self.message.claim_version
+        return Slice(self.file, ticks, whole=whole, message_id=message_id, claim_version=claim_version)
 
 
 class Batches(Protocol):

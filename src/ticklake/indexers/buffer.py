@@ -16,12 +16,20 @@ from ticklake.ticks import TickRange
 
 @dataclass(eq=False)
 class _Batch:
-    """A delivered batch, and how many parts of it are waiting or under way."""
+    """A delivered batch, and how many parts of it are waiting or under way.
+
+    It is proven once all of its ticks are known to be good: before that no part of it is committed alone.
+    """
 
     delivery: Delivery
     arrived: float
     parts: int = 1
     dropped: bool = False
+    proven: bool = False
+
+    def slice(self, ticks: TickRange) -> Slice:
+        whole = self.delivery.ticks
+        return self.delivery.slice(ticks, whole=None if self.proven or ticks == whole else whole)
 
 
 class _Part(NamedTuple):
@@ -115,7 +123,7 @@ class TickBuffer:
                 break
             batch, ticks = self._next(room)
             room -= ticks.count(self._step)
-            taken.slices.append(batch.delivery.slice(ticks))
+            taken.slices.append(batch.slice(ticks))
             taken.batches.append(batch)
             self._spans.add(ticks)
         self._under_way.append(taken)
@@ -127,9 +135,11 @@ class TickBuffer:
         first = {id(taken.batches[number]): number for number in sorted(failed, reverse=True)}
         return sorted(number for number in first.values() if not taken.batches[number].dropped)
 
-    def settle(self, taken: Taken, failed: Collection[int]) -> list[Delivery]:
+    def settle(self, taken: Taken, failed: Collection[int], proven: Collection[int] = ()) -> list[Delivery]:
         """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole."""
         self._end(taken)
+        for number in proven:
+            taken.batches[number].proven = True
         for number in failed:
             self._drop(taken.batches[number])
         for batch in taken.batches:

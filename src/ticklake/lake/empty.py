@@ -74,8 +74,15 @@ class EmptyTicks:
 
 
 def packed(ticks: Ticks) -> str:
-    """Ascending ticks as few runs of even steps."""
+    return json.dumps(even_runs(ticks))
+
+
+def even_runs(ticks: Ticks) -> list[list[int]]:
+    """Ascending ticks as few runs of even steps: `[first, last, step]` each."""
     runs: list[list[int]] = []
+    steps = np.diff(ticks)
+    if len(steps) and (steps == steps[0]).all():
+        return [[int(ticks[0]), int(ticks[-1]), int(steps[0])]]
     for tick in ticks.tolist():
         if runs and runs[-1][0] == runs[-1][1]:
             runs[-1][1:] = [tick, tick - runs[-1][0]]
@@ -83,7 +90,7 @@ def packed(ticks: Ticks) -> str:
             runs[-1][1] = tick
         else:
             runs.append([tick, tick, 1])
-    return json.dumps(runs)
+    return runs
 
 
 def joined(parts: Iterable[Ticks]) -> Ticks:

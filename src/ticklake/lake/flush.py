@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 from ticklake import faults
 from ticklake.errors import DamagedTableFile, LakeUnreadable
 from ticklake.lake.durable import remove
-from ticklake.lake.empty import EMPTY, joined, packed
+from ticklake.lake.empty import EMPTY, Ticks, even_runs, joined, packed
 from ticklake.lake.job import Jobs, run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Flushed:
-    """What became of a flush: which slices failed (by their place in it), and what the rest added."""
+    """What became of a flush: which slices failed (by their place in it), and what the rest added.
+
+    `proven` are the slices whose whole file, as far as it was to be indexed, is known to be good.
+    """
 
     failures: dict[int, Failed]
     ticks: int
@@ -46,6 +49,7 @@ class Flushed:
     bytes: int
     task_seconds: float
     version: int | None
+    proven: frozenset[int] = frozenset()
 
 
 class Flusher:
@@ -85,6 +89,7 @@ class Flush:
         self._looked_at = -1
         self._asked = itertools.count()
         self._damaged: dict[int, Failed] = {}
+        self._torn: dict[int, Failed] = {}
         self._step = self._work.world.sampling_interval if self._work.world else 1
 
     def run(self) -> Flushed:
@@ -99,6 +104,9 @@ class Flush:
             with self._lock:
                 pieces, present = self._look()
             results = self._index(pieces)
+            if self._tears(results):
+                self._discard(results)
+                continue
             try:
                 with self._lock:
                     return self._commit(results, present)
@@ -119,29 +127,36 @@ class Flush:
 
     def _look(self) -> tuple[list[Piece], int]:
         """What is left to do, and how many ticks the table has already."""
-        pieces = [Piece(number, piece) for number, piece in enumerate(self._slices)]
         if self._ledger is None:
-            return pieces, 0
+            return [Piece(number, piece) for number, piece in enumerate(self._slices)], 0
         self._ledger.refresh()
         self._looked_at = self._ledger.version
         present = self._present(self._ledger)
-        if not present and not self._damaged:
-            return pieces, 0
-        left = [Piece(number, piece.without(present)) for number, piece in pieces if number not in self._damaged]
-        return [piece for piece in left if not piece.slice.done(self._step)], len(present)
+        pieces: list[Piece] = []
+        skipped = 0
+        for number, whole in enumerate(self._slices):
+            if number in self._damaged or number in self._torn:
+                continue
+            piece = whole.without(present)
+            skipped += len(piece.skip)
+            if not piece.done(self._step):
+                pieces.append(Piece(number, piece))
+                checks = (rest.without(present) for rest in whole.rest())
+                pieces += [Piece(number, check, check=True) for check in checks if not check.done(self._step)]
+        return pieces, skipped
 
     def _present(self, ledger: Ledger) -> list[int]:
         """What the table has of these slices. One that overlaps a damaged file fails, for it cannot be told."""
         self._damaged = {}
         found: list[int] = []
         try:
-            found += ledger.present([piece.ticks for piece in self._slices]).tolist()
+            found += ledger.present([piece.whole or piece.ticks for piece in self._slices]).tolist()
             return found
         except DamagedTableFile:
             log.debug("Flush %s meets a damaged file, looking at one slice after the other", self._id)
         for number, piece in enumerate(self._slices):
             try:
-                found += ledger.present([piece.ticks]).tolist()
+                found += ledger.present([piece.whole or piece.ticks]).tolist()
             except DamagedTableFile as error:
                 self._damaged[number] = Failed(number, str(error), "")
         return found
@@ -158,9 +173,22 @@ class Flush:
                 raise result.error
         return results
 
+    def _tears(self, results: Sequence[Result]) -> bool:
+        """Whether files hold rows of a slice that failed in another task. Then the job is run again without it.
+
+        It costs a second job, but only for a bad slice that was cut: files of their own for what may fail would make
+        every flush write more and smaller files.
+        """
+        failed = {result.number: result for result in results if isinstance(result, Failed)}
+        torn = any(isinstance(result, Indexed) and result.rows and result.number in failed for result in results)
+        if torn:
+            self._torn |= failed
+        return torn
+
     def _commit(self, results: Sequence[Result], present: int) -> Flushed:
-        indexed = [result for result in results if isinstance(result, Indexed)]
-        failed = self._damaged | {result.number: result for result in results if isinstance(result, Failed)}
+        found = {result.number: result for result in results if isinstance(result, Failed)}
+        failed = self._damaged | self._torn | found
+        indexed = [result for result in results if isinstance(result, Indexed) and result.number not in failed]
         files = [result for result in results if isinstance(result, ParquetFile)]
         # A tick without rows leaves its trace too: only then can a table prove that it lacks nothing.
         if self._ledger is not None and any(len(one.ticks) for one in indexed):
@@ -174,6 +202,7 @@ class Flush:
                 observed[name] = observed.get(name, 0) + count
         return Flushed(
             failures=failed,
+            proven=frozenset(one.number for one in indexed),
             ticks=sum(len(one.ticks) for one in indexed),
             present=present,
             rows=sum(one.rows for one in indexed),
@@ -211,21 +240,26 @@ class Flush:
 
 
 def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str, str]:
-    """Where the rows of a commit came from, for `DESCRIBE HISTORY`."""
+    """Where the rows of a commit came from, for `DESCRIBE HISTORY`: the very ticks that it adds, and no others."""
+    added: dict[int, list[Ticks]] = {}
+    for one in indexed:
+        added.setdefault(one.number, []).append(one.ticks)
     sources = [
         {
             "file": slices[number].file.key,
-            "ticks": list(slices[number].ticks),
+            "ticks": [first, last],
+            "step": step,
             "message": slices[number].message_id,
             "claim": slices[number].claim_version,
         }
-        for number in sorted({one.number for one in indexed})
+        for number, ticks in sorted(added.items())
+        for first, last, step in even_runs(joined(ticks))
     ]
     empty = joined(one.empty for one in indexed)
     return {"ticklake.sources": json.dumps(sources)} | ({EMPTY: packed(empty)} if len(empty) else {})
 
 
-def _ranges(ticks: np.typing.NDArray[np.int64], step: int) -> list[TickRange]:
+def _ranges(ticks: Ticks, step: int) -> list[TickRange]:
     """The stretches without a hole that ticks lie in: what competitors wrote in between is not looked at."""
     ascending = np.sort(ticks)
     holes = np.flatnonzero(np.diff(ascending) > step)

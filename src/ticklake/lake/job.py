@@ -36,7 +36,7 @@ def warm_up(spark: SparkSession, *needed: Rows) -> None:
 def run_job(spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int) -> list[Result]:
     """The pieces of one flush, in equal shares, a task for each core."""
     shares = [
-        [Piece(pieces[share.number].number, share.slice) for share in dealt]
+        [pieces[share.number]._replace(slice=share.slice) for share in dealt]
         for dealt in spread([piece.slice for piece in pieces], parallelism(spark), step)
     ]
 

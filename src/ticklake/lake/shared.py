@@ -25,10 +25,10 @@ class Request(NamedTuple):
 
 
 class Common(NamedTuple):
-    """Ticks of one file, and who wants them: the place of each request, and its own piece of it."""
+    """Ticks of one file, and who wants them: the place of each request, and the piece of it that they are in."""
 
     slice: Slice
-    wanted: dict[int, Piece]
+    wanted: list[tuple[int, Piece]]
 
 
 def common_slices(requests: Sequence[Request]) -> list[Common]:
@@ -46,9 +46,9 @@ def _cut(wanted: Sequence[tuple[int, Piece]]) -> list[Common]:
     found = []
     for start, stop in pairwise(edges):
         ticks = TickRange(start, stop - 1)
-        takers = {place: piece for place, piece in wanted if ticks.within(piece.slice.ticks) == ticks}
+        takers = [(place, piece) for place, piece in wanted if ticks.within(piece.slice.ticks) == ticks]
         if takers:
-            skip = frozenset.intersection(*(piece.slice.skip for piece in takers.values()))
+            skip = frozenset.intersection(*(piece.slice.skip for _, piece in takers))
             found.append(Common(replace(wanted[0][1].slice, ticks=ticks, skip=skip), takers))
     return found
 
@@ -57,10 +57,14 @@ def index_together(works: Sequence[Work], number: int, commons: Sequence[Common]
     """Indexes for every request what its task gets, each into files of its own: what befalls one leaves the others."""
     tables = [_Table(place, work, number) for place, work in enumerate(works)]
     for common in commons:
-        takers = [tables[place] for place in common.wanted if tables[place].trouble is None]
-        if len(takers) < 2 or not _alike(takers) or not _read_once(takers, common):
-            for table in takers:
-                table.index_alone(common)
+        takers = [
+            _Taker(tables[place], piece._replace(slice=replace(piece.slice, ticks=common.slice.ticks)))
+            for place, piece in common.wanted
+            if tables[place].trouble is None
+        ]
+        if len(takers) < 2 or not _alike(takers) or not _read_once(takers, common.slice):
+            for table, piece in takers:
+                table.index_alone(piece)
     return [(table.place, result) for table in tables for result in table.finish()]
 
 
@@ -74,26 +78,25 @@ class _Table:
         self.trouble: LakeUnwritable | StorageUnavailable | None = None
         self._columns = list(dict.fromkeys(path.partition(".")[0] for path in ("tick_number", *work.reads)))
 
-    def piece(self, common: Common) -> Piece:
-        number, whole = common.wanted[self.place]
-        return Piece(number, replace(whole, ticks=common.slice.ticks))
-
-    def index_alone(self, common: Common) -> None:
+    def index_alone(self, piece: Piece) -> None:
+        if self.trouble is not None:
+            return
         try:
-            self.results.append(task.index_piece(self.work, self.piece(common), self.files))
+            self.results.append(task.index_piece(self.work, piece, self.files))
         except (LakeUnwritable, StorageUnavailable) as trouble:
             self.trouble = trouble
 
     def settle(self, account: Account) -> None:
+        if self.trouble is not None:
+            return
         try:
             self.results.append(account.settle())
         except LakeUnwritable as trouble:
             self.trouble = trouble
 
-    def own(self, batch: pa.RecordBatch, common: Common) -> pa.RecordBatch:
+    def own(self, batch: pa.RecordBatch, skip: frozenset[int]) -> pa.RecordBatch:
         """What this table reads of a batch, less the ticks that it has already."""
         batch = batch.select(self._columns)
-        skip = common.wanted[self.place].slice.skip - common.slice.skip
         if not skip:
             return batch
         return batch.filter(pa.array(~np.isin(batch.column("tick_number").to_numpy(), list(skip))))
@@ -109,28 +112,35 @@ class _Table:
         return [Unavailable(self.trouble)]
 
 
-def _alike(tables: Sequence[_Table]) -> bool:
+class _Taker(NamedTuple):
+    """A table, and the piece that it wants of what is read."""
+
+    table: _Table
+    piece: Piece
+
+
+def _alike(takers: Sequence[_Taker]) -> bool:
     """Whether they read the same storage in the same way."""
-    first = tables[0].work
+    first = takers[0].table.work
     return all(
         (table.work.storage.url, table.work.world, table.work.read) == (first.storage.url, first.world, None)
-        for table in tables
+        for table, _ in takers
     )
 
 
-def _read_once(tables: Sequence[_Table], common: Common) -> bool:
+def _read_once(takers: Sequence[_Taker], common: Slice) -> bool:
     """Whether all of it could be read, and every table took it. If not, nothing of it is anywhere."""
-    reads = tuple(dict.fromkeys(path for table in tables for path in table.work.reads))
-    accounts = [Account(table.work, table.piece(common), table.files) for table in tables]
+    reads = tuple(dict.fromkeys(path for table, _ in takers for path in table.work.reads))
+    accounts = [Account(table.work, piece, table.files) for table, piece in takers]
     try:
-        for batch in task.read(replace(tables[0].work, reads=reads), common.slice):
-            for table, account in zip(tables, accounts, strict=True):
-                account.take(table.own(batch, common))
+        for batch in task.read(replace(takers[0].table.work, reads=reads), common):
+            for (table, piece), account in zip(takers, accounts, strict=True):
+                account.take(table.own(batch, piece.slice.skip - common.skip))
     except Exception:
         # Whatever it was, and whoever is to blame: each table finds out for itself.
         for account in accounts:
             account.abandon()
         return False
-    for table, account in zip(tables, accounts, strict=True):
+    for (table, _), account in zip(takers, accounts, strict=True):
         table.settle(account)
     return True

@@ -17,6 +17,8 @@ class Slice:
     file: BatchFile
     ticks: TickRange
     skip: frozenset[int] = frozenset()
+    whole: TickRange | None = None
+    """The ticks of the file that must all be good before this slice is committed; None if it is known that they are."""
     message_id: str = ""
     claim_version: int = 0
 
@@ -27,6 +29,14 @@ class Slice:
         """Whether the table has every tick that this slice can hold: sampled ticks count from the file's first."""
         first = self.ticks.start + (self.file.ticks.start - self.ticks.start) % step
         return all(tick in self.skip for tick in range(first, self.ticks.end + 1, step))
+
+    def rest(self) -> list[Slice]:
+        """The other ticks that must be good: what is before this slice and what is after it."""
+        if self.whole is None:
+            return []
+        before = TickRange(self.whole.start, self.ticks.start - 1)
+        after = TickRange(self.ticks.end + 1, self.whole.end)
+        return [replace(self, ticks=ticks, skip=frozenset(), whole=None) for ticks in (before, after) if ticks]
 
     def weight(self) -> float:
         """Its share of the file's bytes."""
@@ -40,10 +50,11 @@ class Slice:
 
 
 class Piece(NamedTuple):
-    """What one task gets of one slice; `number` is the slice's place in the flush."""
+    """What one task gets of one slice; `number` is the slice's place in the flush. A check writes no rows."""
 
     number: int
     slice: Slice
+    check: bool = False
 
 
 def spread(slices: Sequence[Slice], tasks: int, step: int) -> list[list[Piece]]:

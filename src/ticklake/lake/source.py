@@ -96,7 +96,7 @@ class TicksReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         wanted, fields = to_arrow_schema(self._schema, timezone="UTC"), fields_of(self._schema)
-        for _, piece in getattr(partition, "pieces", ()):
+        for _, piece, *_ in getattr(partition, "pieces", ()):
             found = read_ticks(self._storage, piece.file, ticks=piece.ticks, fields=fields, chunk_bytes=_CHUNK_BYTES)
             for batch in found:
                 yield batch.select(wanted.names).cast(wanted)

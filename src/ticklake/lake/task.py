@@ -82,8 +82,15 @@ class Indexed:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """A piece that was only checked: it can be indexed."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Failed:
-    """A piece of a slice of which nothing was written, and why."""
+    """A piece that cannot be indexed, and why. Nothing of it is in a file."""
 
     number: int
     error: str
@@ -104,7 +111,7 @@ class Spent:
     seconds: float
 
 
-Result = Indexed | Failed | ParquetFile | Unavailable | Spent
+Result = Indexed | Checked | Failed | ParquetFile | Unavailable | Spent
 
 
 def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
@@ -120,7 +127,7 @@ def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
         return [Unavailable(error)]
 
 
-def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Failed:
+def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | Failed:
     """Indexes one piece, or says what is wrong with it. Raises only what no piece is to blame for."""
     account = Account(work, piece, files)
     try:
@@ -150,16 +157,21 @@ class Account:
 
     def take(self, batch: pa.RecordBatch) -> None:
         # A copy: a view would keep the whole decoded batch alive.
-        self._ticks.append(batch.column("tick_number").to_numpy().copy())
-        self._check_grid(self._ticks[-1])
+        ticks = batch.column("tick_number").to_numpy().copy()
+        self._check_grid(ticks)
+        rows = checked_rows(self._work, batch) if self._work.table is not None else None
+        if self._piece.check:
+            return
+        self._ticks.append(ticks)
         self._observed.update(self._work.observe(batch))
-        if self._work.table is not None:
-            rows = checked_rows(self._work, batch)
-            self._empty.append(np.setdiff1d(self._ticks[-1], _distinct(rows, self._work.table.ordinal)))
+        if rows is not None and self._work.table is not None:
+            self._empty.append(np.setdiff1d(ticks, _distinct(rows, self._work.table.ordinal)))
             self._hold(rows)
 
-    def settle(self) -> Indexed:
+    def settle(self) -> Indexed | Checked:
         """That was all of it: into the files with what is held."""
+        if self._piece.check:
+            return Checked(self._piece.number)
         if self._own is not None:
             self._files.close(self._own)
         elif self._rows:
@@ -264,12 +276,15 @@ def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
 
 
 def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The indexer's rows for these ticks, checked: the table's schema, ticks of this batch only, each key once."""
+    """The indexer's rows for these ticks. They fit the table, are of these ticks, and have each key whole and once."""
     assert work.rows is not None and work.table is not None  # noqa: S101
     rows = work.rows(batch, work.world)
     found, wanted = _columns(rows.schema), _columns(work.table.schema)
     if found != wanted:
         raise RowsDoNotFit(table=work.table.name, reason=f"its columns are {found}, not {wanted}")
+    for name in work.table.key:
+        if rows.column(name).null_count:
+            raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {name}, which is part of the key")
     rows = ordered(pa.RecordBatch.from_arrays(rows.columns, schema=work.table.schema), work.table.key)
     strangers = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column("tick_number").to_numpy())
     if len(strangers):

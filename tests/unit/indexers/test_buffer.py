@@ -181,3 +181,21 @@ def test_every_tick_is_flushed_once_and_a_batch_is_done_only_after_its_last(
         assert set(flushed[file]) <= set(everything) if file in dropped else sorted(flushed[file]) == everything
     assert len(done) == len(set(done))
     assert buffer.ticks == 0 and not buffer.held
+
+
+def test_a_part_of_a_batch_is_checked_with_all_of_it_until_the_batch_is_known_to_be_good() -> None:
+    buffer = TickBuffer(insert_batch_size=30, flush_timeout=5.0, step=1)
+    buffer.add(batch(0, 99), now=0.0)
+    first, second = buffer.take(now=0.0), buffer.take(now=0.0)
+    assert [piece.whole for piece in (*first.slices, *second.slices)] == [TickRange(0, 99)] * 2
+    buffer.settle(second, failed=(), proven={0})
+    third = buffer.take(now=0.0)
+    assert [piece.whole for piece in third.slices] == [None]
+    buffer.put_back(first)
+    assert [piece.whole for piece in buffer.take(now=0.0).slices] == [None]
+
+
+def test_a_batch_that_fits_into_a_flush_needs_no_check() -> None:
+    buffer = TickBuffer(insert_batch_size=100, flush_timeout=5.0, step=1)
+    buffer.add(batch(0, 99), now=0.0)
+    assert [piece.whole for piece in buffer.take(now=0.0).slices] == [None]

@@ -162,9 +162,10 @@ def test_every_request_gets_each_of_its_ticks_once(requests: list[list[int]]) ->
     commons = common_slices([Request(work, pieces) for pieces in wanted])
     for place, pieces in enumerate(wanted):
         got = [
-            (common.wanted[place].number, tick)
+            (piece.number, tick)
             for common in commons
-            if place in common.wanted
+            for taker, piece in common.wanted
+            if taker == place
             for tick in range(common.slice.ticks.start, common.slice.ticks.end + 1)
         ]
         assert sorted(got) == [
@@ -173,5 +174,10 @@ def test_every_request_gets_each_of_its_ticks_once(requests: list[list[int]]) ->
             for tick in range(piece.slice.ticks.start, piece.slice.ticks.end + 1)
         ]
     assert sum(common.slice.ticks.count() for common in commons) == len(
-        {tick for pieces in wanted for _, one in pieces for tick in range(one.ticks.start, one.ticks.end + 1)}
+        {
+            tick
+            for pieces in wanted
+            for piece in pieces
+            for tick in range(piece.slice.ticks.start, piece.slice.ticks.end + 1)
+        }
     )

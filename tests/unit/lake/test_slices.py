@@ -99,3 +99,13 @@ def test_a_slice_is_done_when_every_sampled_tick_is_there() -> None:
     assert piece.without([0, 10, 20]).done(step=10)
     assert not piece.without([0, 10]).done(step=10)
     assert not piece.without([0, 10, 20]).done(step=5)
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(1, 5))
+def test_a_slice_and_what_is_checked_with_it_are_the_whole_file(before: int, count: int, after: int, step: int) -> None:
+    file = whole(0, (before + count + after) * step)
+    ticks = TickRange(before * step, (before + count) * step)
+    one = Slice(file.file, ticks, whole=file.ticks)
+    numbers = [tick for part in (one, *one.rest()) for tick in range(part.ticks.start, part.ticks.end + 1)]
+    assert sorted(numbers) == list(range(file.ticks.end + 1))
+    assert Slice(file.file, ticks).rest() == []
