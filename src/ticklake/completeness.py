@@ -12,12 +12,12 @@ import numpy as np
 
 from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
 from ticklake.coordination.gaps import Gap
-from ticklake.coordination.reconcile import Announced, announced, compare, publish, stored
+from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, overall
-from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNotInDatabase, StorageUnavailable, TableUnreadable
+from ticklake.errors import DamagedCommit, DatabaseDamaged, StorageUnavailable, TableUnreadable
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.insights import GroupReport, groups_of
+from ticklake.insights import GroupReport, groups_of, runs_of
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.coverage import covered, row_counts, table_id
 from ticklake.lake.deep import Deep
@@ -119,10 +119,10 @@ class RunVerdict:
 class Completeness:
     """One run, looked at from all sides."""
 
-    def __init__(self, run_id: str, storage: Storage, catalog: Catalog | None, database: Database | None) -> None:
+    def __init__(self, run_id: str, storage: Storage, catalog: Catalog | None, *databases: Database | None) -> None:
         self._run_id, self._storage, self._catalog = run_id, storage, catalog
-        self._run = _known(database, run_id) if database is not None else None
-        self._database = database
+        self._databases = [database for database in databases if database is not None]
+        self._runs = runs_of(self._databases, run_id)
         self._world = World.of(storage.read_metadata(run_id))
         self.step = self._world.sampling_interval
         try:
@@ -166,8 +166,8 @@ class Completeness:
 
     def apply(self, repair: Repair) -> None:
         """Announces files that the topic never heard of, and has the coordinator look for what tables lack."""
-        if self._database is not None and repair.unannounced:
-            publish(self._database.run(self._run_id), self._storage, repair.unannounced)
+        if self._databases and repair.unannounced:
+            publish(self._announcing(), self._storage, repair.unannounced)
         for table in repair.tables:
             if coordinator := self.coordinator(table.table):
                 coordinator.search_again(table.missing)
@@ -177,13 +177,15 @@ class Completeness:
     def coordinator(self, table: str) -> Coordinator | None:
         """The one at work on a table, where there is one."""
         kind = _kinds().get(table)
-        if self._run is None or kind is None:
+        if kind is None:
             return None
-        known = frontiers(self._run)
         # Until its indexer is next started, what was recorded before tables had ids has none.
-        for target in (Target(table_id(self._directory(table)) or ""), NO_TABLE):
-            if (kind.__name__, target.table_id) in known:
-                return Coordinator(self._run, kind.__name__, step=self.step, table=target)
+        targets = (Target(table_id(self._directory(table)) or ""), NO_TABLE)
+        for run in self._runs:
+            known = frontiers(run)
+            for target in targets:
+                if (kind.__name__, target.table_id) in known:
+                    return Coordinator(run, kind.__name__, step=self.step, table=target)
         return None
 
     def _repair(self, table: str, retry_failed: bool) -> TableRepair:
@@ -225,11 +227,11 @@ class Completeness:
     def _examined(self, deeply: bool) -> MessagesVerdict | None:
         """A database that is damaged is not asked any further: tables and files can be judged without it."""
         try:
-            if deeply and self._run is not None:
-                self._run.check()
+            for run in self._runs if deeply else []:
+                run.check()
             return self._messages()
         except DatabaseDamaged as error:
-            self._run = None
+            self._runs = []
             return MessagesVerdict(0, [], [], 0, [], str(error))
 
     def _deep(self, table: str, spark: SparkSession) -> Deep | None:
@@ -260,9 +262,11 @@ class Completeness:
         )
 
     def _messages(self) -> MessagesVerdict | None:
-        if self._database is None:
+        if not self._databases:
             return None
-        heard = announced(self._run) if self._run is not None else Announced({}, 0, 0)
+        told = list(map(announced, self._runs))
+        keys = {key: ticks for one in told for key, ticks in one.keys.items()}
+        heard = Announced(keys, sum(one.messages for one in told), sum(one.undecodable for one in told))
         difference = compare(self.files, heard)
         since = stored(self._storage, self._run_id) if difference.vanished else {}
         return MessagesVerdict(
@@ -270,21 +274,19 @@ class Completeness:
             unannounced=difference.unannounced,
             vanished=[key for key in difference.vanished if key not in since],
             undecodable=difference.undecodable,
-            groups=groups_of(self._database, self._run_id),
+            groups=groups_of(self._databases, self._run_id),
         )
+
+    def _announcing(self) -> Run:
+        """The run in the database that has the batch topic; where none has it, in the first."""
+        found = [run for run in self._runs if any(one.topic == BATCH_TOPIC for one in run.topics())]
+        return next(iter(found or self._runs), None) or self._databases[0].run(self._run_id)
 
     def _numbers(self, ticks: TickRange) -> Ticks:
         return np.arange(ticks.start, ticks.end + 1, self.step, dtype=np.int64)
 
     def _directory(self, table: str) -> Path:
         return Path(self._catalog.root if self._catalog is not None else ".") / self._run_id / table
-
-
-def _known(database: Database, run_id: str) -> Run | None:
-    try:
-        return database.run(run_id, create=False)
-    except RunNotInDatabase:
-        return None
 
 
 def _kinds() -> dict[str, type[BatchIndexer]]:

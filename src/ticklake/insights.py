@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import count_gaps
+from ticklake.coordination.gaps import count, subtract
 from ticklake.errors import RunNotFound, RunNotInDatabase, TableUnreadable
 from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
     from ticklake.lake.catalog import Catalog
+    from ticklake.lake.presence import Presence
     from ticklake.storage.files import Storage
     from ticklake.topics import Database, Run
+
+
+GLANCE_SECONDS = 1.0
+"""A live view does not wait longer for what tables lack: the next look goes on where this one ended."""
+
+LAST_MESSAGES = 100
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,11 @@ class FilesReport:
 
 @dataclass(frozen=True)
 class TableReport:
-    """A table of a run; `lag` is how far its newest tick is behind the newest batch file, where both are known."""
+    """A table of a run; `lag` is how far its newest tick is behind the newest batch file, where both are known.
+
+    `missing` is the number of ranges of ticks that it lacks before its newest tick, and `missing_ticks` the number of
+    sampled ticks in them; None if that is not known (yet).
+    """
 
     name: str
     rows: int | None = None
@@ -41,6 +55,8 @@ class TableReport:
     ticks: TickRange | None = None
     lag: int | None = None
     error: str | None = None
+    missing: int | None = None
+    missing_ticks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,32 +118,37 @@ class Places:
 
     storage: Storage | None = None
     catalog: Catalog | None = None
-    database: Database | None = None
+    databases: Sequence[Database] = ()
+    presence: Presence | None = None
 
     def runs(self) -> list[str]:
         """Every run that any of the places knows, oldest first."""
-        places = [place for place in (self.storage, self.catalog, self.database) if place is not None]
+        places = [place for place in (self.storage, self.catalog, *self.databases) if place is not None]
         return sorted({run for place in places for run in place.runs()})
 
     def reports(self) -> Iterator[RunReport]:
         return map(self._report, self.runs())
 
     def report(self, run_id: str | None) -> RunReport:
-        """The report of a run, or of the newest one."""
-        return self._report(self._chosen(run_id))
+        """The report of a run, or of the newest one, with what its tables lack."""
+        found = self._report(self._chosen(run_id))
+        if self.presence is None or self.catalog is None:
+            return found
+        return replace(found, tables=with_missing(found.tables, self.catalog, found.run_id, self.presence))
 
     def glance(self, run_id: str | None, clock: Callable[[], float] = time.time) -> Glance:
         """What a live view shows of a run, or of the newest one; `at` is when the tables were looked at."""
         chosen = self._chosen(run_id)
         tables, at = tables_of(self.catalog, chosen, None) if self.catalog else [], clock()
-        if self.database is None:
-            return Glance(chosen, at, tables, [], [])
-        return Glance(chosen, at, tables, groups_of(self.database, chosen), gaps_of(self.database, chosen))
+        if self.presence is not None and self.catalog is not None:
+            tables = with_missing(tables, self.catalog, chosen, self.presence, GLANCE_SECONDS)
+        return Glance(chosen, at, tables, groups_of(self.databases, chosen), gaps_of(self.databases, chosen))
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
         lake = str(self.catalog.root) if self.catalog else None
-        return " and ".join(name for name in (storage, lake, "the database" if self.database else None) if name)
+        databases = {0: None, 1: "the database"}.get(len(self.databases), f"{len(self.databases)} databases")
+        return " and ".join(name for name in (storage, lake, databases) if name)
 
     def _chosen(self, run_id: str | None) -> str:
         runs = self.runs()
@@ -140,7 +161,7 @@ class Places:
         files = files_of(self.storage, run_id) if self.storage else None
         newest = files.ticks.end if files and files.ticks else None
         tables = tables_of(self.catalog, run_id, newest) if self.catalog else []
-        groups = groups_of(self.database, run_id) if self.database else []
+        groups = groups_of(self.databases, run_id)
         return RunReport(run_id, run_started_at(run_id), files, tables, groups)
 
 
@@ -158,54 +179,66 @@ def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableRe
     return [_table_report(catalog, run_id, name, newest) for name in catalog.tables(run_id)]
 
 
-def groups_of(database: Database, run_id: str) -> list[GroupReport]:
-    """From the database itself, so that it is there when no consumer is alive."""
-    run = _run_of(database, run_id)
+def with_missing(
+    tables: Sequence[TableReport], catalog: Catalog, run_id: str, presence: Presence, seconds: float = math.inf
+) -> list[TableReport]:
+    """The same reports with what each table lacks, from its own files: no batch file is needed to see a hole."""
+    from ticklake.lake.presence import step_of
+
+    step = step_of(catalog, run_id)
+    if step is None:
+        return list(tables)
+    return [_with_missing(table, presence.ranges, catalog, run_id, step, seconds) for table in tables]
+
+
+def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
+    """From the databases themselves, so that it is there when no consumer is alive."""
     return [
         GroupReport(found.topic, found.group, found.lag, found.claimed, found.dead_letters, _seconds(found.oldest_ms))
-        for found in (run.groups.list() if run else [])
+        for run in runs_of(databases, run_id)
+        for found in run.groups.list()
     ]
 
 
-def gaps_of(database: Database, run_id: str) -> list[GapsReport]:
+def gaps_of(databases: Iterable[Database], run_id: str) -> list[GapsReport]:
     """Bounded: open gaps only, whatever the length of the run."""
-    run = _run_of(database, run_id)
-    counts = count_gaps(run) if run else []
+    counts = [one for run in runs_of(databases, run_id) for one in count_gaps(run)]
     return [GapsReport(one.indexer_class, one.pending, one.permanent, one.oldest_ms / 1000) for one in counts]
 
 
-def announced_of(database: Database, run_id: str, topics: Iterable[str]) -> Announcement | None:
-    """Bounded: the last message of each topic, whatever their number."""
-    run = _run_of(database, run_id)
-    if run is None:
-        return None
-    now, found = run.now_ms(), []
-    for topic in sorted(set(topics)):
-        for message in run.browse_last(topic, 1):
-            opened = message.opened()
-            if opened is not None and isinstance(opened.payload, BatchInfo):
-                ticks = TickRange(opened.payload.tick_start, opened.payload.tick_end)
-                found.append(Announcement(topic, ticks, max(0, now - message.published_at_ms) / 1000))
-    return max(found, key=lambda one: one.ticks.end, default=None)
+def announced_of(databases: Iterable[Database], run_id: str, topics: Iterable[str]) -> Announcement | None:
+    """The furthest of the last messages of each topic. Producers that compete do not announce in the order of ticks."""
+    found = []
+    for run in runs_of(databases, run_id):
+        now = run.now_ms()
+        for topic in sorted(set(topics)):
+            for message in run.browse_last(topic, LAST_MESSAGES):
+                opened = message.opened()
+                if opened is not None and isinstance(opened.payload, BatchInfo):
+                    ticks = TickRange(opened.payload.tick_start, opened.payload.tick_end)
+                    found.append(Announcement(topic, ticks, max(0, now - message.published_at_ms) / 1000))
+    return max(found, key=lambda one: (one.ticks.end, -one.seconds), default=None)
 
 
 def rows_per_second(before: Glance | None, after: Glance) -> dict[str, float]:
-    """How fast each table grew between two looks; nothing where there is only one."""
+    """How fast each table grew between two looks, 0 if rows were removed; nothing where there is only one."""
     if before is None or before.run_id != after.run_id or after.at <= before.at:
         return {}
     known = {table.name: table.rows for table in before.tables}
     return {
-        table.name: (table.rows - (known.get(table.name) or 0)) / (after.at - before.at)
+        table.name: max(0, table.rows - (known.get(table.name) or 0)) / (after.at - before.at)
         for table in after.tables
         if table.rows is not None and (table.name not in known or known[table.name] is not None)
     }
 
 
-def _run_of(database: Database, run_id: str) -> Run | None:
-    try:
-        return database.run(run_id, create=False)
-    except RunNotInDatabase:
-        return None
+def runs_of(databases: Iterable[Database], run_id: str) -> list[Run]:
+    """One run in each of the databases that have it: topics of a run may lie in several."""
+    found = []
+    for database in databases:
+        with suppress(RunNotInDatabase):
+            found.append(database.run(run_id, create=False))
+    return found
 
 
 def _seconds(milliseconds: int | None) -> float | None:
@@ -219,6 +252,24 @@ def _table_report(catalog: Catalog, run_id: str, name: str, newest: int | None) 
         return TableReport(name, error=str(error))
     lag = None if newest is None or facts.ticks is None else max(0, newest - facts.ticks.end)
     return TableReport(name, facts.rows, facts.files, facts.bytes, facts.ticks, lag)
+
+
+def _with_missing(
+    table: TableReport,
+    ranges: Callable[[Catalog, str, str, int, float], list[TickRange] | None],
+    catalog: Catalog,
+    run_id: str,
+    step: int,
+    seconds: float,
+) -> TableReport:
+    try:
+        found = None if table.error else ranges(catalog, run_id, table.name, step, seconds)
+    except TableUnreadable as error:
+        return replace(table, error=str(error))
+    if found is None:
+        return table
+    holes = subtract([TickRange(0, found[-1].end)], found, step) if found else []
+    return replace(table, missing=len(holes), missing_ticks=count(holes, step))
 
 
 def _spanning(one: TickRange | None, other: TickRange) -> TickRange:

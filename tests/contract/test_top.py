@@ -99,7 +99,7 @@ def test_the_second_frame_says_how_fast_a_table_grows(run, lake):
 
 
 def test_a_database_that_is_away_is_a_line_and_the_last_figures_stay(tmp_path, run, lake):
-    places = Places(catalog=Catalog(lake), database=Database("postgresql://127.0.0.1:1/none"))
+    places = Places(catalog=Catalog(lake), databases=[Database("postgresql://127.0.0.1:1/none")])
     first = next(_frames(places, run.id, None, 0.01))
     assert (first.glance, len(first.errors)) == (None, 1)
     frames = _frames(Places(catalog=Catalog(lake)), run.id, None, 0.01)
@@ -108,7 +108,7 @@ def test_a_database_that_is_away_is_a_line_and_the_last_figures_stay(tmp_path, r
     second = next(frames)
     assert second.glance.tables[0].rows == 10
     assert "No run" in second.problem
-    places.database.close()
+    places.databases[0].close()
 
 
 def test_looking_lists_no_batch_file(run, database_url, lake, tmp_path, monkeypatch):

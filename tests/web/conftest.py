@@ -118,7 +118,7 @@ def run_site(tmp_path_factory: pytest.TempPathFactory, indexed: ModuleType) -> I
     root = tmp_path_factory.mktemp("run")
     url = indexed.make_run(root)
     with Database(url) as database:
-        yield Site(Storage(root / "storage"), root / "lake", database)
+        yield Site(Storage(root / "storage"), root / "lake", [database])
 
 
 @pytest.fixture

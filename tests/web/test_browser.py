@@ -223,7 +223,7 @@ def test_a_dead_letter_is_replayed_once_the_token_is_given(
 ) -> None:
     with Database(f"sqlite:///{tmp_path / 'database'}") as database:
         indexed.make_topic(database)
-        client = serve_site(Site(database=database))
+        client = serve_site(Site(databases=[database]))
         context = browser.new_context()
         page = context.new_page()
         page.goto(f"{str(client.base_url).rstrip('/')}/dead-letters")

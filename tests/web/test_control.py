@@ -116,7 +116,7 @@ def test_everything_moves_below_the_prefix(make_node: Callable[..., Node], serve
 def test_ready_says_what_health_does_not(make_node: Callable[..., Node], serve: Callable[..., httpx.Client]) -> None:
     node = make_node()
     client = serve(node)
-    assert client.get("/ready").json() == {"status": "not ready", "services": {"node": "starting"}}
+    assert client.get("/ready").json() == {"status": "not ready", "services": {"node": "starting"}, "databases": {}}
     node.start()
     assert client.get("/ready").status_code == 200
     node.services["persistence-service"].monitor.healthy = False

@@ -103,7 +103,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, indexed: ModuleType) -> Path
 def site(place: Path) -> Iterator[Site]:
     inside = place / "inside"
     with Database(f"sqlite:///{inside / 'database'}") as database:
-        yield Site(Storage(inside / "storage"), inside / "lake", database)
+        yield Site(Storage(inside / "storage"), inside / "lake", [database])
 
 
 def content(root: Path, database: Database | None) -> dict[str, object]:
@@ -120,32 +120,32 @@ def content(root: Path, database: Database | None) -> dict[str, object]:
 def test_a_route_that_only_shows_changes_nothing(
     place: Path, site: Site, serve_site: Callable[..., httpx.Client]
 ) -> None:
-    client, before = serve_site(site), content(place, site.database)
+    client, before = serve_site(site), content(place, site.databases[0])
     for route in SHOWING:
         for value in (RUN, "0"):
             client.get(filled(route.path, value))
-    assert content(place, site.database) == before
+    assert content(place, site.databases[0]) == before
 
 
 def test_no_path_and_no_question_leads_out(place: Path, site: Site, serve_site: Callable[..., httpx.Client]) -> None:
-    client, before = serve_site(site), content(place, site.database)
+    client, before = serve_site(site), content(place, site.databases[0])
     for route in SHOWING:
         for name in NAMES:
             for path in {filled(route.path, quote(name, safe="")), filled(route.path, quote(name))}:
                 harmless(client.get(f"{path}?{urlencode(dict.fromkeys(QUESTIONS, name))}"), f"{path} {name}")
-    assert content(place, site.database) == before
+    assert content(place, site.databases[0]) == before
 
 
 def test_no_form_leads_out_even_with_the_token(
     place: Path, site: Site, serve_site: Callable[..., httpx.Client]
 ) -> None:
-    client, before = serve_site(site), content(place, site.database)
+    client, before = serve_site(site), content(place, site.databases[0])
     for route in CHANGING:
         for name in NAMES:
             form = dict.fromkeys(QUESTIONS, name)
             harmless(client.post(filled(route.path, quote(name, safe="")), data=form), route.path)
             harmless(client.post(filled(route.path, RUN), data=form), route.path)
-    assert content(place, site.database) == before
+    assert content(place, site.databases[0]) == before
 
 
 def test_no_name_of_a_service_or_an_action_does_anything(

@@ -74,7 +74,7 @@ def test_the_lag_of_a_group_comes_from_the_store_with_no_consumer_alive(
 
 def test_the_store_is_asked_seldom_however_often_somebody_scrapes(node: Node) -> None:
     now = [0.0]
-    sampler = Sampler(lambda: lag.ask(node), 5, clock=lambda: now[0])
+    sampler = Sampler(lambda: lag.ask(node, node.databases), 5, clock=lambda: now[0])
     first = sampler.latest()
     assert sampler.latest() is first
     now[0] = 5.0
@@ -87,8 +87,8 @@ def test_a_store_that_does_not_answer_is_said_and_nothing_is_guessed(
     published = node.services["persistence-service"].monitor.counter("notifications_sent")
     eventually(lambda: published.value > 0)
     node.stop()
-    sample = lag.ask(node)
-    assert (sample.up, sample.groups) == (False, [])
+    sample = lag.ask(node, node.databases)
+    assert (sample.up, sample.groups, len(sample.away)) == (False, [], 1)
 
 
 def test_what_closed_readers_and_writers_have_counted_stays_counted(tmp_path) -> None:

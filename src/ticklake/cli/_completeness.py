@@ -18,7 +18,9 @@ SHOWN = 20
 
 
 @contextmanager
-def open_run(run: str | None, storage: str | None, lake: str | None, database: str | None) -> Iterator[Completeness]:
+def open_run(
+    run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...]
+) -> Iterator[Completeness]:
     """The run asked for, or the newest one in the storage, which is needed."""
     if not storage:
         raise click.UsageError("Give --storage DIR: only the batch files tell what a run has.")
@@ -31,7 +33,7 @@ def open_run(run: str | None, storage: str | None, lake: str | None, database: s
         wanted = run or (runs[-1] if runs else "newest")
         if wanted not in runs:
             raise RunNotFound(run_id=wanted, places=places.storage.url, found=", ".join(runs[-5:]) or "none")
-        yield Completeness(wanted, places.storage, places.catalog, places.database)
+        yield Completeness(wanted, places.storage, places.catalog, *places.databases)
 
 
 def ranges_text(ranges: Sequence[TickRange]) -> str:

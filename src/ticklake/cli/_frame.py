@@ -38,6 +38,13 @@ class Frame:
         return [text for text in (self.problem, *tables, *services) if text]
 
     @property
+    def gaps(self) -> int:
+        """Ranges of ticks that the worst table lacks, or that its coordinator looks for."""
+        seen = self.glance
+        found = [one.pending + one.permanent for one in (seen.gaps if seen else [])]
+        return max([*found, *(table.missing or 0 for table in (seen.tables if seen else []))], default=0)
+
+    @property
     def dead_letters(self) -> int:
         return sum(group.dead_letters for group in (self.glance.groups if self.glance else []))
 
@@ -77,10 +84,9 @@ def picture(frame: Frame) -> RenderableType:
 def _summary(frame: Frame) -> RenderableType:
     from rich.text import Text
 
-    gaps = frame.glance.gaps if frame.glance else []
     counts = {
         "dead letters": frame.dead_letters,
-        "gaps": sum(one.pending + one.permanent for one in gaps),
+        "gaps": frame.gaps,
         "errors": len(frame.errors),
     }
     texts = [(f"{count:,} {name}", "red" if count else "dim") for name, count in counts.items()]
@@ -108,10 +114,10 @@ def _groups(frame: Frame) -> Table | None:
 def _tables(frame: Frame) -> Table | None:
     rows = [
         (_name(one.name), cell_text(one.rows), _rate(frame.rates.get(one.name)), cell_text(one.ticks),
-         cell_text(one.files), size_text(one.bytes))
+         _alarm(one.missing), size_text(one.bytes))
         for one in (frame.glance.tables if frame.glance else [])
     ]  # fmt: skip
-    return _table(("table", "rows", "rows/s", "ticks", "files", "size"), rows, names=("table",))
+    return _table(("table", "rows", "rows/s", "ticks", "gaps", "size"), rows, names=("table",))
 
 
 def _gaps(frame: Frame) -> Table | None:
@@ -159,5 +165,5 @@ def _age(seconds: float | None) -> str:
     return age_text(None if seconds is None else round(seconds * 1000)) or ""
 
 
-def _alarm(count: int) -> Text:
-    return _colored(f"{count:,}", "red" if count else "")
+def _alarm(count: int | None) -> Text:
+    return _colored("" if count is None else f"{count:,}", "red" if count else "")

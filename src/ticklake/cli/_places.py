@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from ticklake.insights import Places
+    from ticklake.topics import Database
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -20,9 +21,47 @@ lake_option = click.option(
     "--lake", metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Where the tables are."
 )
 
+
+class _Url(click.types.StringParamType):
+    """One value of the environment is one URL: a path may have a space in it."""
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        return [rv] if rv else []
+
+
 database_option = click.option(
-    "--database", metavar="URL", envvar="TICKLAKE_DATABASE", show_envvar=True, help="The database of the topics."
+    "--database",
+    metavar="URL",
+    type=_Url(),
+    multiple=True,
+    envvar="TICKLAKE_DATABASE",
+    show_envvar=True,
+    help="The database of the topics, sqlite:///DIRECTORY or postgresql://…; may be given again.",
 )
+
+
+def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> str | None:
+    """Options that were not given are what the configuration names."""
+    if file:
+        from ticklake.config import load
+
+        found = load(file).places()
+        context.default_map = {"storage": found.storage, "lake": found.lake, "database": found.databases}
+        if found.others:
+            names = ", ".join(found.others)
+            click.echo(f"Not looked at, because one storage and one lake are shown at a time: {names}", err=True)
+    return file
+
+
+def _config(expose: bool) -> Callable[[Command], Command]:
+    return click.option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=expose,
+        callback=_defaults,
+        help="Look at what this configuration names: its storage, its lake, all of its databases.",
+    )
 
 
 def lake_or_usage_error(lake: str | None) -> str:
@@ -32,18 +71,37 @@ def lake_or_usage_error(lake: str | None) -> str:
 
 
 def places_options(command: Command) -> Command:
-    return storage_option(lake_option(database_option(command)))
+    """Where to look. A configuration may stand for all of it."""
+    return _config(expose=False)(storage_option(lake_option(database_option(command))))
+
+
+def config_and_places_options(command: Command) -> Command:
+    """The same for a command that looks at the configuration itself, too."""
+    return _config(expose=True)(storage_option(lake_option(database_option(command))))
+
+
+def config_and_database_options(command: Command) -> Command:
+    return _config(expose=False)(database_option(command))
 
 
 @contextmanager
-def open_places(storage: str | None, lake: str | None, database: str | None) -> Iterator[Places]:
+def open_places(storage: str | None, lake: str | None, databases: Sequence[str]) -> Iterator[Places]:
     """What the options name; at least one is needed."""
-    if not (storage or lake or database):
-        raise click.UsageError("Give --storage DIR, --lake DIR, --database URL or several of them.")
+    if not (storage or lake or databases):
+        raise click.UsageError("Give --config FILE, or --storage DIR, --lake DIR, --database URL or several of them.")
     from ticklake.insights import Places
     from ticklake.lake.catalog import Catalog
+    from ticklake.lake.presence import Presence
     from ticklake.storage.files import Storage
+
+    with opened_all(databases) as opened:
+        catalog = Catalog(lake) if lake else None
+        yield Places(Storage(storage) if storage else None, catalog, opened, Presence())
+
+
+@contextmanager
+def opened_all(urls: Sequence[str]) -> Iterator[list[Database]]:
     from ticklake.topics import Database
 
-    with Database(database) if database else nullcontext() as opened:
-        yield Places(Storage(storage) if storage else None, Catalog(lake) if lake else None, opened)
+    with ExitStack() as stack:
+        yield [stack.enter_context(Database(url)) for url in urls]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticklake.cli._database import dry_run_option, group_option, open_run, open_runs, run_options, topic_option
+from ticklake.cli._database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli.groups import age_text
 
@@ -27,14 +27,18 @@ _stuck_option = click.option("--stuck", is_flag=True, help="Only those that have
 @json_option
 @click.pass_context
 def claims(
-    context: click.Context, database: str | None, run_id: str | None, topic: str | None, group: str | None,
+    context: click.Context, database: tuple[str, ...], run_id: str | None, topic: str | None, group: str | None,
     stuck: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List who holds which message, the oldest claim first; take claims back."""
     if context.invoked_subcommand is None:
         with open_runs(database, run_id) as runs:
-            found = [(r.id, claim) for r in runs for claim in r.claims.list(topic=topic, group=group, stuck=stuck)]
-        _print(found, as_json)
+            found = [
+                (run.id, claim)
+                for run in runs
+                for claim in run.claims.list(topic=topic, group=group, stuck=stuck, limit=None)
+            ]
+        _print(sorted(found, key=lambda one: -one[1].age_ms), as_json)
 
 
 @claims.command()
@@ -46,15 +50,16 @@ def claims(
 @dry_run_option
 @json_option
 def release(
-    database: str | None, run_id: str | None, topic: str | None, group: str | None, message_id: str | None,
+    database: tuple[str, ...], run_id: str | None, topic: str | None, group: str | None, message_id: str | None,
     stuck: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Take claims from their holders, so that others get the messages."""
     if not (topic or group or message_id or stuck):
         raise click.UsageError("Say which: --stuck, --topic, --group or --message.")
-    with open_run(database, run_id) as run:
-        held = run.claims.list(topic=topic, group=group, message_id=message_id, stuck=stuck, limit=None)
-        released = len(held) if dry_run else run.claims.release(held)
+    with open_one(database, run_id) as runs:
+        which = {"topic": topic, "group": group, "message_id": message_id}
+        held = [(run, run.claims.list(**which, stuck=stuck, limit=None)) for run in runs]
+        released = sum(len(claims) if dry_run else run.claims.release(claims) for run, claims in held)
     if as_json:
         print_json({"released": released, "dry_run": dry_run})
     else:

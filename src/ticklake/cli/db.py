@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -26,12 +26,12 @@ def db() -> None:
 @db.command()
 @run_options
 @json_option
-def status(database: str | None, run_id: str | None, as_json: bool) -> None:
+def status(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
     """Say which version each run's tables have and which one this TickLake wants. Exit code 1 where they differ."""
     from ticklake.database.versions import package_versions
 
-    with _opened(database) as backend:
-        found = [one for schema in _schemas(backend, run_id) for one in package_versions(schema)]
+    with _opened(database) as backends:
+        found = [one for schema in _schemas(backends, run_id) for one in package_versions(schema)]
     _print(found, as_json)
     if any(one.state in ("behind", "too new") for one in found):
         raise click.exceptions.Exit(1)
@@ -40,12 +40,12 @@ def status(database: str | None, run_id: str | None, as_json: bool) -> None:
 @db.command()
 @run_options
 @json_option
-def upgrade(database: str | None, run_id: str | None, as_json: bool) -> None:
+def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
     """Bring the tables of every run, or of one, up to date. Whatever uses a run does the same for that run."""
     from ticklake.database.versions import upgrade as upgrade_schema
 
-    with _opened(database) as backend:
-        changed = [one for schema in _schemas(backend, run_id) for one in upgrade_schema(schema)]
+    with _opened(database) as backends:
+        changed = [one for schema in _schemas(backends, run_id) for one in upgrade_schema(schema)]
     if as_json:
         print_json([_as_dict(one) for one in changed])
     for one in [] if as_json else changed:
@@ -56,31 +56,35 @@ def upgrade(database: str | None, run_id: str | None, as_json: bool) -> None:
 
 @db.command()
 @run_options
-def sql(database: str | None, run_id: str | None) -> None:
+def sql(database: tuple[str, ...], run_id: str | None) -> None:
     """Print the SQL that an upgrade would run, or, for a run that is not there yet, all the SQL that makes it."""
     from ticklake.database.versions import creation_script, upgrade_script
 
-    with _opened(database) as backend:
-        new = run_id is not None and run_id not in backend.runs()
-        if new and run_id is not None:
-            scripts = [creation_script(backend.schema(run_id), PACKAGES)]
+    with _opened(database) as backends:
+        if run_id is not None and not any(run_id in backend.runs() for backend in backends):
+            scripts = [creation_script(backend.schema(run_id), PACKAGES) for backend in backends]
         else:
-            scripts = [upgrade_script(schema) for schema in _schemas(backend, run_id)]
+            scripts = [upgrade_script(schema) for schema in _schemas(backends, run_id)]
     click.echo("\n\n".join(filter(None, scripts)) or "-- Everything is up to date.")
 
 
 @contextmanager
-def _opened(database: str | None) -> Iterator[Backend]:
+def _opened(databases: Sequence[str]) -> Iterator[list[Backend]]:
     from ticklake.database import open_backend
 
-    if not database:
-        raise click.UsageError("Give --database URL: sqlite:///DIRECTORY or postgresql://…")
-    with closing(open_backend(database)) as backend:
-        yield backend
+    if not databases:
+        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(open_backend(url))) for url in databases]
 
 
-def _schemas(backend: Backend, run_id: str | None) -> list[Schema]:
-    return [backend.schema(name, create=False) for name in ([run_id] if run_id else backend.runs())]
+def _schemas(backends: Sequence[Backend], run_id: str | None) -> list[Schema]:
+    """The run asked for, or all, of each database that has it; where none has it, the first says so."""
+    runs = [(backend, backend.runs()) for backend in backends]
+    found = [(backend, name) for backend, names in runs for name in names if run_id in (None, name)]
+    if run_id is not None and not found:
+        found = [(backends[0], run_id)]
+    return [backend.schema(name, create=False) for backend, name in found]
 
 
 def _print(found: list[PackageVersion], as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from google.protobuf import json_format
 
-from ticklake.cli._database import dry_run_option, group_option, open_run, open_runs, run_options, topic_option
+from ticklake.cli._database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli.topics import clock_text
 
@@ -35,7 +35,7 @@ def dead_letters() -> None:
 @click.option("--limit", default=100, show_default=True, help="At most so many.")
 @json_option
 def list_letters(
-    database: str,
+    database: tuple[str, ...],
     run_id: str | None,
     topic: str | None,
     group: str | None,
@@ -49,6 +49,7 @@ def list_letters(
     which = DeadLetterFilter(topic=topic, group=group, error=error)
     with open_runs(database, run_id) as runs:
         found = [(run.id, letter) for run in runs for letter in run.dead_letters.list(which, limit)]
+        left = sum(run.dead_letters.count(which) for run in runs) - len(found)
     if as_json:
         print_json([{"run": run, **_fields(letter)} for run, letter in found])
     elif found:
@@ -58,6 +59,8 @@ def list_letters(
         print_table(COLUMNS, rows, numbers=("attempts",))
     else:
         click.echo("No dead letters.")
+    if left > 0:
+        click.echo(f"{left:,} more; --limit shows them.", err=True)
 
 
 @dead_letters.command()
@@ -66,14 +69,16 @@ def list_letters(
 @_filter_options
 @json_option
 def show(
-    database: str | None, run_id: str | None, message_id: str, topic: str | None, group: str | None, error: str | None,
-    as_json: bool,
+    database: tuple[str, ...], run_id: str | None, message_id: str, topic: str | None, group: str | None,
+    error: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show one with its content and its traceback."""
     from ticklake.topics import DeadLetterFilter
 
-    with open_run(database, run_id) as run:
-        found = run.dead_letters.list(DeadLetterFilter(topic, group, message_id, error))
+    with open_one(database, run_id) as runs:
+        found = [
+            one for run in runs for one in run.dead_letters.list(DeadLetterFilter(topic, group, message_id, error))
+        ]
     if as_json:
         print_json([_fields(letter) for letter in found])
         return
@@ -92,13 +97,13 @@ def show(
 @dry_run_option
 @json_option
 def replay(
-    database: str | None, run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
+    database: tuple[str, ...], run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
     error: str | None, every: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Have one, or all that match, delivered again; the group's position stays."""
     _check_choice(message_id, every)
-    with open_run(database, run_id) as run:
-        count = _act(run, "replay", (topic, group, message_id, error), dry_run)
+    with open_one(database, run_id) as runs:
+        count = sum(_act(run, "replay", (topic, group, message_id, error), dry_run) for run in runs)
     _report("replayed", count, dry_run, as_json)
 
 
@@ -110,13 +115,13 @@ def replay(
 @dry_run_option
 @json_option
 def discard(
-    database: str | None, run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
+    database: tuple[str, ...], run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
     error: str | None, every: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Forget one, or all that match: they are never delivered to those groups again."""
     _check_choice(message_id, every)
-    with open_run(database, run_id) as run:
-        count = _act(run, "discard", (topic, group, message_id, error), dry_run)
+    with open_one(database, run_id) as runs:
+        count = sum(_act(run, "discard", (topic, group, message_id, error), dry_run) for run in runs)
     _report("discarded", count, dry_run, as_json)
 
 

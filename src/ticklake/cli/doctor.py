@@ -7,17 +7,16 @@ from pathlib import Path
 import click
 
 from ticklake.cli._output import cell_text, json_option, print_json
-from ticklake.cli._places import places_options
+from ticklake.cli._places import config_and_places_options
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 WIDTH = 15
 
 
 @click.command()
-@click.option("--config", metavar="FILE", help="Examine what this configuration names.")
-@places_options
+@config_and_places_options
 @json_option
-def doctor(config: str | None, storage: str | None, lake: str | None, database: str | None, as_json: bool) -> None:
+def doctor(config: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
     """Examine this machine and the places of a configuration; say for each problem what to do. Changes nothing."""
     from ticklake.config import load
     from ticklake.doctor import Patient, examine
@@ -31,7 +30,7 @@ def doctor(config: str | None, storage: str | None, lake: str | None, database: 
         patient = Patient(
             (place,) if isinstance(place, Path) else (),
             (local_path(lake, "A lake"),) if lake else (),
-            (Store(database),) if database else (),
+            tuple(map(Store, database)),
         )
     found = []
     with patient:

@@ -24,7 +24,12 @@ LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, l
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
 @json_option
 def gaps(
-    run: str | None, storage: str | None, lake: str | None, database: str | None, tables: tuple[str, ...], as_json: bool
+    run: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: tuple[str, ...],
+    tables: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Draw how complete each table of RUN (or of the newest run) is, with the exact ranges below."""
     with open_run(run, storage, lake, database) as completeness:

@@ -17,7 +17,9 @@ COLUMNS = ("run", "topic", "group", "lag", "oldest", "claimed", "dead letters")
 @topic_option
 @json_option
 @click.pass_context
-def groups(context: click.Context, database: str | None, run_id: str | None, topic: str | None, as_json: bool) -> None:
+def groups(
+    context: click.Context, database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool
+) -> None:
     """List the consumer groups with their lag, from the store; set one to another position."""
     if context.invoked_subcommand is None:
         _list(database, run_id, topic, as_json)
@@ -33,10 +35,10 @@ def groups(context: click.Context, database: str | None, run_id: str | None, top
 @dry_run_option
 @json_option
 def reset(
-    database: str | None, run_id: str | None, topic: str, group: str, target: str, dry_run: bool, as_json: bool
+    database: tuple[str, ...], run_id: str | None, topic: str, group: str, target: str, dry_run: bool, as_json: bool
 ) -> None:
     """Deliver to a group from another position on. What it holds now is lost to it."""
-    with open_run(database, run_id) as run:
+    with open_run(database, run_id, topic) as run:
         ahead = run.groups.reset(topic, group, _position(target), dry_run=dry_run)
     if as_json:
         print_json({"topic": topic, "group": group, "messages_ahead": ahead, "dry_run": dry_run})
@@ -49,7 +51,7 @@ def reset(
 @click.argument("topic")
 @click.argument("group")
 @json_option
-def release(database: str | None, run_id: str | None, topic: str, group: str, as_json: bool) -> None:
+def release(database: tuple[str, ...], run_id: str | None, topic: str, group: str, as_json: bool) -> None:
     """Hand a group over: forget which table it fills, so that its next indexer may fill another one.
 
     Stop its indexers first. `groups reset --to earliest` then has the new table filled from the start.
@@ -57,7 +59,7 @@ def release(database: str | None, run_id: str | None, topic: str, group: str, as
     from ticklake.coordination.groups import release as forget
     from ticklake.errors import GroupFillsNothing
 
-    with open_run(database, run_id) as run:
+    with open_run(database, run_id, topic) as run:
         table = forget(run, topic, group)
         if table is None:
             raise GroupFillsNothing(topic=topic, group=group, run_id=run.id)
@@ -67,7 +69,7 @@ def release(database: str | None, run_id: str | None, topic: str, group: str, as
         click.echo(f"{group} may fill another table. It filled {table.location or 'none'}.")
 
 
-def _list(database: str | None, run_id: str | None, topic: str | None, as_json: bool) -> None:
+def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool) -> None:
     with open_runs(database, run_id) as runs:
         found = [(run.id, status) for run in runs for status in run.groups.list(topic)]
     if as_json:

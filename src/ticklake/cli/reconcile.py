@@ -27,7 +27,7 @@ def reconcile(
     run: str | None,
     storage: str | None,
     lake: str | None,
-    database: str | None,
+    database: tuple[str, ...],
     tables: tuple[str, ...],
     apply: bool,
     retry_failed: bool,

@@ -18,7 +18,7 @@ COLUMNS = ("run", "started", "files", "size", "ticks", "state", "tables")
 @click.command()
 @places_options
 @json_option
-def runs(storage: str | None, lake: str | None, database: str | None, as_json: bool) -> None:
+def runs(storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
     """List the runs in a storage, a lake, a database or all of them."""
     with open_places(storage, lake, database) as places:
         reports = list(places.reports())

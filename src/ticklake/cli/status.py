@@ -10,9 +10,9 @@ from ticklake.cli._output import json_option, print_json, print_table, size_text
 from ticklake.cli._places import open_places, places_options
 
 if TYPE_CHECKING:
-    from ticklake.insights import RunReport
+    from ticklake.insights import RunReport, TableReport
 
-COLUMNS = ("table", "rows", "files", "size", "ticks", "lag")
+COLUMNS = ("table", "rows", "files", "size", "ticks", "lag", "missing")
 GROUP_COLUMNS = ("topic", "group", "lag", "claimed", "dead letters", "oldest (s)")
 
 
@@ -20,7 +20,7 @@ GROUP_COLUMNS = ("topic", "group", "lag", "claimed", "dead letters", "oldest (s)
 @click.argument("run", required=False)
 @places_options
 @json_option
-def status(run: str | None, storage: str | None, lake: str | None, database: str | None, as_json: bool) -> None:
+def status(run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
     """Show how far a run is: the given one, or the newest."""
     with open_places(storage, lake, database) as places:
         report = places.report(run)
@@ -30,13 +30,20 @@ def status(run: str | None, storage: str | None, lake: str | None, database: str
         show(report)
 
 
+def missing_text(table: TableReport) -> str | None:
+    """The ticks that a table lacks before its newest one: `400 in 4 ranges`."""
+    if not table.missing:
+        return None if table.missing is None else "0"
+    return f"{table.missing_ticks:,} in {table.missing:,} range{'' if table.missing == 1 else 's'}"
+
+
 def show(report: RunReport) -> None:
     click.echo(f"Run {report.run_id}")
     if files := report.storage:
         state = "completed" if files.completed else "open"
         click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {state}")
     if report.tables:
-        rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag) for t in report.tables]
+        rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag, missing_text(t)) for t in report.tables]
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])
     if report.groups:
         groups = [(g.topic, g.group, g.lag, g.claimed, g.dead_letters, g.oldest_seconds) for g in report.groups]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli._frame import Frame, as_json, picture
-from ticklake.cli._places import open_places, places_options
+from ticklake.cli._places import config_and_places_options, open_places
 from ticklake.errors import TickLakeError
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run", required=False)
-@click.option("--config", metavar="FILE", help="Look at what this configuration names, and at its node.")
-@places_options
+@config_and_places_options
 @click.option("--node", metavar="URL", help="The HTTP address of a running node, to see its services.")
 @click.option(
     "--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks."
@@ -30,12 +29,15 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="Print one frame and end.")
 @click.option("--json", "lines", is_flag=True, help="Print one JSON object a frame, each on a line.")
 def top(
-    run: str | None, config: str | None, storage: str | None, lake: str | None, database: str | None, node: str | None,
-    interval: float, once: bool, lines: bool,
+    run: str | None, config: str | None, storage: str | None, lake: str | None, database: tuple[str, ...],
+    node: str | None, interval: float, once: bool, lines: bool,
 ) -> None:  # fmt: skip
     """Watch a run, the given one or the newest, until Ctrl-C. It reads bounded figures and changes nothing."""
-    if config:
-        storage, lake, database, node = _from(config, storage, lake, database, node)
+    if config and not node:
+        from ticklake.config import load
+        from ticklake.web.elsewhere import address_of
+
+        node = address_of(load(config))
     with open_places(storage, lake, database) as places, _ended_by_signals():
         frames = _frames(places, run, node, interval)
         if once:
@@ -94,15 +96,3 @@ def _ended_by_signals() -> Iterator[None]:
             yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _from(
-    config: str, storage: str | None, lake: str | None, database: str | None, node: str | None
-) -> tuple[str | None, str | None, str | None, str | None]:
-    """The first of each kind that the configuration names, where nothing else was said."""
-    from ticklake.config import load
-    from ticklake.web.elsewhere import address_of
-
-    settings = load(config)
-    found = settings.places()
-    return storage or found[0], lake or found[1], database or found[2], node or address_of(settings)

@@ -24,7 +24,7 @@ _FOLLOWED_AT_ONCE = 1000
 @run_options
 @json_option
 @click.pass_context
-def topics(context: click.Context, database: str | None, run_id: str | None, as_json: bool) -> None:
+def topics(context: click.Context, database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
     """List the topics of a run, or of every run; look into them, send, remove old messages."""
     if context.invoked_subcommand is None:
         _list(database, run_id, as_json)
@@ -40,14 +40,20 @@ def topics(context: click.Context, database: str | None, run_id: str | None, as_
 @click.option("--group", metavar="GROUP", help="Say what this consumer group has done with each.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def tail(
-    database: str | None, run_id: str | None, topic: str, count: int, follow: bool, group: str | None, as_json: bool
+    database: tuple[str, ...],
+    run_id: str | None,
+    topic: str,
+    count: int,
+    follow: bool,
+    group: str | None,
+    as_json: bool,
 ) -> None:
     """Show the last messages of a topic, claiming nothing.
 
     On PostgreSQL, -f does not show a message whose transaction commits after a later message was shown; consumer
     groups get it.
     """
-    with open_run(database, run_id) as run:
+    with open_run(database, run_id, topic) as run:
         for message in _messages(run, topic, count, follow, group):
             click.echo(_json_line(message, group) if as_json else _line(message, group))
 
@@ -57,7 +63,7 @@ def tail(
 @click.argument("topic")
 @click.option("--type", "type_name", default="BatchInfo", show_default=True, help="The message's type.")
 @click.option("--json", "text", metavar="JSON", required=True, help='Its fields, like {"tickStart": 0}.')
-def send(database: str | None, run_id: str | None, topic: str, type_name: str, text: str) -> None:
+def send(database: tuple[str, ...], run_id: str | None, topic: str, type_name: str, text: str) -> None:
     """Publish one message."""
     from ticklake import contracts
 
@@ -68,7 +74,7 @@ def send(database: str | None, run_id: str | None, topic: str, type_name: str, t
         message = json_format.Parse(text, getattr(contracts, type_name)())
     except json_format.ParseError as error:
         raise click.BadParameter(" ".join(str(error).split()), param_hint="--json") from error
-    with open_run(database, run_id) as run, run.writer(topic) as writer:
+    with open_run(database, run_id, topic) as run, run.writer(topic) as writer:
         click.echo(writer.send(message))
 
 
@@ -81,11 +87,11 @@ def send(database: str | None, run_id: str | None, topic: str, type_name: str, t
 @dry_run_option
 @json_option
 def prune(
-    database: str | None, run_id: str | None, topic: str, max_age: float | None, max_count: int | None,
+    database: tuple[str, ...], run_id: str | None, topic: str, max_age: float | None, max_count: int | None,
     force: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Remove old messages; never one that is claimed or a dead letter."""
-    with open_run(database, run_id) as run:
+    with open_run(database, run_id, topic) as run:
         removed = run.remove_outdated(topic, max_age=max_age, max_count=max_count, force=force, dry_run=dry_run)
     if as_json:
         print_json({"removed": removed, "dry_run": dry_run})
@@ -93,7 +99,7 @@ def prune(
         click.echo(f"{'Would remove' if dry_run else 'Removed'} {removed:,} messages.")
 
 
-def _list(database: str | None, run_id: str | None, as_json: bool) -> None:
+def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
     with open_runs(database, run_id) as runs:
         found = [(run.id, status) for run in runs for status in run.topics()]
     if as_json:

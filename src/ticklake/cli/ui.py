@@ -9,20 +9,19 @@ from tempfile import TemporaryDirectory
 import click
 
 from ticklake.cli._interrupt import graceful_stop
-from ticklake.cli._places import open_places, places_options
+from ticklake.cli._places import config_and_places_options, open_places
 from ticklake.errors import WebMissing
 
 
 @click.command()
-@click.option("--config", metavar="FILE", help="Show what this configuration names.")
-@places_options
+@config_and_places_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs TICKLAKE_TOKEN.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free.")
 @click.option("--prefix", default="", metavar="PATH", help="Serve everything below this path.")
 @click.option("--read-only", is_flag=True, help="Refuse everything that would change something.")
 def ui(
-    config: str | None, storage: str | None, lake: str | None, database: str | None, host: str, port: int, prefix: str,
-    read_only: bool,
+    config: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], host: str, port: int,
+    prefix: str, read_only: bool,
 ) -> None:  # fmt: skip
     """Show runs, tables, topics and the world in the browser, until Ctrl-C."""
     from ticklake.config import load
@@ -36,9 +35,6 @@ def ui(
     except ModuleNotFoundError as error:
         raise WebMissing(module=error.name) from error
     settings = load(config) if config else None
-    if settings is not None:
-        named = settings.places()
-        storage, lake, database = storage or named[0], lake or named[1], database or named[2]
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", prefix):
         raise click.BadParameter(f"{prefix!r} is no path such as /ticklake.", param_hint="--prefix")
     options = HttpOptions(host=host, port=port, path_prefix=prefix, read_only=read_only)
@@ -48,7 +44,7 @@ def ui(
     with graceful_stop() as stop, TemporaryDirectory() as own, open_places(storage, found, database) as places:
         # The token of a configuration's node is the node's own; without one it is good for as long as this runs.
         directory = settings.node.directory if settings is not None else own
-        site = Site(places.storage, root, places.database, settings=settings, read_only=read_only)
+        site = Site(places.storage, root, places.databases, settings=settings, read_only=read_only)
         server = open_site(site, options, directory)
         server.start()
         known = read_only or os.environ.get(TOKEN_VARIABLE)

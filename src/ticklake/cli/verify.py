@@ -28,7 +28,7 @@ def verify(
     run: str | None,
     storage: str | None,
     lake: str | None,
-    database: str | None,
+    database: tuple[str, ...],
     tables: tuple[str, ...],
     deep: bool,
     master: str,

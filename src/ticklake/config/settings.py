@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from ticklake.config.bindings import USAGES, Binding
 from ticklake.config.classes import OWN_INDEXER, SERVICES
@@ -39,6 +39,15 @@ class ServiceSettings:
         return next((binding for binding in self.bindings.values() if binding.usage == usage), None)
 
 
+class NamedPlaces(NamedTuple):
+    """What a configuration names, and so what reports look at. `others` are storages and lakes that they leave out."""
+
+    storage: str | None
+    lake: str | None
+    databases: tuple[str, ...]
+    others: list[str]
+
+
 @dataclass(frozen=True)
 class NodeSettings:
     """A whole configuration. Services are in the order of the file; `start_order` is the one they start in."""
@@ -65,14 +74,17 @@ class NodeSettings:
             return cast(DatabaseOptions, self.resources[options.database].options)
         return DatabaseOptions.model_construct(**options.model_dump(include=set(DatabaseOptions.model_fields)))
 
-    def places(self) -> tuple[str | None, str | None, str | None]:
-        """Storage, lake and topic database: the first of each that there is."""
+    def places(self) -> NamedPlaces:
+        """Every database, of topics or coordinators; of storages and lakes the first."""
         options = [one.options for one in self.resources.values()]
         storages = [one.path for one in options if isinstance(one, StorageOptions)]
         lakes = [one.path for one in options if isinstance(one, LakeOptions)]
         topics = [name for name, one in self.resources.items() if one.class_name == "Topic"]
-        databases = [self.database_of(name).dsn() for name in topics]
-        return next(iter(storages), None), next(iter(lakes), None), next(iter(databases), None)
+        own = [cast(DatabaseOptions, one.options) for one in self.resources.values() if one.class_name == "Database"]
+        databases = dict.fromkeys(one.dsn() for one in [*map(self.database_of, topics), *own])
+        return NamedPlaces(
+            next(iter(storages), None), next(iter(lakes), None), tuple(databases), storages[1:] + lakes[1:]
+        )
 
     def check_complete(self) -> None:
         """Raises `BindingMissing` where a service lacks something it cannot run without."""

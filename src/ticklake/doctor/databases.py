@@ -62,7 +62,7 @@ def stuck_claims(patient: Patient) -> Iterator[Finding]:
 
 def gaps(patient: Patient) -> Iterator[Finding]:
     for store in _answering(patient):
-        reports = {run.id: gaps_of(store.database, run.id) for run in store.runs()}
+        reports = {run.id: gaps_of([store.database], run.id) for run in store.runs()}
         pending = {run: sum(one.pending for one in found) for run, found in reports.items()}
         permanent = {run: sum(one.permanent for one in found) for run, found in reports.items()}
         command = _reconcile(patient)

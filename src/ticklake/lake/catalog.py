@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +13,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from ticklake.errors import LakeNotFound, RunNotInLake, TableUnreadable
+from ticklake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.dataset import dataset_of
+from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.log import one_line
+from ticklake.lake.summary import recorded
 from ticklake.places import local_path
 from ticklake.storage.names import is_safe
 from ticklake.ticks import TickRange
@@ -21,7 +25,7 @@ from ticklake.ticks import TickRange
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Figures of one table; `ticks` is None where it has no rows or no tick column."""
+    """Figures of one table. `ticks` are the first and the last it has, with rows or without; None if it has none."""
 
     name: str
     version: int
@@ -66,7 +70,7 @@ class Catalog:
             rows=pc.sum(adds["num_records"], min_count=0).as_py(),
             files=adds.num_rows,
             bytes=pc.sum(adds["size_bytes"], min_count=0).as_py(),
-            ticks=_tick_range(adds),
+            ticks=_tick_range(adds, empty_of(delta, self.root / run_id / table)),
         )
 
     def history(self, run_id: str, table: str, limit: int) -> list[dict[str, Any]]:
@@ -92,8 +96,17 @@ class Catalog:
             raise TableUnreadable(table=directory, reason=one_line(error)) from error
 
 
-def _tick_range(adds: pa.Table) -> TickRange | None:
-    if "min.tick_number" not in adds.schema.names:
-        return None
-    low, high = pc.min(adds["min.tick_number"]).as_py(), pc.max(adds["max.tick_number"]).as_py()
-    return None if low is None or high is None else TickRange(low, high)
+def empty_of(delta: DeltaTable, directory: Path) -> EmptyTicks:
+    """The ticks that a table has and that have no row: only its commits name them."""
+    try:
+        return recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
+    except DamagedCommit as error:
+        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+
+
+def _tick_range(adds: pa.Table, empty: EmptyTicks) -> TickRange | None:
+    ranges = [TickRange(first, last) for first, last, _ in json.loads(empty.text())]
+    if "min.tick_number" in adds.schema.names:
+        low, high = pc.min(adds["min.tick_number"]).as_py(), pc.max(adds["max.tick_number"]).as_py()
+        ranges += [] if low is None or high is None else [TickRange(low, high)]
+    return TickRange(min(one.start for one in ranges), max(one.end for one in ranges)) if ranges else None

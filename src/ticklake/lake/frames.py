@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from ticklake.errors import TableNotInRun, TableUnreadable
-from ticklake.lake.catalog import Catalog, TableFacts
+from ticklake.lake.catalog import Catalog, TableFacts, empty_of
 from ticklake.lake.dataset import dataset_of
+from ticklake.lake.empty import EmptyTicks, Ticks, joined
 from ticklake.lake.log import one_line
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
@@ -36,6 +37,7 @@ class _Opened:
 
     delta: DeltaTable
     dataset: pa.dataset.Dataset
+    empty: EmptyTicks
     looked_at: float
 
 
@@ -67,13 +69,20 @@ class Frames:
         """The rows of one tick: of the files, only the row groups that may have it are read."""
         return self._table(run_id, table).to_table(columns=list(columns), filter=pc.field("tick_number") == tick)
 
+    def empty(self, run_id: str, table: str, ticks: TickRange) -> Ticks:
+        """The ticks that the table has and that have no row. Any other tick without a row is not in the table."""
+        return self._opened(run_id, table).empty.within(ticks)
+
+    def has(self, run_id: str, table: str, ticks: TickRange) -> Ticks:
+        """The ticks of a range that the table has, with rows or without."""
+        rows = self._table(run_id, table).to_table(columns=["tick_number"], filter=_between(ticks))
+        return joined([rows["tick_number"].to_numpy(), self.empty(run_id, table, ticks)])
+
     def look_back(
         self, run_id: str, table: str, ticks: TickRange, columns: Sequence[str], which: pc.Expression
     ) -> pa.Table:
         """Some rows of some ticks, in the order of the ticks."""
-        tick = pc.field("tick_number")
-        span = (tick >= ticks.start) & (tick <= ticks.end)
-        found = self._table(run_id, table).to_table(columns=list(columns), filter=span & which)
+        found = self._table(run_id, table).to_table(columns=list(columns), filter=_between(ticks) & which)
         return found.sort_by("tick_number")
 
     def scan(
@@ -83,8 +92,7 @@ class Frames:
 
         Arrow's own way, a filter that names the ticks, finds no row group without them.
         """
-        tick = pc.field("tick_number")
-        for fragment in self._table(run_id, table).get_fragments((tick >= ticks.start) & (tick <= ticks.end)):
+        for fragment in self._table(run_id, table).get_fragments(_between(ticks)):
             groups = [place for place, found in enumerate(_groups(fragment)) if found.overlaps(ticks) and wanted(found)]
             if groups:
                 yield from fragment.subset(row_group_ids=groups).to_batches(columns=list(columns))
@@ -128,7 +136,7 @@ class Frames:
         if table not in tables:
             raise TableNotInRun(table=table, run_id=run_id, found=", ".join(tables) or "none")
         delta = self._catalog.open(run_id, table)
-        return _Opened(delta, self._dataset(delta, run_id, table), self._clock())
+        return _Opened(delta, self._dataset(delta, run_id, table), self._empty(delta, run_id, table), self._clock())
 
     def _refresh(self, opened: _Opened, run_id: str, table: str) -> None:
         version = opened.delta.version()
@@ -138,10 +146,19 @@ class Frames:
             raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
         if opened.delta.version() != version:
             opened.dataset = self._dataset(opened.delta, run_id, table)
+            opened.empty = self._empty(opened.delta, run_id, table)
         opened.looked_at = self._clock()
 
     def _dataset(self, delta: DeltaTable, run_id: str, table: str) -> pa.dataset.Dataset:
         return dataset_of(delta, self._catalog.root / run_id / table)
+
+    def _empty(self, delta: DeltaTable, run_id: str, table: str) -> EmptyTicks:
+        return empty_of(delta, self._catalog.root / run_id / table)
+
+
+def _between(ticks: TickRange) -> pc.Expression:
+    tick = pc.field("tick_number")
+    return (tick >= ticks.start) & (tick <= ticks.end)
 
 
 def _groups(fragment: pa.dataset.ParquetFileFragment) -> Iterator[TickRange]:

@@ -16,6 +16,8 @@ from ticklake.ticks import TickRange
 
 Numbers = npt.NDArray[np.int64]
 TICK = "tick_number"
+NO_TICKS: Numbers = np.empty(0, np.int64)
+NEVER = np.iinfo(np.int64).min
 GROUP_ROWS = 2 * 128 * 1024
 """Row groups are read whole, and a tick may lie across two."""
 
@@ -34,20 +36,24 @@ class Source:
     columns: tuple[str, ...]
     figures: tuple[str, ...]
     counted: Callable[[pa.RecordBatch, int], list[npt.NDArray[np.generic]]]
+    deaths: bool = False
+    """Whether its rows are lives. Then its last figure is `deaths`: who was there at one tick and not at the next."""
 
 
 class Tally(NamedTuple):
-    """Figures tick by tick, in the order of the ticks: one row of `sums` a figure."""
+    """Figures tick by tick, in the order of the ticks: one row of `sums` a figure; `known` is False where it is not."""
 
     ticks: Numbers
     sums: Numbers
+    known: npt.NDArray[np.bool_]
 
 
 def _organisms(rows: pa.RecordBatch, step: int) -> list[npt.NDArray[np.generic]]:
     dead = rows["is_dead"].fill_null(False).to_numpy(zero_copy_only=False)
-    # A run that samples every step-th tick sees at each the births since the one before.
-    born = rows["birth_tick"].fill_null(-step).to_numpy() > rows[TICK].to_numpy() - step
-    return [~dead, born, dead, rows["energy"].fill_null(0).to_numpy()]
+    # A run that samples every step-th tick sees at each those born since the one before. A founder has no parent.
+    new = rows["birth_tick"].fill_null(NEVER).to_numpy() > rows[TICK].to_numpy() - step
+    child = rows["parent_id"].is_valid().to_numpy(zero_copy_only=False)
+    return [~dead, new & child, np.where(dead, 0, rows["energy"].fill_null(0).to_numpy()), new & dead]
 
 
 def _cells(rows: pa.RecordBatch, _step: int) -> list[npt.NDArray[np.generic]]:
@@ -58,12 +64,48 @@ SOURCES = (
     Source(
         "organism_data",
         20_000_000,
-        (TICK, "energy", "birth_tick", "is_dead"),
-        ("population", "births", "deaths", "energy"),
+        (TICK, "organism_id", "energy", "birth_tick", "parent_id", "is_dead"),
+        ("population", "births", "energy", "deaths"),
         _organisms,
+        deaths=True,
     ),
     Source("environment_data", 50_000_000, (TICK,), ("occupied_cells",), _cells),
 )
+
+
+class Lives:
+    """Who was alive at which tick, and so who was not any more at the next. Only the ends of each life are kept."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._firsts: list[Numbers] = []
+        self._lasts: list[Numbers] = []
+
+    def add(self, ticks: Numbers, ids: Numbers) -> None:
+        """The living of some rows, in any order."""
+        lives = np.stack([ids, ticks])[:, np.lexsort((ticks, ids))]
+        if not lives.shape[1]:
+            return
+        apart = np.diff(lives, axis=1)
+        lives = lives[:, np.concatenate(([True], apart.any(axis=0)))]
+        apart = np.diff(lives, axis=1)
+        goes_on = (apart[0] == 0) & (apart[1] == self._step)
+        self._firsts.append(lives[:, np.concatenate(([True], ~goes_on))])
+        self._lasts.append(lives[:, np.concatenate((~goes_on, [True]))])
+
+    def vanished(self, ticks: Numbers) -> Numbers:
+        """How many were alive at the sampled tick before each of these, and not at it."""
+        none = np.empty((2, 0), np.int64)
+        firsts, lasts = (np.concatenate([none, *parts], axis=1) for parts in (self._firsts, self._lasts))
+        gone = np.concatenate([lasts + np.array([[0], [self._step]]), firsts], axis=1)
+        starts = np.repeat([0, 1], [lasts.shape[1], firsts.shape[1]])
+        order = np.lexsort((starts, gone[1], gone[0]))
+        gone, starts = gone[:, order], starts[order]
+        # What ends in one batch of rows may go on in the next one.
+        goes_on = np.concatenate(((np.diff(gone, axis=1) == 0).all(axis=0) & (np.diff(starts) == 1), [False]))
+        found = np.sort(gone[1, (starts == 0) & ~goes_on])
+        counts: Numbers = np.searchsorted(found, ticks, "right") - np.searchsorted(found, ticks, "left")
+        return counts
 
 
 class Buckets(NamedTuple):
@@ -85,9 +127,11 @@ class Buckets(NamedTuple):
 
 
 def divided(ticks: TickRange, step: int, parts: int) -> Buckets:
-    """Fewer parts than asked for where there are fewer ticks."""
+    """Fewer parts than asked for if there are fewer ticks; none if there are none."""
     samples = ticks.count(step)
-    parts = max(1, min(parts, samples))
+    parts = min(parts, samples)
+    if not parts:
+        return Buckets(np.array([ticks.start], np.int64), step)
     return Buckets(ticks.start + np.arange(parts + 1, dtype=np.int64) * samples // parts * step, step)
 
 
@@ -99,37 +143,61 @@ def affordable(parts: int, samples: int, rows_a_tick: float, most: int) -> tuple
     return parts, max(1, int(most / parts // max(1.0, rows_a_tick)))
 
 
-def tallied(batches: Iterable[pa.RecordBatch], source: Source, step: int) -> Tally:
-    """Sums a tick. Rows of a tick mostly follow each other, so each batch shrinks to a few numbers at once."""
+def tallied(batches: Iterable[pa.RecordBatch], source: Source, step: int, empty: Numbers = NO_TICKS) -> Tally:
+    """Sums a tick; 0 for `empty` ticks, which the table has without a row. Deaths need the tick before.
+
+    Rows of a tick mostly follow each other, so each batch shrinks to a few numbers at once.
+    """
     ticks, sums = [np.empty(0, np.int64)], [np.empty((len(source.figures), 0), np.int64)]
+    lives = Lives(step)
     for batch in batches:
         if not batch.num_rows:
             continue
         numbers = batch[TICK].to_numpy()
         starts = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
+        counted = source.counted(batch, step)
         ticks.append(numbers[starts])
-        sums.append(np.stack([np.add.reduceat(one, starts, dtype=np.int64) for one in source.counted(batch, step)]))
-    found, place = np.unique(np.concatenate(ticks), return_inverse=True)
+        sums.append(np.stack([np.add.reduceat(one, starts, dtype=np.int64) for one in counted]))
+        if source.deaths:
+            living = counted[0].astype(np.bool_)
+            lives.add(numbers[living], batch["organism_id"].to_numpy().astype(np.int64)[living])
+    found, place = np.unique(np.concatenate([*ticks, empty]), return_inverse=True)
     total = np.zeros((len(source.figures), len(found)), np.int64)
     for figure, part in zip(total, np.concatenate(sums, axis=1), strict=True):
-        np.add.at(figure, place, part)
-    return Tally(found, total)
+        np.add.at(figure, place[: len(part)], part)
+    known = np.ones(total.shape, np.bool_)
+    if source.deaths:
+        total[-1] += lives.vanished(found)
+        known[-1] = np.isin(found - step, found) | (found < step)
+    return Tally(found, total, known)
 
 
-def bucketed(tally: Tally, buckets: Buckets, names: Sequence[str]) -> pa.Table:
-    """Mean, least and most of each figure a bucket; null where it has no tick."""
-    places = np.searchsorted(tally.ticks, buckets.edges)
+def bucketed(tally: Tally, buckets: Buckets, source: Source) -> pa.Table:
+    """Mean, least and most of each figure a bucket; null where it has no tick. First, how many ticks they are of."""
+    columns = {f"{source.table}_ticks": pa.array(np.diff(np.searchsorted(tally.ticks, buckets.edges)))}
+    for name, values, known in zip(source.figures, tally.sums, tally.known, strict=True):
+        columns |= _reduced(name, tally.ticks[known], values[known], buckets)
+    return pa.table(columns)
+
+
+def _reduced(name: str, ticks: Numbers, values: Numbers, buckets: Buckets) -> dict[str, pa.Array]:
+    places = np.searchsorted(ticks, buckets.edges)
     counts = np.diff(places)
     filled = counts > 0
     columns: dict[str, pa.Array] = {}
-    for name, values in zip(names, tally.sums[:, : places[-1]], strict=True):
-        for kind, reduce in (("mean", np.add), ("min", np.minimum), ("max", np.maximum)):
-            found = np.zeros(len(counts), np.float64)
-            if filled.any():
-                found[filled] = reduce.reduceat(values, places[:-1][filled])
-            found = found / np.maximum(counts, 1) if kind == "mean" else found
-            columns[f"{name}_{kind}"] = pa.array(found, mask=~filled)
-    return pa.table(columns)
+    for kind, reduce in (("mean", np.add), ("min", np.minimum), ("max", np.maximum)):
+        found = np.zeros(len(counts), np.float64)
+        if filled.any():
+            found[filled] = reduce.reduceat(values[: places[-1]], places[:-1][filled])
+        found = found / np.maximum(counts, 1) if kind == "mean" else found
+        columns[f"{name}_{kind}"] = pa.array(found, mask=~filled)
+    return columns
+
+
+def sampled(ticks: TickRange, first: int, step: int) -> TickRange:
+    """The part of a range that begins and ends with a sampled tick; empty where there is none in it."""
+    start = first + max(0, -(-(ticks.start - first) // step)) * step
+    return TickRange(start, start + (ticks.end - start) // step * step)
 
 
 @dataclass(frozen=True)
@@ -154,35 +222,57 @@ class Series:
         known = [ticks for ticks in found if ticks is not None]
         return TickRange(min(one.start for one in known), max(one.end for one in known)) if known else None
 
+    def step(self, run_id: str) -> int:
+        world = self._frames.world(run_id)
+        return world.sampling_interval if world is not None else 1
+
     def chart(self, run_id: str, ticks: TickRange, points: int, sources: Sequence[Source] = SOURCES) -> Charted:
-        """One row a bucket: `from_tick`, `to_tick`, and what the tables tell of the ticks between."""
+        """One row a bucket: `from_tick`, `to_tick`, how many ticks that is, and what the tables tell of them.
+
+        Of a range between two sampled ticks nothing is known: it has no bucket.
+        """
         if not 2 <= points <= MOST_POINTS:
             raise InvalidOption(option="points", value=points, allowed=f"2 to {MOST_POINTS:,}")
-        world = self._frames.world(run_id)
-        step = world.sampling_interval if world is not None else 1
-        here, samples = self._sources(run_id, sources), ticks.count(step)
-        rates = [self._frames.rows(run_id, source.table, ticks) / samples for source in here]
+        step, whole, here = self.step(run_id), self.ticks(run_id), self._sources(run_id, sources)
+        asked, ticks = ticks, sampled(ticks, whole.start if whole else 0, step)
+        samples = ticks.count(step)
+        rates = [self._frames.rows(run_id, source.table, ticks) / max(1, samples) for source in here]
         plans = [affordable(points, samples, rate, source.most) for source, rate in zip(here, rates, strict=True)]
         buckets = divided(ticks, step, min((parts for parts, _ in plans), default=points))
-        columns = {"from_tick": pa.array(buckets.edges[:-1]), "to_tick": pa.array(buckets.edges[1:] - step)}
+        columns = {
+            "from_tick": pa.array(buckets.edges[:-1]),
+            "to_tick": pa.array(buckets.edges[1:] - step),
+            "ticks": pa.array(np.diff(buckets.edges) // step),
+        }
         for source, (_, reads) in zip(here, plans, strict=True):
             part = self._part(run_id, source, buckets, reads if reads < samples else None)
             columns |= {name: part[name] for name in part.column_names}
+            if source.deaths:
+                # Whoever is born and dies between two sampled ticks is never seen.
+                columns["births_deaths_exact"] = pa.array(np.full(len(buckets.edges) - 1, step == 1))
         exact = all(reads >= samples for _, reads in plans)
-        return Charted(buckets.every(), step, exact, pa.table(columns))
+        return Charted(buckets.every() or asked, step, exact, pa.table(columns))
 
     def _part(self, run_id: str, source: Source, buckets: Buckets, reads: int | None) -> pa.Table:
+        shown, step = buckets.every(), buckets.step
         some = None if reads is None else buckets.some(reads)
+        before = step if source.deaths else 0
+        looked_at = None if some is None else np.union1d(some, some - before)
 
         def wanted(ticks: TickRange) -> bool:
-            return some is None or bool(np.searchsorted(some, ticks.start) < np.searchsorted(some, ticks.end, "right"))
+            return looked_at is None or bool(
+                np.searchsorted(looked_at, ticks.start) < np.searchsorted(looked_at, ticks.end, "right")
+            )
 
-        batches = self._frames.scan(run_id, source.table, source.columns, buckets.every(), wanted)
-        tally = tallied(batches, source, buckets.step)
-        if some is not None:
-            known = np.isin(tally.ticks, some)
-            tally = Tally(tally.ticks[known], tally.sums[:, known])
-        return bucketed(tally, buckets, source.figures)
+        if not shown:
+            return bucketed(tallied([], source, step), buckets, source)
+        span = TickRange(shown.start - before, shown.end)
+        batches = self._frames.scan(run_id, source.table, source.columns, span, wanted)
+        empty = self._frames.empty(run_id, source.table, span)
+        tally = tallied(batches, source, step, empty)
+        kept = (tally.ticks >= shown.start) & (tally.ticks <= shown.end)
+        kept &= True if some is None else np.isin(tally.ticks, some)
+        return bucketed(Tally(tally.ticks[kept], tally.sums[:, kept], tally.known[:, kept]), buckets, source)
 
     def _sources(self, run_id: str, sources: Sequence[Source] = SOURCES) -> list[Source]:
         tables = self._frames.tables(run_id)

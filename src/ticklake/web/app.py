@@ -13,11 +13,16 @@ from starlette.routing import BaseRoute, Mount
 
 from ticklake.errors import TickLakeError
 from ticklake.node import Node
-from ticklake.web import answers, control, probes
+from ticklake.topics import Database
+from ticklake.web import answers, control, lag, probes
 from ticklake.web.exposition import Exposition
 from ticklake.web.guard import Guard, Guarded
 from ticklake.web.openapi import document
 from ticklake.web.operations import Operation, routes
+from ticklake.web.sampling import Sampler
+
+LAG_SECONDS = 5.0
+"""The databases are not asked at every scrape."""
 
 
 def show_openapi(request: Request) -> Response:
@@ -31,11 +36,14 @@ OPERATIONS = (
 )
 
 
-def create_app(node: Node, guard: Guard, pages: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(
+    node: Node, guard: Guard, pages: Sequence[BaseRoute] = (), databases: Sequence[Database] = ()
+) -> Starlette:
     """Everything below the guard's prefix. `pages` come after the API's own routes."""
     app = assembled([*routes(OPERATIONS), *pages], guard)
     app.state.node = node
-    app.state.exposition = Exposition(node)
+    app.state.lag = Sampler(lambda: lag.ask(node, databases or node.databases), LAG_SECONDS)
+    app.state.exposition = Exposition(node, app.state.lag)
     return app
 
 

@@ -10,7 +10,6 @@ from http import HTTPStatus
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from starlette.exceptions import HTTPException
@@ -29,25 +28,37 @@ QUERIES = threading.BoundedSemaphore(2)
 
 LONGEST_QUERY = 8_000
 EXAMPLE = "SELECT tick_number, avg(age) AS age, max(age) AS oldest\nFROM organism_data GROUP BY tick_number ORDER BY 1"
-PANELS = (
-    ("Population", "living organisms at a tick", ("population",)),
-    ("Births and deaths", "at a tick", ("births", "deaths")),
-    ("Energy", "of all organisms together", ("energy",)),
-    ("Occupied cells", "of the world at a tick", ("occupied_cells",)),
-)
+BIRTHS_AND_DEATHS = {
+    True: "at a tick; founders, who have no parent, are no births",
+    False: "at least, since the sampled tick before: whoever was born and died between the two was never seen",
+}
+"""By whether they are exact: they are if every tick was recorded."""
+
+MOST_EXACT = 2**53
+"""A browser's numbers are exact up to here; larger ones are sent as text."""
+
+LONGEST_TEXT = 200
 
 
 @explained
 def show_charts(request: Request) -> Response:
     run_id, frames = chosen_run(request), site_of(request).frames
     whole = Series(frames).ticks(run_id) if run_id is not None and frames is not None else None
-    if run_id is None or whole is None:
+    if run_id is None or whole is None or frames is None:
         hint = "ticklake demo" if run_id is None else f"ticklake index {run_id} --storage DIR --lake DIR"
         return nothing(request, "Charts", run_id, hint=hint)
     shown = asked_ticks(request, whole)
-    query = request.query_params.get("sql", "")
+    step = Series(frames).step(run_id)
     return page(
-        request, "charts.html", run_id=run_id, panels=PANELS, whole=whole, shown=shown, query=query, example=EXAMPLE
+        request,
+        "charts.html",
+        run_id=run_id,
+        panels=panels(step),
+        whole=whole,
+        shown=shown,
+        step=step,
+        query=request.query_params.get("sql", ""),
+        example=EXAMPLE,
     )
 
 
@@ -61,7 +72,7 @@ def show_series(request: Request) -> Response:
     text = request.query_params.get("points", str(POINTS))
     if not text.isdecimal():
         raise InvalidOption(option="points", value=text, allowed="a whole number")
-    found = series.chart(run_id, asked_ticks(request, whole), int(text[:9]))
+    found = series.chart(run_id, asked_ticks(request, whole), int(text[:9]))  # on the grid of the sampled ticks
     return _answer(request, found.table, f"{run_id}-series", lambda: _facts(found, whole))
 
 
@@ -82,7 +93,18 @@ def show_query(request: Request) -> Response:
         found, more = limited_query(catalog, sql, request.path_params["run"], limits)
     finally:
         QUERIES.release()
-    return _answer(request, found, "query", lambda: {"more": more, "most": limits.rows})
+    name = f"query-first-{limits.rows}-rows" if more else "query"
+    return _answer(request, found, name, lambda: {"more": more, "most": limits.rows})
+
+
+def panels(step: int) -> list[tuple[str, str, tuple[str, ...]]]:
+    """The charts of a page: title, what is counted, and the figures."""
+    return [
+        ("Population", "living organisms at a tick", ("population",)),
+        ("Births and deaths", BIRTHS_AND_DEATHS[step == 1], ("births", "deaths")),
+        ("Energy", "of the living together", ("energy",)),
+        ("Occupied cells", "of the world at a tick", ("occupied_cells",)),
+    ]
 
 
 def _facts(found: Charted, whole: TickRange) -> dict[str, Any]:
@@ -93,6 +115,7 @@ def _facts(found: Charted, whole: TickRange) -> dict[str, Any]:
         "to": found.ticks.end,
         "step": found.step,
         "exact": found.exact,
+        "births_and_deaths": BIRTHS_AND_DEATHS[found.step == 1],
     }
 
 
@@ -110,20 +133,31 @@ def _answer(request: Request, table: pa.Table, name: str, facts: Callable[[], di
 
 
 def _column(table: pa.Table, at: int) -> dict[str, Any]:
-    """Its numbers as numbers, where it has any, else its values as text. JSON knows neither NaN nor infinity."""
+    """Numbers as numbers if a browser can hold them, true and false as such, all else as text.
+
+    JSON knows neither NaN nor infinity.
+    """
     column, kind = table.column(at), table.schema.field(at).type
-    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if numeric:
-        values = [value if value is None or math.isfinite(value) else None for value in _floats(column)]
-    else:
-        values = [None if value is None else str(value)[:200] for value in column.to_pylist()]
-    return {"name": table.column_names[at], "number": numeric, "values": values}
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        values = column.to_pylist()
+        if pa.types.is_floating(kind) or all(value is None or abs(value) <= MOST_EXACT for value in values):
+            return {"name": table.column_names[at], "number": True, "values": list(map(_plain, values))}
+    if pa.types.is_boolean(kind):
+        return {"name": table.column_names[at], "number": False, "values": column.to_pylist()}
+    texts = [None if value is None else _short(str(value)) for value in column.to_pylist()]
+    return {"name": table.column_names[at], "number": False, "values": texts}
 
 
-def _floats(column: pa.ChunkedArray) -> list[Any]:
-    plain = pc.cast(column, pa.float64()) if pa.types.is_decimal(column.type) else column
-    values: list[Any] = plain.to_pylist()
-    return values
+def _plain(value: Any) -> float | None:
+    """A number that JSON knows."""
+    if isinstance(value, int) or value is None:
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
 
 
 def _csv(table: pa.Table) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import TypeVar, cast
@@ -14,23 +15,20 @@ from ticklake.metrics import GROUP, HELP, NODE, READER, SERVICE, TOPICS, WRITER,
 from ticklake.monitoring import Monitor
 from ticklake.node import Node
 from ticklake.services.base import Service, State
-from ticklake.web import lag, views
+from ticklake.web import views
 from ticklake.web.lag import LagSample
 from ticklake.web.sampling import Sampler
 
 _Family = TypeVar("_Family", bound=Metric)
-LAG_SECONDS = 5.0
-"""The store is not asked at every scrape."""
-
 OWN = "Counted by an indexer of your own."
 
 
 class Exposition:
     """The text of `/metrics`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, sampler: Sampler[LagSample]) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(NodeCollector(node, Sampler(lambda: lag.ask(node), LAG_SECONDS)))
+        self._registry.register(NodeCollector(node, sampler))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
 
@@ -48,37 +46,44 @@ class NodeCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        families = Families()
-        self._collect_node(families)
+        families, sample = Families(), self._lag.latest()
+        self._collect_node(families, sample)
         for name, service in self._node.services.items():
             _collect_service(families, name, service)
+        self._collect_runs(families)
+        _collect_groups(families, sample)
+        yield from families
+
+    def _collect_runs(self, families: Families) -> None:
+        """A run whose topics lie in several databases is one run: its labels come once."""
+        monitors: defaultdict[tuple[Scope, tuple[str, ...]], list[Monitor]] = defaultdict(list)
         for run in (run for database in self._node.databases for run in database.opened):
-            families.monitors(TOPICS, (run.id,), [run.monitor])
+            monitors[TOPICS, (run.id,)].append(run.monitor)
             for end in run.ends():
                 scope = WRITER if end.group is None else READER
                 labels = (run.id, end.topic) if end.group is None else (run.id, end.topic, end.group)
-                families.monitors(scope, labels, end.monitors)
-        self._collect_groups(families)
-        yield from families
+                monitors[scope, labels] += end.monitors
+        for (about, values), found in monitors.items():
+            families.monitors(about, values, found)
 
-    def _collect_node(self, families: Families) -> None:
+    def _collect_node(self, families: Families, sample: LagSample) -> None:
         node = self._node
         who = {"name": node.settings.node.name, "version": version("ticklake")}
         families.gauge(NODE, "info", tuple(who.values()), 1, labels=tuple(who))
-        families.gauge(NODE, "ready", (), not views.not_ready(node))
+        families.gauge(NODE, "ready", (), not (views.not_ready(node) or sample.away))
+        families.gauge(NODE, "store_up", (), sample.up)
         for name, queue in node.queues.items():
             families.gauge(NODE, "queued_ticks", (name,), len(queue), labels=("queue",))
             families.gauge(NODE, "queued_bytes", (name,), queue.size_bytes, labels=("queue",))
 
-    def _collect_groups(self, families: Families) -> None:
-        sample = self._lag.latest()
-        families.gauge(NODE, "store_up", (), sample.up)
-        for run, group in sample.groups:
-            labels = (run, group.topic, group.group)
-            families.gauge(GROUP, "lag", labels, group.lag)
-            families.gauge(GROUP, "claimed", labels, group.claimed)
-            families.gauge(GROUP, "dead_letters", labels, group.dead_letters)
-            families.gauge(GROUP, "oldest_age_seconds", labels, group.oldest_seconds or 0.0)
+
+def _collect_groups(families: Families, sample: LagSample) -> None:
+    for run, group in sample.groups:
+        labels = (run, group.topic, group.group)
+        families.gauge(GROUP, "lag", labels, group.lag)
+        families.gauge(GROUP, "claimed", labels, group.claimed)
+        families.gauge(GROUP, "dead_letters", labels, group.dead_letters)
+        families.gauge(GROUP, "oldest_age_seconds", labels, group.oldest_seconds or 0.0)
 
 
 def _collect_service(families: Families, name: str, service: Service) -> None:

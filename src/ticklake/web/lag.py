@@ -3,27 +3,56 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
 from ticklake.insights import GroupReport, groups_of
+from ticklake.logs import redacted
 from ticklake.node import Node
+from ticklake.topics import Database
 
 log = logging.getLogger(__name__)
 
 
 class LagSample(NamedTuple):
-    """`up` tells whether the store answered; if not, nothing is known."""
+    """Of the databases that answered; `away` names the others, about which nothing is known."""
 
-    up: bool
     groups: list[tuple[str, GroupReport]]
+    away: dict[str, str]
+
+    @property
+    def up(self) -> bool:
+        return not self.away
 
 
-def ask(node: Node) -> LagSample:
-    """The groups of the node's runs."""
-    try:
-        found = [(run, one) for db in node.databases for run in node.runs() for one in groups_of(db, run)]
-    except (TickLakeError, OSError) as error:
-        log.debug("The store did not answer: %s", error)
-        return LagSample(False, [])
-    return LagSample(True, found)
+def ask(node: Node, databases: Sequence[Database]) -> LagSample:
+    """The groups of the node's runs in all databases, one report a run, topic and group."""
+    found: dict[tuple[str, str, str], GroupReport] = {}
+    away: dict[str, str] = {}
+    for database in databases:
+        try:
+            reports = [(run, one) for run in node.runs() for one in groups_of([database], run)]
+            database.runs()  # where the node has no run yet, nothing else has asked
+        except (TickLakeError, OSError) as error:
+            away[split_password(database.url)[0]] = redacted(str(error))
+            log.debug("A database did not answer: %s", error)
+            continue
+        for run, one in reports:
+            key = (run, one.topic, one.group)
+            found[key] = _together(found[key], one) if key in found else one
+    return LagSample([(run, one) for (run, _, _), one in found.items()], away)
+
+
+def _together(one: GroupReport, other: GroupReport) -> GroupReport:
+    """A topic that lies in two databases is one topic of that name."""
+    ages = [age for age in (one.oldest_seconds, other.oldest_seconds) if age is not None]
+    return GroupReport(
+        one.topic,
+        one.group,
+        one.lag + other.lag,
+        one.claimed + other.claimed,
+        one.dead_letters + other.dead_letters,
+        max(ages, default=None),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf import json_format
@@ -16,7 +16,7 @@ from ticklake.errors import InvalidOption
 from ticklake.topics import DeadLetter, DeadLetterFilter, Run
 from ticklake.web.forms import Form, posted
 from ticklake.web.rendering import chosen_run, explained, nothing, page, part
-from ticklake.web.topics import named_run, run_of
+from ticklake.web.topics import named_runs, runs_chosen
 
 LISTED, LOOKED_AT, REASONS = 50, 1000, 12
 
@@ -29,10 +29,10 @@ class Reason(NamedTuple):
 
 @explained
 def show_letters(request: Request) -> Response:
-    run = run_of(request)
-    if run is None:
+    runs = runs_chosen(request)
+    if not runs:
         return nothing(request, "Dead letters", chosen_run(request), "No database to look into.")
-    return page(request, "letters.html", run_id=run.id, **_state(run, _filter(request.query_params)))
+    return page(request, "letters.html", run_id=runs[0].id, **_state(runs, _filter(request.query_params)))
 
 
 def replay(request: Request, form: Form) -> Response:
@@ -61,19 +61,22 @@ def payload(letter: DeadLetter) -> str:
 
 def _act(request: Request, form: Form, done: str) -> Response:
     """On the ones that were ticked, or on all that match."""
-    run = named_run(request)
+    runs = named_runs(request)
     shown = DeadLetterFilter(form["topic"], form["group"], None, form["error"])
     chosen = [_named(one) for one in form.all("letter")]
     which = [shown] if form.says("every") else chosen
     if form.says("dry_run"):
-        note = f"{sum(map(run.dead_letters.count, which)):,} dead letters would be {done}."
+        note = f"{sum(run.dead_letters.count(one) for run in runs for one in which):,} dead letters would be {done}."
     else:
-        act = run.dead_letters.replay if done == "replayed" else run.dead_letters.discard
-        note = f"{sum(map(act, which)):,} dead letters {done}."
+        letters = [run.dead_letters for run in runs]
+        acts = [one.replay if done == "replayed" else one.discard for one in letters]
+        note = f"{sum(act(one) for act in acts for one in which):,} dead letters {done}."
     if not which:
         note = "Nothing was ticked."
     prefix = request.app.state.prefix
-    return part("letters_list.html", note=note, run_id=run.id, prefix=prefix, read_only=False, **_state(run, shown))
+    return part(
+        "letters_list.html", note=note, run_id=runs[0].id, prefix=prefix, read_only=False, **_state(runs, shown)
+    )
 
 
 def _named(text: str) -> DeadLetterFilter:
@@ -89,11 +92,13 @@ def _filter(values: Mapping[str, str]) -> DeadLetterFilter:
     return DeadLetterFilter(values.get("topic") or None, values.get("group") or None, None, values.get("error") or None)
 
 
-def _state(run: Run, which: DeadLetterFilter) -> dict[str, Any]:
+def _state(runs: Sequence[Run], which: DeadLetterFilter) -> dict[str, Any]:
     """Bounded: reasons of the first thousand, the first fifty in full."""
-    found = run.dead_letters.list(which, LOOKED_AT)
+    every = [one for run in runs for one in run.dead_letters.list(which, LOOKED_AT)]
+    found = sorted(every, key=lambda one: one.dead_at_ms)[:LOOKED_AT]
     letters = [(one, payload(one), json.dumps([one.topic, one.group, one.message_id])) for one in found[:LISTED]]
-    return {"which": which, "reasons": reasons(found), "letters": letters, "count": run.dead_letters.count(which)}
+    count = sum(run.dead_letters.count(which) for run in runs)
+    return {"which": which, "reasons": reasons(found), "letters": letters, "count": count}
 
 
 ROUTES = [

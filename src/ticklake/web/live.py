@@ -66,9 +66,7 @@ class Watch:
         return Flow(seen, announced, rates, speed, self._producer(), errors)
 
     def _announced(self, seen: Glance) -> Announcement | None:
-        if self._site.database is None:
-            return None
-        return announced_of(self._site.database, self._run_id, {BATCH_TOPIC, *(group.topic for group in seen.groups)})
+        return announced_of(self._site.databases, self._run_id, {BATCH_TOPIC, *(group.topic for group in seen.groups)})
 
     def _producer(self) -> Producer | None:
         node = self._site.node
@@ -110,4 +108,4 @@ def _event(text: str) -> str:
 def _speed(before: Announcement | None, after: Announcement | None, seconds: float) -> float | None:
     if before is None or after is None or seconds <= 0:
         return None
-    return (after.ticks.end - before.ticks.end) / seconds
+    return max(0, after.ticks.end - before.ticks.end) / seconds

@@ -64,7 +64,11 @@ SCHEMAS: dict[str, Any] = {
     ),
     "Resources": _list("Resource"),
     "Health": _object(status=TEXT),
-    "Readiness": _object(status=TEXT, services={"type": "object", "additionalProperties": TEXT}),
+    "Readiness": _object(
+        status=TEXT,
+        services={"type": "object", "additionalProperties": TEXT},
+        databases={"type": "object", "additionalProperties": TEXT},
+    ),
     "Document": ANYTHING,
     "Problem": _object(error=_object(code=TEXT, message=TEXT)),
 }

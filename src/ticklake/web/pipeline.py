@@ -71,8 +71,11 @@ class Flow:
         return sum(group.dead_letters for group in self.glance.groups)
 
     @property
-    def gaps(self) -> int:
-        return sum(gap.pending + gap.permanent for gap in self.glance.gaps)
+    def gaps(self) -> int | None:
+        """Ranges of ticks that the worst table lacks, or that its coordinator looks for; None if neither is known."""
+        coordinated = [gap.pending + gap.permanent for gap in self.glance.gaps]
+        lacking = [table.missing for table in self.glance.tables if table.missing is not None]
+        return max([*coordinated, *lacking], default=None)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Drawing:
 
 
 def behind_of(table: TableReport, announced: Announcement | None) -> int | None:
-    """How many ticks a table lacks of what the topic has told of."""
+    """How far the newest tick of a table is behind the newest that the topic has told of."""
     if announced is None or table.ticks is None:
         return None
     return max(0, announced.ticks.end - table.ticks.end)
@@ -163,8 +166,21 @@ def _table(table: TableReport, flow: Flow) -> Stage:
         return Stage("table", table.name, ("no rows yet",), "idle", "/tables")
     behind = behind_of(table, flow.announced)
     rate = flow.rates.get(table.name, 0)
-    speed = f"{short(rate)} rows/s" if rate else (f"{number(behind)} ticks behind" if behind else "up to date")
-    return Stage("table", table.name, (f"{short(table.rows)} rows", speed), "ok", "/tables", rate > 0)
+    figures = (f"{short(table.rows)} rows", _progress(table, behind, rate))
+    return Stage("table", table.name, figures, "warn" if table.missing else "ok", "/tables", rate > 0)
+
+
+def _progress(table: TableReport, behind: int | None, rate: float) -> str:
+    """What is most worth knowing. Up to date is only what lacks nothing, and only if somebody says what there is."""
+    if table.missing:
+        return f"{number(table.missing)} gap{'' if table.missing == 1 else 's'}"
+    if rate:
+        return f"{short(rate)} rows/s"
+    if behind:
+        return f"{number(behind)} ticks behind"
+    if behind == 0 and table.missing == 0:
+        return "up to date"
+    return f"up to tick {number(table.ticks.end)}" if table.ticks else ""
 
 
 def _in_order(flow: Flow) -> list[TableReport]:

@@ -19,10 +19,12 @@ def health(_request: Request) -> Response:
 
 
 def ready(request: Request) -> Response:
-    problems = views.not_ready(node_of(request))
-    if problems:
-        return JSONResponse({"status": "not ready", "services": problems}, HTTPStatus.SERVICE_UNAVAILABLE)
-    return JSONResponse({"status": "ready", "services": {}})
+    """Every service can do its work, and every database of the configuration answers."""
+    problems, away = views.not_ready(node_of(request)), request.app.state.lag.latest().away
+    if problems or away:
+        found = {"status": "not ready", "services": problems, "databases": away}
+        return JSONResponse(found, HTTPStatus.SERVICE_UNAVAILABLE)
+    return JSONResponse({"status": "ready", "services": {}, "databases": {}})
 
 
 def metrics(request: Request) -> Response:
@@ -32,6 +34,13 @@ def metrics(request: Request) -> Response:
 HEALTH = Operation("GET", "/health", health, "Whether the process is alive", "Health")
 OPERATIONS = (
     HEALTH,
-    Operation("GET", "/ready", ready, "Whether every service can do its work", "Readiness", refusals=(503,)),
+    Operation(
+        "GET",
+        "/ready",
+        ready,
+        "Whether every service can do its work, and every database answers",
+        "Readiness",
+        refusals=(503,),
+    ),
     Operation("GET", "/metrics", metrics, "All metrics, for Prometheus", None),
 )

@@ -57,6 +57,8 @@ class HttpServer:
         if self._thread.ident is not None:
             self._thread.join(STOP_SECONDS * 2)
         self._socket.close()
+        if site := getattr(self._app.state, "site", None):
+            site.close()
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._socket])
@@ -64,9 +66,9 @@ class HttpServer:
 
 def open_server(node: Node, options: HttpOptions) -> HttpServer:
     """The server of a node, bound to its address. `AddressUnavailable` or `TokenMissing` where it cannot be."""
-    guard = _guard(options, node.settings.node.directory)
-    app = create_app(node, guard, ROUTES)
-    join(app, Site.of(node, options.read_only))
+    guard, site = _guard(options, node.settings.node.directory), Site.of(node, options.read_only)
+    app = create_app(node, guard, ROUTES, site.databases)
+    join(app, site)
     return HttpServer(app, options.host, options.port or 0)
 
 

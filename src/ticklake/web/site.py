@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from ticklake.config import NodeSettings
 from ticklake.insights import Places
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.frames import Frames
+from ticklake.lake.presence import Presence
 from ticklake.node import Node
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
@@ -20,25 +22,35 @@ class Site:
 
     storage: Storage | None = None
     lake: Path | None = None
-    database: Database | None = None
+    databases: Sequence[Database] = ()
     node: Node | None = None
     settings: NodeSettings | None = None
     read_only: bool = False
+    presence: Presence = field(default_factory=Presence, repr=False)
+    opened: Sequence[Database] = ()
+    """Those of the databases that the pages opened themselves, and close."""
+
     _frames: Frames | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, node: Node, read_only: bool = False) -> Site:
         """The places of a node's configuration, through the connections that the node has anyway."""
-        storage, lake, database = node.settings.places()
-        known = next((one for one in node.databases if one.url == database), None)
+        found = node.settings.places()
+        known = {one.url: one for one in node.databases}
+        opened = [Database(url, min_idle=0) for url in found.databases if url not in known]
         return cls(
-            Storage(storage) if storage else None,
-            Path(lake) if lake else None,
-            known or (Database(database, min_idle=0) if database else None),
+            Storage(found.storage) if found.storage else None,
+            Path(found.lake) if found.lake else None,
+            [*node.databases, *opened],
             node,
             node.settings,
             read_only,
+            opened=opened,
         )
+
+    def close(self) -> None:
+        for database in self.opened:
+            database.close()
 
     @property
     def catalog(self) -> Catalog | None:
@@ -46,7 +58,7 @@ class Site:
 
     @property
     def places(self) -> Places:
-        return Places(self.storage, self.catalog, self.database)
+        return Places(self.storage, self.catalog, self.databases, self.presence)
 
     @property
     def frames(self) -> Frames | None:

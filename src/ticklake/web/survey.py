@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ticklake.completeness import Completeness, FilesVerdict, MessagesVerdict, TableVerdict
 from ticklake.coordination.verdict import Verdict
+from ticklake.insights import runs_of
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
@@ -97,8 +98,8 @@ class Survey:
 
 def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
     """Rows are not counted: that reads every key of every table. `ticklake verify` does."""
-    looked = Completeness(run_id, storage, site.catalog, site.database)
-    found = looked.verify(count_rows=False, read_messages=_few_messages(site.database, run_id))
+    looked = Completeness(run_id, storage, site.catalog, *site.databases)
+    found = looked.verify(count_rows=False, read_messages=_few_messages(site.databases, run_id))
     tables = [TableMap.of(table) for table in found.tables]
     return Survey(found.verdict, looked.expected.ticks, found.storage, found.messages, tables)
 
@@ -114,8 +115,6 @@ def surveys(site: Site) -> PerRun[Sampler[Survey]]:
     return PerRun(of, most=4)
 
 
-def _few_messages(database: Database | None, run_id: str) -> bool:
-    if database is None or run_id not in database.runs():
-        return True
-    topics = database.run(run_id, create=False).topics()
+def _few_messages(databases: Sequence[Database], run_id: str) -> bool:
+    topics = [topic for run in runs_of(databases, run_id) for topic in run.topics()]
     return sum(topic.messages for topic in topics) <= MOST_MESSAGES

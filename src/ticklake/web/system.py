@@ -71,7 +71,7 @@ def _services(site: Site) -> list[dict[str, object]]:
 
 
 def _findings(site: Site) -> list[Finding]:
-    stores = (Store(site.database.url),) if site.database is not None else ()
+    stores = tuple(Store(database.url) for database in site.databases)
     storages = (Path(site.storage.url),) if site.storage is not None and "://" not in site.storage.url else ()
     patient = (
         Patient.of(site.settings) if site.settings else Patient(storages, (site.lake,) if site.lake else (), stores)

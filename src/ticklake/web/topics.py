@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ticklake.insights import runs_of
 from ticklake.topics import Run
 from ticklake.topics.browse import StoredMessage
 from ticklake.web.forms import Form, posted
@@ -32,56 +34,67 @@ class Shown(NamedTuple):
 
 @explained
 def show_topics(request: Request) -> Response:
-    run = run_of(request)
-    if run is None:
+    runs = runs_chosen(request)
+    if not runs:
         return nothing(request, "Topics and groups", chosen_run(request), hint="ticklake run node.conf")
-    topics = run.topics()
+    topics = sorted((one for run in runs for one in run.topics()), key=lambda one: one.topic)
     topic = request.query_params.get("topic") or next((one.topic for one in topics), None)
-    tail = [shown(message) for message in reversed(run.browse_last(topic, TAIL))] if topic else []
-    return page(request, "topics.html", run_id=run.id, topics=topics, topic=topic, tail=tail, **_state(run))
+    tail = [message for run in runs for message in run.browse_last(topic, TAIL)] if topic else []
+    newest = sorted(tail, key=lambda message: message.published_at_ms)[: -TAIL - 1 : -1]
+    return page(
+        request,
+        "topics.html",
+        run_id=runs[0].id,
+        topics=topics,
+        topic=topic,
+        tail=list(map(shown, newest)),
+        **_state(runs),
+    )
 
 
 def reset(request: Request, form: Form) -> Response:
     """Another position for a group; with `dry_run` only what it would mean."""
-    run, topic, group, dry_run = named_run(request), form["topic"] or "", form["group"] or "", form.says("dry_run")
-    ahead = run.groups.reset(topic, group, _position(form["to"] or form["where"] or "earliest"), dry_run=dry_run)
+    runs, topic, group, dry_run = named_runs(request), form["topic"] or "", form["group"] or "", form.says("dry_run")
+    known = [run for run in runs if any(one.group == group for one in run.groups.list(topic))]
+    to = _position(form["to"] or form["where"] or "earliest")
+    ahead = sum(run.groups.reset(topic, group, to, dry_run=dry_run) for run in known or runs)
     note = f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead."
-    return _answer(request, run, note)
+    return _answer(request, runs, note)
 
 
 def release(request: Request, form: Form) -> Response:
     """Takes a claim, or all that are stuck, from their holders."""
-    run = named_run(request)
-    held = run.claims.list(
-        topic=form["topic"], group=form["group"], message_id=form["message"], stuck=form.says("stuck"), limit=None
-    )
-    note = f"{run.claims.release(held):,} claims released."
-    return _answer(request, run, note)
+    runs = named_runs(request)
+    which = {"topic": form["topic"], "group": form["group"], "message_id": form["message"]}
+    held = [(run, run.claims.list(**which, stuck=form.says("stuck"), limit=None)) for run in runs]
+    note = f"{sum(run.claims.release(claims) for run, claims in held):,} claims released."
+    return _answer(request, runs, note)
 
 
-def run_of(request: Request) -> Run | None:
-    """The chosen run in the database; None where there is no database, or the run is not in it."""
-    database, run_id = site_of(request).database, chosen_run(request)
-    if database is None or run_id is None or run_id not in database.runs():
-        return None
-    return database.run(run_id, create=False)
+def runs_chosen(request: Request) -> list[Run]:
+    """The chosen run in each of the databases that have it."""
+    run_id = chosen_run(request)
+    return runs_of(site_of(request).databases, run_id) if run_id is not None else []
 
 
-def named_run(request: Request) -> Run:
-    """The run of an address that changes something."""
-    database = site_of(request).database
-    if database is None:
+def named_runs(request: Request) -> list[Run]:
+    """The run of an address that changes something, in each of the databases that have it."""
+    databases, run_id = site_of(request).databases, request.path_params["run"]
+    if not databases:
         raise HTTPException(HTTPStatus.NOT_FOUND)  # there was no button for it
-    return database.run(request.path_params["run"], create=False)
+    return runs_of(databases, run_id) or [databases[0].run(run_id, create=False)]
 
 
-def _state(run: Run) -> dict[str, Any]:
-    return {"groups": run.groups.list(), "claims": run.claims.list(limit=CLAIMS)}
+def _state(runs: Sequence[Run]) -> dict[str, Any]:
+    """The oldest claims of all databases; one more than is shown tells that there are more."""
+    claims = sorted((one for run in runs for one in run.claims.list(limit=CLAIMS + 1)), key=lambda one: -one.age_ms)
+    groups = [one for run in runs for one in run.groups.list()]
+    return {"groups": groups, "claims": claims[:CLAIMS], "more_claims": len(claims) > CLAIMS}
 
 
-def _answer(request: Request, run: Run, note: str) -> Response:
+def _answer(request: Request, runs: Sequence[Run], note: str) -> Response:
     prefix = request.app.state.prefix
-    return part("groups.html", note=note, run_id=run.id, prefix=prefix, read_only=False, **_state(run))
+    return part("groups.html", note=note, run_id=runs[0].id, prefix=prefix, read_only=False, **_state(runs))
 
 
 def shown(message: StoredMessage) -> Shown:

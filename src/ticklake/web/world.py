@@ -22,6 +22,9 @@ from ticklake.world import World
 CELLS, ORGANISMS = "environment_data", "organism_data"
 HEADER = struct.Struct("<4sIIIq")
 MAGIC = b"TLF1"
+NO_CELLS, NO_ORGANISMS = 1, 2
+"""Flags of a frame: this tick is not in the table of the cells, or of the organisms. An empty world has neither."""
+
 SAMPLES = 400
 CHILDREN = 50
 
@@ -61,7 +64,7 @@ def show_ticks(request: Request) -> Response:
     """How far the table is by now, for a slider that grows with it."""
     frames, run_id = _frames(request)
     ticks = ticks_of(frames, run_id)
-    return JSONResponse({"first": ticks.start, "last": ticks.end} if ticks else {"first": 0, "last": 0})
+    return JSONResponse({"first": ticks.start, "last": ticks.end} if ticks else {"first": None, "last": None})
 
 
 def ticks_of(frames: Frames, run_id: str) -> TickRange | None:
@@ -69,12 +72,15 @@ def ticks_of(frames: Frames, run_id: str) -> TickRange | None:
 
 
 def frame(frames: Frames, run_id: str, tick: int) -> bytes:
-    """Header, then column after column: cells' id, owner, value, type; organisms' id, x, y, energy, dead."""
+    """Header with flags, then column after column: cells' id, owner; organisms' id, x, y, energy; cells' value, type;
+    whether organisms are dead."""
     columns = ("cell_id", "owner_id", "molecule_value", "molecule_type")
     cells = frames.tick(run_id, CELLS, tick, columns)
     found = _organisms(frames, run_id, tick)
+    lacks = (NO_CELLS, cells, CELLS), (NO_ORGANISMS, found, ORGANISMS)
+    flags = sum(flag for flag, rows, table in lacks if not rows.num_rows and not _has(frames, run_id, table, tick))
     parts = [
-        HEADER.pack(MAGIC, cells.num_rows, found.num_rows, 0, tick),
+        HEADER.pack(MAGIC, cells.num_rows, found.num_rows, flags, tick),
         *(_packed(cells, name, "<i4") for name in ("cell_id", "owner_id")),
         *(_packed(found, name, "<i4") for name in ("organism_id", "x", "y", "energy")),
         _packed(cells, "molecule_value", "<i2"),
@@ -85,17 +91,39 @@ def frame(frames: Frames, run_id: str, tick: int) -> bytes:
 
 
 def history(frames: Frames, run_id: str, cell: int, tick: int) -> dict[str, Any]:
-    """What was in a cell at the last ticks; only changes are told."""
-    span = frames.reach(run_id, CELLS, tick, _step(frames, run_id), SAMPLES)
+    """What was in a cell at the last ticks; `changes` has also when it was empty, and when nobody knows."""
+    step = _step(frames, run_id)
+    span = frames.reach(run_id, CELLS, tick, step, SAMPLES)
     columns = ("tick_number", "molecule_type", "molecule_value", "owner_id")
     rows = frames.look_back(run_id, CELLS, span, columns, pc.field("cell_id") == cell).to_pylist()
     for row in rows:
         row["molecule_type"] >>= 16
-    return {"cell": cell, "from": span.start, "to": span.end, "rows": rows}
+    changes = changed(rows, frames.has(run_id, CELLS, span).tolist(), span, step)
+    return {"cell": cell, "from": span.start, "to": span.end, "rows": rows, "changes": changes}
+
+
+def changed(rows: list[dict[str, Any]], ticks: list[int], span: TickRange, step: int) -> list[dict[str, Any]]:
+    """The first tick of each state of a cell: `occupied`, `empty`, or `unknown` if its table lacks the ticks."""
+    there = {row["tick_number"]: row for row in rows}
+    found: list[dict[str, Any]] = []
+    before = span.start - step
+    for tick in [*ticks, None]:
+        if (span.end if tick is None else tick - 1) - before >= step:
+            found.append({"tick_number": before + step, "state": "unknown"})
+        if tick is None:
+            break
+        state = {"state": "occupied", **there[tick]} if tick in there else {"state": "empty", "tick_number": tick}
+        if not found or state | {"tick_number": 0} != found[-1] | {"tick_number": 0}:
+            found.append(state)
+        before = tick
+    return found
 
 
 def life(frames: Frames, run_id: str, organism: int, tick: int) -> dict[str, Any]:
-    """An organism's last ticks, its parent, and the children that were seen in them."""
+    """An organism's last ticks, its parent, and the children that were seen in them.
+
+    Energy and age are those of the tick at which it was `last_seen`.
+    """
     span = frames.reach(run_id, ORGANISMS, tick, _step(frames, run_id), SAMPLES)
     columns = ("tick_number", "x", "y", "energy", "age", "parent_id", "birth_tick", "program_id", "is_dead")
     rows = frames.look_back(run_id, ORGANISMS, span, columns, pc.field("organism_id") == organism).to_pylist()
@@ -106,11 +134,29 @@ def life(frames: Frames, run_id: str, organism: int, tick: int) -> dict[str, Any
         "organism": organism,
         "from": span.start,
         "to": span.end,
-        **{name: last.get(name) for name in ("energy", "age", "parent_id", "birth_tick", "program_id", "is_dead")},
+        "state": _state(last, tick, _has(frames, run_id, ORGANISMS, tick)),
+        "last_seen": last.get("tick_number"),
+        **{name: last.get(name) for name in ("energy", "age", "parent_id", "birth_tick", "program_id")},
         "children": children[:CHILDREN],
         "more_children": max(0, len(children) - CHILDREN),
         "path": [(row["tick_number"], row["x"], row["y"] or 0, row["energy"]) for row in rows],
     }
+
+
+def _state(last: dict[str, Any], tick: int, recorded: bool) -> str:
+    """At a tick: `alive`, `dead`, `gone` (no row any more: runs that record only the living end a life so), `absent`
+    (no row at all in what was looked at), or `unknown`, if the table lacks the tick."""
+    if last.get("is_dead"):
+        return "dead"
+    if last.get("tick_number") == tick:
+        return "alive"
+    if not recorded:
+        return "unknown"
+    return "gone" if last else "absent"
+
+
+def _has(frames: Frames, run_id: str, table: str, tick: int) -> bool:
+    return table in frames.tables(run_id) and len(frames.has(run_id, table, TickRange(tick, tick))) > 0
 
 
 def _organisms(frames: Frames, run_id: str, tick: int) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ assert TABLE is not None
 
 
 def organisms(ticks: list[int], energy: int = 10, dead_after: int = 10**9) -> pa.RecordBatch:
-    """At tick t organisms 0 to t % 5, one of them born at t, dead from some tick on."""
+    """At tick t organisms 0 to t % 5, one of them born at t as a child of 7, dead from some tick on."""
     rows = [(tick, one) for tick in ticks for one in range(tick % 5 + 1)]
     return pa.RecordBatch.from_pylist(
         [
@@ -38,6 +39,7 @@ def organisms(ticks: list[int], energy: int = 10, dead_after: int = 10**9) -> pa
                 "organism_id": one,
                 "energy": energy + one,
                 "birth_tick": tick if one == 0 else 0,
+                "parent_id": 7 if one == 0 else None,
                 "is_dead": tick > dead_after,
             }
             for tick, one in rows
@@ -89,7 +91,9 @@ def test_rows_of_a_tick_in_several_batches_are_summed() -> None:
     parts = tallied([organisms([9]), organisms([3, 4]).slice(0, 2), organisms([3, 4]).slice(2)], ORGANISMS, 1)
     assert whole.ticks.tolist() == parts.ticks.tolist() == [3, 4, 9]
     assert whole.sums.tolist() == parts.sums.tolist()
-    assert whole.sums.tolist() == [[4, 5, 5], [1, 1, 1], [0, 0, 0], [46, 60, 60]]
+    assert whole.known.tolist() == parts.known.tolist()
+    assert whole.sums.tolist() == [[4, 5, 5], [1, 1, 1], [46, 60, 60], [0, 0, 0]]
+    assert whole.known[-1].tolist() == [False, True, False], "deaths need the tick before"
 
 
 def test_the_dead_are_no_population_and_births_are_those_since_the_last_sample() -> None:
@@ -97,16 +101,50 @@ def test_the_dead_are_no_population_and_births_are_those_since_the_last_sample()
     assert dict(zip(ORGANISMS.figures, found.sums.tolist(), strict=True)) == {
         "population": [2, 0],
         "births": [1, 1],
-        "deaths": [0, 3],
-        "energy": [21, 33],
+        "energy": [21, 0],
+        "deaths": [0, 2 + 1],
     }
-    assert tallied([organisms([4])], ORGANISMS, 5).sums[1].tolist() == [5], "all since tick 0"
+    assert tallied([organisms([4])], ORGANISMS, 5).sums[1].tolist() == [1], "those without a parent are founders"
+
+
+Rows = dict[int, tuple[set[int], set[int]]]
+
+
+@given(
+    st.dictionaries(st.integers(0, 12), st.tuples(st.sets(st.integers(1, 6)), st.sets(st.integers(7, 9))), min_size=1),
+    st.integers(1, 3),
+    st.randoms(),
+    st.integers(1, 9),
+)
+def test_deaths_are_who_lived_a_tick_before_and_does_not_any_more(
+    rows: Rows, step: int, random: Random, size: int
+) -> None:
+    """The living and the dead of each tick, against sets; whatever order and pieces the rows come in."""
+    lines = [
+        {"tick_number": tick * step, "organism_id": one, "birth_tick": 0, "energy": 1, "is_dead": one in dead}
+        for tick, (living, dead) in rows.items()
+        for one in living | dead
+    ]
+    random.shuffle(lines)
+    pieces = [lines[at : at + size] for at in range(0, len(lines), size)]
+    batches = [pa.RecordBatch.from_pylist(piece, schema=TABLE.schema) for piece in pieces]
+    recorded = np.array(sorted(tick * step for tick in rows), np.int64)
+    found = tallied(batches, ORGANISMS, step, recorded)
+    assert found.ticks.tolist() == recorded.tolist(), "a tick without a row counts"
+    for place, tick in enumerate(sorted(rows)):
+        born = rows[tick][1] if tick == 0 else set()
+        before = rows.get(tick - 1)
+        gone = before[0] - rows[tick][0] if before else set()
+        assert found.known[-1][place] == (tick == 0 or before is not None)
+        if found.known[-1][place]:
+            assert found.sums[-1][place] == len(gone) + len(born)
+        assert found.sums[0][place] == len(rows[tick][0])
 
 
 def test_a_bucket_without_a_tick_is_empty() -> None:
-    found = bucketed(tallied([organisms([1, 9])], ORGANISMS, 1), divided(TickRange(0, 9), 1, 5), ORGANISMS.figures)
+    found = bucketed(tallied([organisms([1, 9])], ORGANISMS, 1), divided(TickRange(0, 9), 1, 5), ORGANISMS)
     assert found["population_mean"].to_pylist() == [2.0, None, None, None, 5.0]
-    nothing = bucketed(tallied([], ORGANISMS, 1), divided(TickRange(0, 9), 1, 2), ORGANISMS.figures)
+    nothing = bucketed(tallied([], ORGANISMS, 1), divided(TickRange(0, 9), 1, 2), ORGANISMS)
     assert nothing["energy_max"].to_pylist() == [None, None]
 
 
@@ -117,18 +155,21 @@ def test_a_chart_has_mean_least_and_most_of_every_tick(series: Series) -> None:
     assert found.table.to_pydict() == {
         "from_tick": [0, 100, 200],
         "to_tick": [99, 199, 299],
+        "ticks": [100] * 3,
+        "organism_data_ticks": [100] * 3,
         "population_mean": [3.0] * 3,
         "population_min": [1.0] * 3,
         "population_max": [5.0] * 3,
         "births_mean": [1.0] * 3,
         "births_min": [1.0] * 3,
         "births_max": [1.0] * 3,
-        "deaths_mean": [0.0] * 3,
-        "deaths_min": [0.0] * 3,
-        "deaths_max": [0.0] * 3,
         "energy_mean": [34.0] * 3,
         "energy_min": [10.0] * 3,
         "energy_max": [60.0] * 3,
+        "deaths_mean": [0.76, 0.8, 0.8],
+        "deaths_min": [0.0] * 3,
+        "deaths_max": [4.0] * 3,
+        "births_deaths_exact": [True] * 3,
     }
     part = series.chart(RUN, TickRange(150, 153), 240).table
     assert part["from_tick"].to_pylist() == part["to_tick"].to_pylist() == [150, 151, 152, 153]
@@ -152,6 +193,8 @@ def test_of_too_many_rows_some_ticks_are_read_and_their_figures_are_right(
     assert not found.exact
     assert found.table["population_min"].to_pylist() == [1.0, 1.0]
     assert found.table["population_max"].to_pylist() == [5.0, 5.0]
+    assert found.table["organism_data_ticks"].to_pylist() < found.table["ticks"].to_pylist()
+    assert found.table["deaths_max"].to_pylist() == [4.0, 4.0], "the tick before each is read as well"
     assert sum(read) < 900, "the file between the two was not read"
 
 

@@ -7,6 +7,7 @@ const PAD = { left: 58, right: 14, top: 12, bottom: 26 };
 const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const exactly = (value) => value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 });
+const plural = (count, noun) => `${exactly(count)} ${noun}${count === 1 ? "" : "s"}`;
 const label = (name) => name.replaceAll("_", " ");
 
 function brief(value) {
@@ -197,7 +198,9 @@ class Chart {
     this.readout.replaceChildren(...items);
   }
 
+  // `columns` are all that was found, also what cannot be drawn.
   fill() {
+    if (this.data.columns) { this.table.replaceChildren(listed(this.data.columns)); return; }
     const { x, since, until, lines } = this.data, table = document.createElement("table");
     const heads = [...(since ? ["from", "to"] : [label(this.data.unit ?? "")]), ...lines.flatMap((line) => line.low ? [`${label(line.name)}, mean`, "least", "most"] : [label(line.name)])];
     const head = table.createTHead().insertRow();
@@ -267,6 +270,17 @@ class Chart {
   }
 }
 
+const ROWS = 1000;
+function listed(columns) {
+  const table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+  for (const { name, number } of columns) { const cell = document.createElement("th"); cell.scope = "col"; if (number) cell.className = "n"; cell.textContent = name; head.append(cell); }
+  (columns[0]?.values ?? []).slice(0, ROWS).forEach((_, i) => {
+    const row = body.insertRow();
+    for (const { values, number } of columns) { const cell = row.insertCell(); if (number) cell.className = "n"; cell.textContent = number ? exactly(values[i]) : values[i] ?? "–"; }
+  });
+  return table;
+}
+
 // Stretches without holes.
 function spans(values) {
   const found = [];
@@ -297,7 +311,7 @@ const panels = [...root.querySelectorAll(".panel")].map((panel) => {
   return { chart, panel, names: panel.dataset.names.split(" ") };
 });
 let first = Number(root.dataset.first), last = Number(root.dataset.last);
-let from = Number(root.dataset.from), to = Number(root.dataset.to);
+let from = Number(root.dataset.from), to = Number(root.dataset.to), step = Number(root.dataset.step);
 
 // While one answer is on its way, only the newest wish after it is remembered.
 let wanted = null, loading = false;
@@ -317,7 +331,7 @@ async function load() {
 }
 
 function spread(found) {
-  first = found.first; last = found.last; from = found.from; to = found.to;
+  first = found.first; last = found.last; from = found.from; to = found.to; step = found.step;
   const column = Object.fromEntries(found.columns.map((one) => [one.name, one.values]));
   const since = column.from_tick, until = column.to_tick, x = since.map((start, i) => (start + until[i]) / 2);
   for (const { chart, panel, names } of panels) {
@@ -328,7 +342,8 @@ function spread(found) {
   const form = by("range");
   form.elements.from.value = from; form.elements.to.value = to;
   by("extent").textContent = `ticks ${exactly(from)} to ${exactly(to)}`;
-  by("how").textContent = found.exact ? "every tick was read" : "too many rows to read them all: each point is the mean of some ticks of its part";
+  const missing = ["organism_data", "environment_data"].filter((table) => found.exact && column[`${table}_ticks`]?.some((count, i) => count < column.ticks[i]));
+  by("how").textContent = missing.length ? `some ticks of this range are not in ${missing.join(" and ")}: figures are of those that are` : found.exact ? `every ${step > 1 ? "sampled " : ""}tick was read` : "too many rows to read them all: each point is the mean of some ticks of its part";
   for (const form of ["csv", "parquet"]) by(form).href = `${api}/series?from=${from}&to=${to}&format=${form}`;
   remember("from", from === first ? "" : from, "to", to === last ? "" : to);
   root.dataset.shown = `${from}-${to}`;
@@ -340,9 +355,11 @@ function remember(...pairs) {
   history.replaceState(null, "", `${location.pathname}?${address}`);
 }
 
+// The sampled tick that is nearest: there are no figures between two of them.
+const sampled = (tick) => { const at = first + Math.round((clamp(tick, first, last) - first) / step) * step; return at > last ? at - step : at; };
 function range(start, end) {
-  start = Math.round(clamp(start, first, last)); end = Math.round(clamp(end, first, last));
-  if (end - start < 2) { const middle = Math.round((start + end) / 2); start = clamp(middle - 1, first, last); end = clamp(middle + 1, first, last); }
+  start = sampled(start); end = sampled(end);
+  if (end - start < 2 * step) { const middle = sampled((start + end) / 2); start = sampled(middle - step); end = sampled(middle + step); }
   from = start; to = end;
   load();
 }
@@ -362,6 +379,7 @@ by("range").addEventListener("submit", (event) => {
   range(Number(start.value.replace(/\D/g, "") || first), Number(end.value.replace(/\D/g, "") || last));
 });
 
+const BARS = 200, LINES = 6;
 const own = new Chart(by("own"), "Your own query");
 async function answer() {
   const sql = by("sql").value.trim(), wrong = by("wrong");
@@ -371,14 +389,19 @@ async function answer() {
   const url = `${api}/query?sql=${encodeURIComponent(sql)}`;
   by("own").classList.add("loading");
   try {
-    const found = await ask(url), [head, ...rest] = found.columns, lines = rest.filter((one) => one.number).slice(0, 6);
-    by("answer").hidden = by("taken").hidden = false; by("own").querySelector(".png").hidden = false;
+    const found = await ask(url), [head, ...rest] = found.columns, lines = rest.filter((one) => one.number).slice(0, LINES);
+    by("answer").hidden = by("taken").hidden = false;
     for (const form of ["csv", "parquet"]) by(`query-${form}`).href = `${url}&format=${form}`;
     // One column alone is drawn over its place.
     const x = lines.length ? head.values : head.values.map((_, i) => i + 1), bars = lines.length > 0 && !head.number;
-    const drawn = lines.length ? lines : [head].filter((one) => one.number);
-    own.show({ x: bars ? x.slice(0, 200) : x, bars, unit: lines.length ? head.name : "row", lines: drawn.map((one) => ({ name: one.name, mean: bars ? one.values.slice(0, 200) : one.values })) });
-    if (found.more) { const more = document.createElement("span"); more.textContent = `the first ${exactly(found.most)} rows`; own.readout.append(more); }
+    const drawn = lines.length ? lines : [head].filter((one) => one.number), rows = head.values.length;
+    own.canvas.hidden = own.readout.hidden = by("own").querySelector(".png").hidden = !drawn.length;
+    by("own").querySelector("details").open ||= !drawn.length;
+    own.show({ x: bars ? x.slice(0, BARS) : x, bars, columns: found.columns, unit: lines.length ? head.name : "row", lines: drawn.map((one) => ({ name: one.name, mean: bars ? one.values.slice(0, BARS) : one.values })) });
+    const limits = [found.more && `only the first ${plural(rows, "row")} of more`, rows > ROWS && `the table shows the first ${exactly(ROWS)}`,
+      drawn.length && bars && rows > BARS && `the chart the first ${BARS}`, rest.filter((one) => one.number).length > LINES && `the chart the first ${LINES} columns`, !drawn.length && "no column with numbers to draw"];
+    by("found").textContent = [plural(rows, "row"), ...limits.filter(Boolean)].join("; ");
+    for (const form of ["csv", "parquet"]) by(`query-${form}`).textContent = form.replace("csv", "CSV").replace("parquet", "Parquet") + (found.more ? `, first ${plural(rows, "row")}` : "");
     by("own").dataset.shown = sql;
   } catch (error) { wrong.textContent = error.message; wrong.hidden = false; } finally { by("own").classList.remove("loading"); }
 }

@@ -18,7 +18,7 @@ function decode(buffer) {
   let at = 24;
   const take = (kind, length) => { const part = new kind(buffer, at, length); at += part.byteLength; return part; };
   cells = { cell: take(Int32Array, count), owner: take(Int32Array, count) };
-  facts = { tick: Number(head.getBigInt64(16, true)), bytes: buffer.byteLength, cells: count };
+  facts = { tick: Number(head.getBigInt64(16, true)), bytes: buffer.byteLength, cells: count, lacks: head.getUint32(12, true) };
   for (const name of ["id", "x", "y", "energy"]) facts[name] = take(Int32Array, organisms).slice();
   cells.value = take(Int16Array, count); cells.type = take(Uint8Array, count);
   facts.dead = take(Uint8Array, organisms).slice();

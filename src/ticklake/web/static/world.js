@@ -26,12 +26,20 @@ function draw() {
   context.setTransform(sharp, 0, 0, sharp, 0, 0);
   context.imageSmoothingEnabled = scale < 1;
   if (frame) context.drawImage(frame.picture, x, y, width * scale, height * scale);
+  if (frame && frame.lacks & 1) drawUnknown(scale, x, y);
   if (frame && by("organisms").checked) drawOrganisms(scale, x, y);
   if (path) drawPath(scale, x, y);
   if (marked) {
     context.lineWidth = 2; context.strokeStyle = "#ffffff";
     context.strokeRect(x + marked[0] * scale - 1, y + marked[1] * scale - 1, Math.max(6, scale) + 2, Math.max(6, scale) + 2);
   }
+}
+
+// Not the colour of an empty world: nothing is known of this tick.
+function drawUnknown(scale, x, y) {
+  context.fillStyle = "#2b2230"; context.fillRect(x, y, width * scale, height * scale);
+  context.fillStyle = "#ffffff"; context.font = "600 16px sans-serif"; context.textAlign = "center";
+  context.fillText("This tick is not in the table", x + width * scale / 2, y + height * scale / 2);
 }
 
 function drawOrganisms(scale, left, top) {
@@ -68,14 +76,15 @@ function pairs(target, entries) {
 
 function describe() {
   const living = frame.dead.reduce((sum, dead) => sum + 1 - dead, 0);
-  pairs(by("facts"), [["occupied cells", frame.cells.toLocaleString("en")], ["living organisms", living.toLocaleString("en")],
+  const said = (count, flag) => frame.lacks & flag ? "not in the table" : count.toLocaleString("en");
+  pairs(by("facts"), [["occupied cells", said(frame.cells, 1)], ["living organisms", said(living, 2)],
     ["frame", `${(frame.bytes / 1024).toFixed(1)} KiB`]]);
   const entries = colour.value === "type"
     ? TYPES.flatMap(([name, shade], kind) => frame.present >> kind & 1 ? [[name, shade]] : [])
     : colour.value === "owner" ? [["nobody's", ownerColour(0)], ["each owner its own colour", ownerColour(1)]] : [];
   const items = entries.map(([name, shade]) => swatch(name, shade));
   if (colour.value === "value" && frame.cells) items.push(ramp(frame.low, frame.high));
-  if (!frame.cells) { const item = document.createElement("li"); item.textContent = "No cell at this tick."; items.push(item); }
+  if (!frame.cells) { const item = document.createElement("li"); item.textContent = frame.lacks & 1 ? "This tick is not in the table: what the world was like is not known." : "No cell at this tick."; items.push(item); }
   by("legend").replaceChildren(...items);
 }
 
@@ -210,22 +219,20 @@ async function ask(address) {
 async function showCell(x, y) {
   const found = await ask(`${api}/cells/${x * height + y}?tick=${frame.tick}`);
   if (!found) return;
-  const rows = found.rows.reverse().filter((row, i, all) => {
-    const next = all[i + 1];
-    return !next || ["molecule_type", "molecule_value", "owner_id"].some((name) => row[name] !== next[name]);
-  });
+  const rows = found.changes.reverse(), most = 200;
   const table = document.createElement("table");
   table.innerHTML = "<thead><tr><th>since tick<th>type<th class=n>value<th class=n>owner</tr></thead><tbody></tbody>";
-  for (const row of rows.slice(0, 200)) {
+  for (const row of rows.slice(0, most)) {
     const line = table.tBodies[0].insertRow();
-    [row.tick_number, TYPES[row.molecule_type & 7][0], row.molecule_value, row.owner_id || "–"].forEach((value, i) => {
+    const what = row.state === "occupied" ? [TYPES[row.molecule_type & 7][0], row.molecule_value, row.owner_id || "–"] : [row.state === "empty" ? "empty" : "not in the table", "", ""];
+    [row.tick_number, ...what].forEach((value, i) => {
       const cell = line.insertCell();
       cell.textContent = value.toLocaleString("en"); if (i > 1) cell.className = "n";
     });
   }
   const past = document.createElement("div");
   past.className = "past"; past.tabIndex = 0; past.append(table);
-  tell(`Cell ${x}, ${y}`, `Ticks ${found.from.toLocaleString("en")} to ${found.to.toLocaleString("en")}, changes only`, rows.length ? past : "Empty all that time.");
+  tell(`Cell ${x}, ${y}`, `Ticks ${found.from.toLocaleString("en")} to ${found.to.toLocaleString("en")}, changes only${rows.length > most ? `, the last ${most} of ${rows.length}` : ""}`, past);
 }
 
 async function showOrganism(id) {
@@ -238,7 +245,9 @@ async function showOrganism(id) {
   const other = (who) => { const button = document.createElement("button"); button.textContent = who; button.onclick = () => showOrganism(who); return button; };
   const children = document.createElement("span");
   children.append(...found.children.flatMap((child) => [other(child), " "]), found.more_children ? `and ${found.more_children} more` : found.children.length ? "" : "none seen");
-  pairs(facts, [["state", found.is_dead === null ? "not there at this tick" : found.is_dead ? "dead" : "alive"], ["energy", found.energy ?? "–"], ["age", found.age === null ? "–" : `${found.age.toLocaleString("en")} ticks`],
+  const seen = found.last_seen === null ? "" : found.last_seen.toLocaleString("en"), then = seen === "" || found.last_seen === frame.tick ? "" : ` at tick ${seen}`;
+  const states = { gone: `not there any more, last seen at tick ${seen}`, dead: then ? `dead, last seen at tick ${seen}` : "dead", absent: "not seen in these ticks", unknown: `not known: this tick is not in the table${seen && `, last seen at tick ${seen}`}` };
+  pairs(facts, [["state", states[found.state] ?? found.state], [`energy${then}`, found.energy ?? "–"], [`age${then}`, found.age === null ? "–" : `${found.age.toLocaleString("en")} ticks`],
     ["born at tick", found.birth_tick?.toLocaleString("en") ?? "–"], ["program", found.program_id ?? "–"],
     ["parent", found.parent_id === null ? "none" : other(found.parent_id)], ["children", children]]);
   tell(`Organism ${id}`, facts, energyLine(found), `Ticks ${found.from.toLocaleString("en")} to ${found.to.toLocaleString("en")}; its path is drawn in the world.`);

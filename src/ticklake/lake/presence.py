@@ -1,0 +1,84 @@
+"""Which ticks a table has, as ranges: what each of its files has is read once and remembered."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ticklake.coordination.gaps import merged, ranges_of
+from ticklake.errors import BadMetadata, LakeUnreadable, TableUnreadable
+from ticklake.lake.catalog import Catalog, empty_of
+from ticklake.lake.empty import joined
+from ticklake.lake.ledger import ticks_in
+from ticklake.lake.log import one_line
+from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.metadata import read_metadata
+from ticklake.ticks import TickRange
+from ticklake.world import World
+
+REMEMBERED_FILES = 100_000
+_EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)
+
+
+class Presence:
+    """Shared by all who look. Files of a table never change, so a look reads only those that are new."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[str, int], list[TickRange]] = OrderedDict()
+
+    def ranges(
+        self, catalog: Catalog, run_id: str, table: str, step: int, seconds: float = math.inf
+    ) -> list[TickRange] | None:
+        """The ticks of a table. None if it is not kept by ticks, or if reading took longer: then ask again."""
+        delta, directory = catalog.open(run_id, table), catalog.root / run_id / table
+        if "tick_number" not in [field.name for field in delta.schema().fields]:
+            return None
+        until = self._clock() + seconds
+        found: list[TickRange] = []
+        for path in delta.file_uris():
+            if (ranges := self._of(path, step, until)) is None:
+                return None
+            found += ranges
+        runs = json.loads(empty_of(delta, directory).text())
+        found += [
+            TickRange(at, at) if every > step else TickRange(first, last)
+            for first, last, every in runs
+            for at in (range(first, last + 1, every) if every > step else (first,))
+        ]
+        return merged(found, step)
+
+    def _of(self, path: str, step: int, until: float) -> list[TickRange] | None:
+        with self._lock:
+            if (path, step) in self._files:
+                self._files.move_to_end((path, step))
+                return self._files[path, step]
+        if self._clock() > until:
+            return None
+        try:
+            found = ranges_of(joined(ticks_in(Path(path), [_EVERY_TICK])), step)
+        except (OSError, pa.ArrowException) as error:
+            raise TableUnreadable(table=path, reason=one_line(error)) from error
+        with self._lock:
+            self._files[path, step] = found
+            while len(self._files) > REMEMBERED_FILES:
+                self._files.popitem(last=False)
+        return found
+
+
+def step_of(catalog: Catalog, run_id: str) -> int | None:
+    """The sampling interval of a run; None as long as its metadata is not in the lake, or makes no sense."""
+    try:
+        metadata = read_metadata(catalog.root / run_id / METADATA)
+        return None if metadata is None else World.of(metadata).sampling_interval
+    except (BadMetadata, LakeUnreadable, LookupError, TypeError, ValueError):
+        return None

@@ -1,0 +1,166 @@
+"""Runs with a known story, written as other producers write them, and what their files say when protobuf reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
+from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
+from in_process import InProcess
+
+from ticklake.contracts import (
+    BatchInfo,
+    CellState,
+    EnvironmentConfig,
+    OrganismState,
+    SimulationMetadata,
+    TickData,
+    Vector,
+)
+from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.lake import Lake
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Database
+
+WIDTH, HEIGHT = 8, 6
+TYPE = 2 << 16
+
+
+class Life(NamedTuple):
+    """`death` is the first tick at which it does not live any more."""
+
+    id: int
+    parent: int | None
+    birth: int
+    death: int | None = None
+
+
+@dataclass(frozen=True)
+class Story:
+    """`files` are the ticks of the batch files; what lies between two of them is missing."""
+
+    name: str
+    step: int
+    files: list[TickRange]
+    lives: list[Life]
+    records_dead: bool = False
+    empty_world: list[TickRange] = field(default_factory=list)
+
+    @property
+    def run_id(self) -> str:
+        return f"20261014-143025-{self.name}"
+
+    def tick(self, number: int) -> TickData:
+        """Who lives at a tick; with `records_dead` also who died since the recording before."""
+        tick = TickData(simulation_run_id=self.run_id, tick_number=number, capture_time_ms=number)
+        for life in self.lives:
+            alive = life.birth <= number and (life.death is None or number < life.death)
+            just_died = life.death is not None and number - self.step < life.death <= number
+            if alive or (self.records_dead and just_died):
+                tick.organisms.append(self._organism(life, number, not alive))
+        if not any(number in ticks for ticks in self.empty_world):
+            for cell in sorted({(number // self.step + 5 * one) % (WIDTH * HEIGHT) for one in range(1 + number % 5)}):
+                state = CellState(
+                    flat_index=cell, molecule_type=TYPE, molecule_value=cell * 1000 - 32_000, owner_id=cell % 3
+                )
+                tick.cells.append(state)
+        return tick
+
+    def _organism(self, life: Life, number: int, dead: bool) -> OrganismState:
+        found = OrganismState(
+            organism_id=life.id,
+            birth_tick=life.birth,
+            program_id=f"p{life.id % 2}",
+            energy=1000 * life.id + number,
+            ip=Vector(components=[life.id % WIDTH, number % HEIGHT]),
+            is_dead=dead,
+        )
+        if life.parent is not None:
+            found.parent_id = life.parent
+        return found
+
+
+def write(story: Story, root: Path) -> str:
+    """Files, messages and tables of a story; the URL of its database."""
+    storage, url = Storage(root / "storage"), f"sqlite:///{root / 'database'}"
+    world = EnvironmentConfig(dimensions=2, shape=[WIDTH, HEIGHT], toroidal=[True, True])
+    storage.write_metadata(
+        SimulationMetadata(simulation_run_id=story.run_id, environment=world, sampling_interval=story.step)
+    )
+    with Database(url) as database:
+        with database.run(story.run_id).writer("batch-topic") as writer:
+            for ticks in story.files:
+                key = f"{story.run_id}/batch_{ticks.start:010d}_{ticks.end:010d}.pb"
+                found = [story.tick(number) for number in range(ticks.start, ticks.end + 1, story.step)]
+                data = [one.SerializeToString() for one in found]
+                (root / "storage" / key).write_bytes(b"".join(_VarintBytes(len(one)) + one for one in data))
+                info = BatchInfo(simulation_run_id=story.run_id, storage_key=key)
+                info.tick_start, info.tick_end = ticks
+                writer.send(info)
+        spark: Any = InProcess()
+        resources = IndexerResources(storage, Lake(root / "lake"), database, spark=lambda: spark)
+        MetadataIndexer("metadata-indexer", resources).write(story.run_id)
+        for kind, name in ((EnvironmentIndexer, "environment-indexer"), (OrganismIndexer, "organism-indexer")):
+            kind(name, resources, IndexerOptions(story.run_id, until_caught_up=True)).run()
+    return url
+
+
+def decoded(directory: Path) -> Iterator[TickData]:
+    """Every tick of the batch files below a directory, by protobuf's own parser."""
+    for file in sorted(directory.rglob("batch_*.pb")):
+        data, at = file.read_bytes(), 0
+        while at < len(data):
+            size, at = _DecodeVarint32(data, at)
+            yield TickData.FromString(data[at : at + size])
+            at += size
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The figures of a run, computed from its files with sets and sums alone."""
+
+    step: int
+    ticks: dict[int, TickData]
+
+    @classmethod
+    def of(cls, story: Story, root: Path) -> Truth:
+        return cls(story.step, {one.tick_number: one for one in decoded(root / "storage" / story.run_id)})
+
+    def living(self, tick: int) -> set[int]:
+        return {one.organism_id for one in self.ticks[tick].organisms if not one.is_dead}
+
+    def newborn(self, tick: int) -> list[OrganismState]:
+        return [one for one in self.ticks[tick].organisms if one.birth_tick > tick - self.step]
+
+    def figures(self, tick: int) -> dict[str, int | None]:
+        """`deaths` is None where the recording before is missing: when somebody died is then not known."""
+        here = self.ticks[tick]
+        before = tick - self.step
+        gone = self.living(before) - self.living(tick) if before in self.ticks else set()
+        stillborn = [one for one in self.newborn(tick) if one.is_dead]
+        return {
+            "population": len(self.living(tick)),
+            "births": sum(one.HasField("parent_id") for one in self.newborn(tick)),
+            "deaths": len(gone) + len(stillborn) if before in self.ticks or before < 0 else None,
+            "energy": sum(one.energy for one in here.organisms if not one.is_dead),
+            "occupied_cells": len(here.cells),
+        }
+
+    def missing(self) -> list[TickRange]:
+        """The ranges of ticks without a file, from 0 to the last tick that has one."""
+        found: list[TickRange] = []
+        for tick in range(0, max(self.ticks) + 1, self.step):
+            if tick in self.ticks:
+                continue
+            if found and found[-1].end == tick - self.step:
+                found[-1] = TickRange(found[-1].start, tick)
+            else:
+                found.append(TickRange(tick, tick))
+        return found

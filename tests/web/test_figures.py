@@ -1,0 +1,441 @@
+"""Every figure that a page, a command or an export shows, against the batch files as protobuf itself reads them.
+
+| shown in | figure | test |
+| --- | --- | --- |
+| /api/runs/R/series, Charts page | population, births, deaths, energy, cells; ticks of a bucket | test_series_* |
+| series as CSV and Parquet | the same, and which births and deaths are a lower bound | test_exports_* |
+| /api/runs/R/frame, World page | cells, owners, values, organisms, the dead; a missing tick | test_frames_* |
+| /api/runs/R/ticks | first and last tick | test_frames_* |
+| /api/runs/R/organisms/N | state, last seen, energy, age, birth, parent, children, path | test_lives_* |
+| /api/runs/R/cells/N | since when a cell is what it is, empty, or not known | test_cells_* |
+| /api/runs/R/query, `ticklake sql` | what DuckDB finds, large integers, text, cut results | test_queries_* |
+| Overview, `top` | rows, ticks, gaps, missing, lag, waiting, dead letters | test_overview_* |
+| `status`, `runs`, Tables page | files, bytes, ticks, rows, lag, missing | test_status_* |
+| `gaps`, `verify`, Completeness page | files, ticks, missing ranges, duplicates | test_completeness_* |
+| `topics`, `groups`, `claims`, `dead-letters`, Topics page | messages, lag, claimed, dead letters | test_topics_* |
+| /metrics, /ready, /api/services | counters, gauges, ratios | tests/contract/test_metric_invariants.py |
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import fmean
+from types import ModuleType
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from ticklake.cli import cli
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Database
+from ticklake.web.site import Site
+from ticklake.web.world import HEADER, NO_CELLS, NO_ORGANISMS
+
+DASH = "\N{EN DASH}"
+FIGURES = ("population", "births", "deaths", "energy", "occupied_cells")
+
+
+def _module() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("stories", Path(__file__).with_name("stories.py"))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules["stories"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+stories = _module()
+Life = stories.Life
+
+
+def every(first: int, last: int, step: int, files: int) -> list[TickRange]:
+    """So many files one after the other."""
+    ticks = list(range(first, last + 1, step))
+    size = -(-len(ticks) // files)
+    return [TickRange(part[0], part[-1]) for part in (ticks[at : at + size] for at in range(0, len(ticks), size))]
+
+
+FAMILY = [
+    Life(1, None, 0, 31),
+    Life(2, None, 0),
+    Life(3, 1, 4, 40),
+    Life(4, 1, 17, 18),
+    Life(5, 3, 25, 44),
+    Life(6, 2, 58),
+]
+STORIES = {
+    story.name: story
+    for story in (
+        stories.Story("living", 1, every(0, 59, 1, 3), FAMILY),
+        stories.Story("dead", 1, every(0, 59, 1, 3), FAMILY, records_dead=True),
+        stories.Story(
+            "sampled",
+            100,
+            # Four ranges are missing.
+            [
+                TickRange(0, 900),
+                TickRange(1200, 2000),
+                TickRange(2400, 2400),
+                TickRange(3000, 3900),
+                TickRange(4100, 5000),
+            ],
+            [
+                Life(1, None, 0, 1550),
+                Life(2, None, 0, 2371),
+                Life(3, 1, 250, 4300),
+                Life(4, 1, 310, 390),
+                Life(5, 3, 4210, 4290),
+                Life(6, 3, 4250),
+            ],
+        ),
+        stories.Story(
+            "dies-out",
+            7,
+            every(0, 140, 7, 4),
+            [Life(1, None, 0, 50), Life(2, 1, 8, 12), Life(3, 1, 20, 70), Life(4, 3, 63, 64)],
+            records_dead=True,
+            empty_world=[TickRange(105, 140)],
+        ),
+        stories.Story(
+            "late", 10, every(500, 790, 10, 2), [Life(70, None, 500), Life(71, 70, 511, 640), Life(72, 9, 503, 700)]
+        ),
+    )
+}
+
+
+class Told:
+    """A story that was written and indexed, its truth, and how to ask for figures of it."""
+
+    def __init__(self, story: Any, root: Path, url: str, client: httpx.Client) -> None:
+        self.story, self.root, self.url, self.client = story, root, url, client
+        self.truth = stories.Truth.of(story, root)
+
+    def get(self, what: str, **params: Any) -> httpx.Response:
+        answer = self.client.get(f"/api/runs/{self.story.run_id}/{what}", params=params)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    def series(self, **params: Any) -> dict[str, Any]:
+        found = self.get("series", **params).json()
+        return found | {one["name"]: one["values"] for one in found["columns"]}
+
+    def page(self, path: str) -> str:
+        answer = self.client.get(path, params={"run": self.story.run_id})
+        assert answer.status_code == 200
+        return " ".join(re.sub(r"<[^>]*>", " ", answer.text).split())
+
+    def command(self, *arguments: str, places: str = "sld", codes: tuple[int, ...] = (0,)) -> str:
+        options = {"s": "--storage", "l": "--lake", "d": "--database"}
+        values = {"s": str(self.root / "storage"), "l": str(self.root / "lake"), "d": self.url}
+        given = [text for place in places for text in (options[place], values[place])]
+        done = CliRunner().invoke(cli, [*arguments, *given])
+        assert done.exit_code in codes, done.output
+        return done.stdout
+
+    def json(self, *arguments: str, **options: Any) -> Any:
+        return json.loads(self.command(*arguments, "--json", **options))
+
+
+@pytest.fixture(scope="module", params=STORIES)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, str]:
+    story, root = STORIES[request.param], tmp_path_factory.mktemp("story")
+    return story, root, stories.write(story, root)
+
+
+@pytest.fixture
+def told(written: tuple[Any, Path, str], serve_site: Callable[..., httpx.Client]) -> Iterator[Told]:
+    story, root, url = written
+    with Database(url) as database:
+        yield Told(story, root, url, serve_site(Site(Storage(root / "storage"), root / "lake", [database])))
+
+
+def expected(told: Told, first: int, last: int) -> dict[str, tuple[float, float, float] | None]:
+    """Mean, least and most of the ticks there are from one to another; None if there is none."""
+    ticks = [tick for tick in sorted(told.truth.ticks) if first <= tick <= last]
+    found = {}
+    for name in FIGURES:
+        values = [value for tick in ticks if (value := told.truth.figures(tick)[name]) is not None]
+        found[name] = (fmean(values), min(values), max(values)) if values else None
+    return found
+
+
+def check_series(told: Told, found: dict[str, Any]) -> None:
+    for at, (first, last) in enumerate(zip(found["from_tick"], found["to_tick"], strict=True)):
+        known = [tick for tick in told.truth.ticks if first <= tick <= last]
+        assert found["ticks"][at] == (last - first) // told.story.step + 1
+        assert found["organism_data_ticks"][at] == found["environment_data_ticks"][at] == len(known)
+        for name, values in expected(told, first, last).items():
+            shown = tuple(found[f"{name}_{kind}"][at] for kind in ("mean", "min", "max"))
+            assert shown == (pytest.approx(values) if values else (None, None, None)), (name, first, last)
+
+
+def test_series_have_every_figure_of_every_tick(told: Told) -> None:
+    found = told.series(points=1000)
+    first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
+    assert (found["first"], found["last"], found["step"], found["exact"]) == (first, last, step, True)
+    assert found["from_tick"] == found["to_tick"] == list(range(first, last + 1, step)), "one tick a bucket"
+    check_series(told, found)
+
+
+@pytest.mark.parametrize("points", [2, 3, 7])
+def test_series_have_mean_least_and_most_of_larger_parts(told: Told, points: int) -> None:
+    check_series(told, told.series(points=points))
+
+
+@pytest.mark.parametrize("cut", [(1, 1), (0, 33), (33, 0), (12, 41)])
+def test_series_of_a_part_stay_on_sampled_ticks(told: Told, cut: tuple[int, int]) -> None:
+    first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
+    asked = TickRange(first + cut[0], last - cut[1])
+    found = told.series(**{"from": asked.start, "to": asked.end})
+    wanted = [tick for tick in range(first, last + 1, step) if tick in asked]
+    assert found["from_tick"] == found["to_tick"] == wanted
+    assert (found["from"], found["to"]) == (wanted[0], wanted[-1])
+    check_series(told, found)
+
+
+def test_series_between_two_sampled_ticks_have_no_figures(told: Told) -> None:
+    first, step = min(told.truth.ticks), told.story.step
+    if step == 1:
+        pytest.skip("every tick is sampled")
+    found = told.series(**{"from": first + 1, "to": first + step - 1})
+    assert found["from_tick"] == found["population_mean"] == found["occupied_cells_max"] == []
+
+
+def test_series_say_which_births_and_deaths_are_a_lower_bound(told: Told) -> None:
+    exact = told.story.step == 1
+    found = told.series()
+    assert set(found["births_deaths_exact"]) == {exact}
+    assert ("at least" in found["births_and_deaths"]) is not exact
+    assert ("at least, since the sampled tick before" in told.page("/charts")) is not exact
+    lives, last = told.story.lives, max(told.truth.ticks)
+    if min(told.truth.ticks) == 0 and not told.truth.missing():
+        born = sum(told.truth.figures(tick)["births"] for tick in told.truth.ticks)
+        died = sum(told.truth.figures(tick)["deaths"] for tick in told.truth.ticks)
+        really_born = sum(one.parent is not None and one.birth <= last for one in lives)
+        really_died = sum(one.death is not None and one.death <= last for one in lives)
+        assert born <= really_born and died <= really_died
+        if exact or told.story.records_dead:
+            assert (born, died) == (really_born, really_died), "and here they are all"
+
+
+def test_exports_have_the_same_figures_and_labels(told: Told) -> None:
+    asked = {"from": min(told.truth.ticks) + 1, "to": max(told.truth.ticks) - 1, "points": 5}
+    found = told.series(**asked)
+    names = [one["name"] for one in found["columns"]]
+    rows = list(csv.reader(io.StringIO(told.get("series", **asked, format="csv").text)))
+    table = pq.read_table(io.BytesIO(told.get("series", **asked, format="parquet").content))
+    assert rows[0] == table.column_names == names
+    assert "births_deaths_exact" in names and "ticks" in names
+    for at, name in enumerate(names):
+        assert [plain(row[at]) for row in rows[1:]] == pytest.approx(found[name]), name
+        assert table[name].to_pylist() == pytest.approx(found[name]), name
+
+
+def plain(text: str) -> float | bool | None:
+    """A value of a CSV file."""
+    return {"": None, "true": True, "false": False}[text] if not text or text.isalpha() else float(text)
+
+
+def test_frames_are_what_the_files_have_and_a_missing_tick_is_no_empty_world(told: Told) -> None:
+    first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
+    assert told.get("ticks").json() == {"first": first, "last": last}
+    for tick in range(first, last + 2 * step, step):
+        data = told.get("frame", tick=tick).content
+        _, cells, organisms, flags, number = HEADER.unpack_from(data)
+        assert number == tick
+        if tick not in told.truth.ticks:
+            assert (cells, organisms, flags) == (0, 0, NO_CELLS | NO_ORGANISMS)
+            continue
+        truth = told.truth.ticks[tick]
+        assert (cells, organisms, flags) == (len(truth.cells), len(truth.organisms), 0)
+        whole = np.frombuffer(data, "<i4", 2 * cells + 4 * organisms, HEADER.size)
+        assert whole[:cells].tolist() == [one.flat_index for one in truth.cells]
+        assert whole[cells : 2 * cells].tolist() == [one.owner_id for one in truth.cells]
+        ids, x, y, energy = whole[2 * cells :][: 4 * organisms].reshape(4, organisms).tolist()
+        shown = list(zip(ids, x, y, energy, strict=True))
+        assert shown == [(one.organism_id, *one.ip.components, one.energy) for one in truth.organisms]
+        values = np.frombuffer(data, "<i2", cells, HEADER.size + whole.nbytes)
+        assert values.tolist() == [one.molecule_value for one in truth.cells]
+        dead = np.frombuffer(data, "u1", organisms, len(data) - organisms)
+        assert dead.tolist() == [int(one.is_dead) for one in truth.organisms]
+
+
+def test_lives_say_what_is_known_at_a_tick_and_since_when_it_is_not(told: Told) -> None:
+    step = told.story.step
+    for life in told.story.lives:
+        for tick in range(min(told.truth.ticks), max(told.truth.ticks) + 2 * step, max(step, 4)):
+            rows = {
+                number: one
+                for number, data in sorted(told.truth.ticks.items())
+                for one in data.organisms
+                if one.organism_id == life.id and number <= tick
+            }
+            last = max(rows, default=None)
+            found = told.get(f"organisms/{life.id}", tick=tick).json()
+            if last is not None and rows[last].is_dead:
+                state = "dead"
+            elif last == tick:
+                state = "alive"
+            elif tick not in told.truth.ticks:
+                state = "unknown"
+            else:
+                state = "absent" if last is None else "gone"
+            assert (found["state"], found["last_seen"]) == (state, last), (life, tick)
+            assert [row[0] for row in found["path"]] == sorted(rows)
+            if last is not None:
+                truth = rows[last]
+                assert (found["energy"], found["age"]) == (truth.energy, last - truth.birth_tick)
+                assert (found["birth_tick"], found["parent_id"]) == (life.birth, life.parent)
+            children = {
+                one.organism_id
+                for number, data in told.truth.ticks.items()
+                for one in data.organisms
+                if number <= tick and one.HasField("parent_id") and one.parent_id == life.id
+            }
+            assert (found["children"], found["more_children"]) == (sorted(children), 0)
+
+
+def test_cells_change_when_the_files_say_so(told: Told) -> None:
+    first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
+    for cell in (0, 5, 13, 47):
+        states: list[tuple[int, Any]] = []
+        for tick in range(first, last + 1, step):
+            data = told.truth.ticks.get(tick)
+            here = [one for one in data.cells if one.flat_index == cell] if data is not None else []
+            state = "unknown" if data is None else (here[0].molecule_value, here[0].owner_id) if here else "empty"
+            if not states or states[-1][1] != state:
+                states.append((tick, state))
+        found = told.get(f"cells/{cell}", tick=last).json()
+        assert (found["from"], found["to"]) == (first, last)
+        shown = [
+            (
+                one["tick_number"],
+                (one["molecule_value"], one["owner_id"]) if one["state"] == "occupied" else one["state"],
+            )
+            for one in found["changes"]
+        ]
+        assert shown == states
+
+
+def test_queries_count_the_same_rows_and_keep_what_a_browser_cannot_hold(told: Told) -> None:
+    sql = "SELECT count(*) AS n, sum(energy) AS e FROM organism_data"
+    truth = [one for data in told.truth.ticks.values() for one in data.organisms]
+    found = told.get("query", sql=sql).json()
+    assert [one["values"] for one in found["columns"]] == [[len(truth)], [sum(one.energy for one in truth)]]
+    (row,) = json.loads(told.command("sql", sql, "--format", "json", places="l"))
+    assert (row["n"], int(row["e"])) == (len(truth), sum(one.energy for one in truth))
+    large = told.get("query", sql="SELECT 9007199254740993 AS large, 'a' AS text").json()["columns"]
+    assert [(one["number"], one["values"]) for one in large] == [(False, ["9007199254740993"]), (False, ["a"])]
+    many = {"sql": "SELECT * FROM range(10001)"}
+    assert told.get("query", **many).json()["more"] is True
+    cut = told.get("query", **many, format="csv")
+    assert 'filename="query-first-10000-rows.csv"' in cut.headers["content-disposition"]
+    assert cut.text.count("\n") == 10_001
+
+
+def rows_of(told: Told) -> dict[str, int]:
+    ticks = told.truth.ticks.values()
+    return {
+        "organism_data": sum(len(one.organisms) for one in ticks),
+        "environment_data": sum(len(one.cells) for one in ticks),
+    }
+
+
+def missing_text(told: Told) -> str:
+    missing = told.truth.missing()
+    ticks = sum(one.count(told.story.step) for one in missing)
+    return f"{ticks} in {len(missing)} range{'' if len(missing) == 1 else 's'}" if missing else "0"
+
+
+def test_overview_says_what_is_missing_and_only_then_that_all_is_there(told: Told) -> None:
+    shown, missing = told.page("/"), told.truth.missing()
+    first, last = min(told.truth.ticks), max(told.truth.ticks)
+    assert f"gaps {len(missing)} ranges missing" in shown
+    assert ("up to date" in shown) is not bool(missing)
+    for table, rows in rows_of(told).items():
+        assert re.search(
+            rf"{table} {rows:,} {DASH} \d+ [\d.]+ \w+ {first:,} {DASH} {last:,} {missing_text(told)}", shown
+        ), table
+        assert f"{rows:,} rows" in shown
+    assert f"up to tick {last:,}" in shown
+    assert "lag 0 messages" in shown and "lag 0 ticks" in shown and "dead letters 0" in shown
+    frame = told.json("top", "--once")
+    tables = {one["name"]: one for one in frame["tables"] if one["name"] != "metadata"}
+    assert {name: one["rows"] for name, one in tables.items()} == rows_of(told)
+    assert {one["missing"] for one in tables.values()} == {len(missing)}
+    assert f"{len(missing)} gaps" in told.command("top", "--once")
+    assert [(one["group"], one["lag"], one["claimed"], one["dead_letters"]) for one in frame["groups"]] == [
+        ("environment-indexer", 0, 0, 0),
+        ("organism-indexer", 0, 0, 0),
+    ]
+
+
+def test_status_and_runs_count_files_rows_and_missing_ticks(told: Told) -> None:
+    files = list((told.root / "storage" / told.story.run_id).rglob("batch_*"))
+    first, last, missing = min(told.truth.ticks), max(told.truth.ticks), told.truth.missing()
+    status, (run,) = told.json("status"), told.json("runs")
+    for report in (status, run):
+        stored = report["storage"]
+        assert (stored["files"], stored["bytes"]) == (len(files), sum(file.stat().st_size for file in files))
+        assert (stored["ticks"], stored["completed"]) == ([first, last], False)
+        tables = {one["name"]: one for one in report["tables"] if one["name"] != "metadata"}
+        assert {name: one["rows"] for name, one in tables.items()} == rows_of(told)
+        for one in tables.values():
+            assert (one["ticks"], one["lag"]) == ([first, last], 0)
+            lacking = sum(ticks.count(told.story.step) for ticks in missing)
+            known = (len(missing), lacking) if report is status else (None, None)
+            assert (one["missing"], one["missing_ticks"]) == known
+    assert missing_text(told) in told.command("status")
+    page = told.page("/tables")
+    for table, rows in rows_of(told).items():
+        assert f"{table} ticks {first:,} {DASH} {last:,} rows {rows:,}" in page
+        parquet = list((told.root / "lake" / told.story.run_id / table).glob("*.parquet"))
+        shown = next(one for one in status["tables"] if one["name"] == table)
+        assert (shown["files"], shown["bytes"]) == (len(parquet), sum(file.stat().st_size for file in parquet))
+
+
+def test_completeness_is_what_the_files_leave_open(told: Told) -> None:
+    missing = [list(one) for one in told.truth.missing()]
+    verify, gaps = told.json("verify", codes=(0, 1, 2, 3)), told.json("gaps")
+    assert verify["storage"]["files"] == len(told.story.files)
+    assert verify["storage"]["lost"] == missing
+    assert verify["messages"]["messages"] == len(told.story.files)
+    for table in [*verify["tables"], *gaps["tables"]]:
+        assert (table["coverage"]["missing"], table["coverage"]["ticks"]) == (missing, len(told.truth.ticks))
+        assert table["duplicated"] == 0
+    assert {one["table"]: one["rows"] for one in verify["tables"]} == rows_of(told)
+    page = told.page("/completeness")
+    assert f"batch files {len(told.story.files)} " in page
+    assert (f"{len(missing)} range" in page) is bool(missing)
+    assert page.count(f"{len(told.truth.ticks)} ticks") == 2
+
+
+def test_topics_groups_and_claims_are_counted(told: Told) -> None:
+    (topic,) = told.json("topics", places="d")
+    assert (topic["topic"], topic["messages"], topic["groups"]) == ("batch-topic", len(told.story.files), 2)
+    groups = told.json("groups", places="d")
+    assert [(one["lag"], one["claimed"], one["dead_letters"], one["oldest_ms"]) for one in groups] == [
+        (0, 0, 0, None)
+    ] * 2
+    assert told.json("claims", places="d") == told.json("dead-letters", "list", places="d") == []
+    page = told.page("/topics")
+    assert f"batch-topic {len(told.story.files)} 2 " in page
+
+
+def test_the_table_above_names_tests_that_are_there() -> None:
+    named = set(re.findall(r"(test_\w+?)_\*", __doc__ or ""))
+    here = [name for name in globals() if name.startswith("test_")]
+    assert named and all(any(one.startswith(name) for one in here) for name in named)
