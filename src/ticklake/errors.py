@@ -393,6 +393,11 @@ class UnknownDatabase(TickLakeError):
     url: str
 
 
+class PostgresMissing(TickLakeError):
+    message = "PostgreSQL needs {module}, which is not installed: pip install 'ticklake[postgres]'."
+    module: str | None
+
+
 class RunNotInDatabase(TickLakeError):
     message = "No run {run_id!r} in {database}. `ticklake topics --database {database}` lists what is there."
     run_id: str
@@ -538,6 +543,10 @@ class DatabaseNeeded(TickLakeError):
     )
     name: str
     topic: str
+
+
+class LakeNeeded(TickLakeError):
+    message = "An indexer that writes a table needs a lake and was given none. Pass lake=Lake(DIRECTORY)."
 
 
 class SparkNeeded(TickLakeError):
@@ -774,6 +783,13 @@ class ProducerMissing(TickLakeError):
     service: str
 
 
+class TwoProducers(TickLakeError):
+    message = "{file}: {first!r} and {second!r} are both simulations, and a node produces one run. Remove one of them."
+    file: object
+    first: str
+    second: str
+
+
 class InstanceRunning(TickLakeError):
     message = (
         "Node {name!r} runs already in {directory}: process {pid} on {host}. Stop that one, give this one another "
@@ -819,6 +835,26 @@ class UnknownService(TickLakeError):
     name: str
     hint: str
     found: str
+
+
+class SourceMissing(TickLakeError):
+    message = (
+        "{file}: indexer {service!r} has nothing to read from. Bind it to a topic "
+        "(topic-read:NAME?consumerGroup=GROUP) or, if it is a batch indexer, to a coordinator (db-coordinator:NAME)."
+    )
+    file: object
+    service: str
+
+
+class TwoSources(TickLakeError):
+    message = (
+        "{file}: indexer {service!r} is bound to a topic and to a coordinator, and reads from one of them only. "
+        "Remove one of the bindings {topic!r} and {coordinator!r}."
+    )
+    file: object
+    service: str
+    topic: str
+    coordinator: str
 
 
 class UnknownIndexer(TickLakeError):

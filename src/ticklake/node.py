@@ -13,11 +13,21 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ticklake.config import NodeSettings, ServiceSettings
+from ticklake.config import Binding, NodeSettings, ServiceSettings
 from ticklake.config import options as given
 from ticklake.config.order import start_order
 from ticklake.config.suggest import listed, nearest
-from ticklake.errors import ProducerMissing, UnknownIndexer, UnknownService, UnknownTable
+from ticklake.database.names import check_name
+from ticklake.errors import (
+    ProducerMissing,
+    RowsMissing,
+    SourceMissing,
+    TwoProducers,
+    TwoSources,
+    UnknownIndexer,
+    UnknownService,
+    UnknownTable,
+)
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.coordinated import coordinated
@@ -46,7 +56,7 @@ from ticklake.services.simulation import SimulationService
 from ticklake.services.supervisor import RestartPolicy, Supervisor
 from ticklake.simulation import SimulationSettings
 from ticklake.storage.files import Storage
-from ticklake.storage.names import new_run_id
+from ticklake.storage.names import check_run_id, new_run_id
 from ticklake.topics import Database
 
 if TYPE_CHECKING:
@@ -130,13 +140,17 @@ class Node:
         """Stops the services, last started first, and gives the resources back. False where one took too long."""
         self.stopping = True
         late = self.supervisor.stop_all(self._settings.node.stop_timeout if timeout is None else timeout)
-        for database in self._databases.values():
-            database.close()
+        self.close()
         if not late:  # a session with a job under way may take its time
             for session in self._sessions.values():
                 stop_session(session)
         self.instance.release()
         return not late
+
+    def close(self) -> None:
+        """Closes the databases; all there is to do for a node that was never started."""
+        for database in self._databases.values():
+            database.close()
 
     @property
     def ended(self) -> bool:
@@ -177,9 +191,14 @@ class Node:
             "ReconciliationService": self._build_reconciliation,
             "CompactionService": self._build_compaction,
         }
+        run_id = getattr(service.options, "run_id", None)
+        if run_id is not None:
+            check_run_id(run_id)
         return builders.get(service.class_name, self._build_indexer)(service)
 
     def _build_simulation(self, service: ServiceSettings) -> Service:
+        if self._simulation is not None:
+            raise TwoProducers(file=self._settings.file, first=self._simulation.name, second=service.name)
         options = cast(given.SimulationOptions, service.options)
         settings = SimulationSettings(
             shape=(options.shape[0], options.shape[1]),
@@ -251,31 +270,43 @@ class Node:
 
     def _build_indexer(self, service: ServiceSettings) -> Service:
         kind = INDEXERS.get(service.class_name) or _own_indexer(service.class_name)
-        reads = service.bound("topic-read")
+        reads, shares = self._source(service, kind)
         known = set(IndexerOptions.__dataclass_fields__)
         values = {name: value for name, value in dict(service.options).items() if name in known and value is not None}
         if reads is not None:
             topic = cast(given.TopicOptions, self._settings.resources[reads.resource].options)
             values |= {"claim_timeout": topic.claim_timeout, "max_delivery_attempts": topic.max_delivery_attempts}
-        resources, options = self._indexer_resources(service), IndexerOptions(**values)
-        shares = service.bound("db-coordinator")
-        if shares is None or reads is not None or not issubclass(kind, BatchIndexer):
+        resources, options = self._indexer_resources(service, kind), IndexerOptions(**values)
+        if shares is None or not issubclass(kind, BatchIndexer):
             return kind(service.name, resources, options)
         database = self._database(cast(given.DatabaseOptions, self._settings.resources[shares.resource].options))
         return kind(service.name, resources, options, coordinated(database, resources, kind, options))
 
-    def _indexer_resources(self, service: ServiceSettings) -> IndexerResources:
-        lake = self._settings.of_kind(service.name, "Lake")
-        options = cast(given.LakeOptions, lake.options)
+    def _source(self, service: ServiceSettings, kind: type[Indexer]) -> tuple[Binding | None, Binding | None]:
+        """What an indexer reads from: a topic, or for a batch indexer a coordinator. One of them, not both."""
+        reads = service.bound("topic-read")
+        shares = service.bound("db-coordinator") if issubclass(kind, BatchIndexer) else None
+        if reads is None and shares is None:
+            raise SourceMissing(file=self._settings.file, service=service.name)
+        if reads is not None and shares is not None:
+            raise TwoSources(file=self._settings.file, service=service.name, topic=str(reads), coordinator=str(shares))
+        return reads, shares
+
+    def _indexer_resources(self, service: ServiceSettings, kind: type[Indexer]) -> IndexerResources:
+        writes = not issubclass(kind, BatchIndexer) or kind.table is not None
+        find = self._settings.of_kind if writes else self._settings.of_kind_if_any
+        lake = find(service.name, "Lake")
+        options = cast(given.LakeOptions, lake.options) if lake else None
+        name, spark = (lake.name if lake else ""), (options.spark if options else given.SparkOptions())
         reads = service.bound("topic-read")
         return IndexerResources(
             storage=self._storage(service),
-            lake=Lake(options.path),
+            lake=Lake(options.path) if options else None,
             database=self._topic(service)[0] if reads else None,
             topic=reads.resource if reads else "",
-            group=reads.consumer_group or "" if reads else "",
-            spark=partial(self._spark, lake.name, options.spark),
-            sharing=self._sharing(lake.name, getattr(service.options, "share", None)),
+            group=check_name("consumer group", reads.consumer_group or "") if reads else "",
+            spark=partial(self._spark, name, spark),
+            sharing=self._sharing(name, getattr(service.options, "share", None)),
         )
 
     def _sharing(self, lake: str, share: str | None) -> Sharing | None:
@@ -301,7 +332,7 @@ class Node:
     def _topic(self, service: ServiceSettings) -> tuple[Database, str]:
         """The topic a service is bound to, by name, and the database that it is in."""
         topic = self._settings.of_kind(service.name, "Topic")
-        return self._database(self._settings.database_of(topic.name)), topic.name
+        return self._database(self._settings.database_of(topic.name)), check_name("topic", topic.name)
 
     def _database(self, options: given.DatabaseOptions) -> Database:
         url = options.dsn()
@@ -322,7 +353,11 @@ def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
     for table in wanted:
         if table not in kinds and ":" not in table:
             raise UnknownTable(table=table, known=", ".join(kinds))
-    return [kinds.get(table) or _own_indexer(table) for table in wanted]
+    found = {table: kinds.get(table) or _own_indexer(table) for table in wanted}
+    for name, kind in found.items():
+        if kind.table is None:
+            raise UnknownIndexer(name=name, reason="it names no table to write")
+    return list(found.values())
 
 
 def _build_order(settings: NodeSettings) -> list[ServiceSettings]:
@@ -352,7 +387,9 @@ def _own_indexer(class_name: str) -> type[BatchIndexer]:
         kind: Any = getattr(module, name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UnknownIndexer(name=class_name, reason=error) from error
-    if not (isinstance(kind, type) and issubclass(kind, BatchIndexer) and kind.table):
-        raise UnknownIndexer(name=class_name, reason="it is no subclass of BatchIndexer with a table")
+    if not (isinstance(kind, type) and issubclass(kind, BatchIndexer)):
+        raise UnknownIndexer(name=class_name, reason="it is no subclass of BatchIndexer")
+    if kind.table is not None and kind.rows is BatchIndexer.rows:
+        raise UnknownIndexer(name=class_name, reason=str(RowsMissing()))
     ship_with_jobs(module)
     return kind

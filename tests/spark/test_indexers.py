@@ -374,3 +374,13 @@ def test_a_jvm_that_was_killed_is_replaced(tmp_path: Path, killed: str) -> None:
     command = [sys.executable, "-c", JVM_KILLED % killed]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)
     assert done.stdout == "unavailable 0\n", done.stderr
+
+
+def test_an_indexer_that_writes_nothing_needs_no_lake(maker, database, spark) -> None:
+    maker.metadata(step=1)
+    maker.publish(*maker.batches(2, ticks=10))
+    resources = IndexerResources(maker.storage, database=database, spark=lambda: spark)
+    indexer = DummyIndexer("dummy-indexer", resources, IndexerOptions(maker.run_id, until_caught_up=True))
+    indexer.run()
+    assert indexer.monitor.counter("ticks_processed").value == 20
+    assert not maker.lake.root.exists()

@@ -16,11 +16,12 @@ def config() -> None:
 @click.argument("file")
 @json_option
 def check(file: str, as_json: bool) -> None:
-    """Say whether FILE is a configuration that a node can run."""
-    from ticklake.config import load
+    """Say whether FILE is a configuration that a node can run: build all that `run` starts, and start none of it."""
+    from ticklake.cli.run import build
 
-    settings = load(file)
-    settings.check_complete()
+    node = build(file)
+    node.close()
+    settings = node.settings
     if as_json:
         print_json({"file": file, "resources": list(settings.resources), "services": list(settings.services)})
     else:

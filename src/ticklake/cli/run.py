@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
@@ -26,13 +28,10 @@ FAILED, LATE = 1, 3
 @click.pass_context
 def run(context: click.Context, config: str, stop_timeout: float | None, port: int | None) -> None:
     """Run the services that CONFIG describes. Ctrl-C stops them cleanly, twice at once; nothing is lost either way."""
-    from ticklake.config import load
-    from ticklake.node import Node
-
-    settings = load(config)
-    set_up_logs(context, settings.node.log)
-    node = Node(settings)
-    with graceful_stop() as stop, _http(node, settings.node.http.port if port is None else port):
+    node = build(config, port)
+    http = node.settings.node.http
+    set_up_logs(context, node.settings.node.log)
+    with graceful_stop() as stop, _http(node, http.port if port is None else port):
         click.echo(f"Running {', '.join(node.services)}. Ctrl-C stops.", err=True)
         while not node.ended and not stop.wait(LOOK_SECONDS):
             pass
@@ -46,6 +45,29 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
     click.echo("Stopped; everything that was accepted is written.", err=True)
 
 
+def build(config: str, port: int | None = None) -> Node:
+    """The node that a configuration describes, ready to start. Creates no file and no table."""
+    from ticklake.config import load
+    from ticklake.node import Node
+
+    node = Node(load(config))
+    http = node.settings.node.http
+    if http.port is not None or port is not None:
+        _check_http(http.host, node.settings.node.directory)
+    return node
+
+
+def _check_http(host: str, directory: str) -> None:
+    """Whether there is what serves HTTP, and a token if one must be given. Makes none."""
+    try:
+        import_module("ticklake.web.server")
+        from ticklake.web.guard import TOKEN_VARIABLE, find_token, is_loopback
+    except ModuleNotFoundError as error:
+        raise WebMissing(module=error.name) from error
+    if os.environ.get(TOKEN_VARIABLE, "").strip() or not is_loopback(host):
+        find_token(host, directory)
+
+
 @contextmanager
 def _http(node: Node, port: int | None) -> Iterator[None]:
     """Starts the node, and with a port its HTTP side: the address is taken before anything else is."""
@@ -53,10 +75,8 @@ def _http(node: Node, port: int | None) -> Iterator[None]:
         node.start()
         yield
         return
-    try:
-        from ticklake.web.server import open_server
-    except ModuleNotFoundError as error:
-        raise WebMissing(module=error.name) from error
+    from ticklake.web.server import open_server
+
     server = open_server(node, node.settings.node.http.model_copy(update={"port": port}))
     try:
         node.start()

@@ -36,12 +36,12 @@ SERVICES: dict[str, ServiceClass] = {
     "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "topic-read")),
     "EnvironmentIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
-    "DummyIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
+    "DummyIndexer": ServiceClass(options.BatchIndexerOptions, ("storage-read",)),
     "SimpleBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, _INDEXED),
     "MinimalBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, ("storage-read",)),
 }
-OWN_INDEXER = SERVICES["EnvironmentIndexer"]
-"""What `class = "module:Class"` takes, an indexer of the user's own."""
+OWN_INDEXER = ServiceClass(options.BatchIndexerOptions, ("storage-read",))
+"""What `class = "module:Class"` takes, an indexer of the user's own. Whether it needs a lake, only its class tells."""
 
 _ORIGINALS = {
     "H2TopicResource": "Topic",

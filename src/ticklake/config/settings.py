@@ -67,6 +67,13 @@ class NodeSettings:
             raise BindingMissing(file=self.file, service=service, kind=kind, found=listed(candidates))
         return self.resources[(names or candidates)[0]]
 
+    def of_kind_if_any(self, service: str, kind: str) -> ResourceSettings | None:
+        """The same, for a service that can do without; None if it is bound to none and there is not just one."""
+        try:
+            return self.of_kind(service, kind)
+        except BindingMissing:
+            return None
+
     def database_of(self, topic: str) -> DatabaseOptions:
         """The database that a topic is in, whether it names one or brings its own."""
         options = cast(TopicOptions, self.resources[topic].options)

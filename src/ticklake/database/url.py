@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from ticklake.database.schema import Backend
-from ticklake.errors import UnknownDatabase
+from ticklake.errors import PostgresMissing, UnknownDatabase
 from ticklake.places import local_path
 
 
@@ -17,8 +17,10 @@ def open_backend(url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> Bac
 
         return SqliteBackend(local_path(rest[1:], "A database"))
     if scheme in ("postgresql", "postgres"):
-        from ticklake.database.postgres import PostgresBackend
-
+        try:
+            from ticklake.database.postgres import PostgresBackend
+        except ModuleNotFoundError as error:
+            raise PostgresMissing(module=error.name) from error
         return PostgresBackend(url, max_pool_size=max_pool_size, min_idle=min_idle)
     raise UnknownDatabase(url=split_password(url)[0])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ticklake.errors import RunDiscoveryTimeout
+from ticklake.errors import LakeNeeded, RunDiscoveryTimeout
 from ticklake.lake.lake import Lake
 from ticklake.lake.sharing import Sharing
 from ticklake.services.base import Service
@@ -42,16 +42,24 @@ class IndexerOptions:
 class IndexerResources:
     """Where an indexer reads and writes. The topic is the indexer's usual one, the group its name, unless said here.
 
-    `spark` is asked for a session only by those that need one. Those with the same `sharing` read batch files together.
+    An indexer that writes nothing needs no lake. `spark` is asked for a session only by those that need one. Those with
+    the same `sharing` read batch files together.
     """
 
     storage: Storage
-    lake: Lake
+    lake: Lake | None = None
     database: Database | None = None
     topic: str = ""
     group: str = ""
     spark: Callable[[], SparkSession] | None = None
     sharing: Sharing | None = None
+
+    @property
+    def tables(self) -> Lake:
+        """The lake, for those who write to it."""
+        if self.lake is None:
+            raise LakeNeeded()
+        return self.lake
 
 
 class Indexer(Service):

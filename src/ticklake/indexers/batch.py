@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
 
+from ticklake.contracts import SimulationMetadata
 from ticklake.coordination.groups import bind
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
-from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering
+from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, stored_metadata
 from ticklake.indexers.loop import FlushLoop
 from ticklake.lake.flush import Flusher
 from ticklake.lake.job import run_job
 from ticklake.lake.ledger import Ledger
+from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
 from ticklake.monitoring import Monitor
@@ -84,17 +87,22 @@ class BatchIndexer(Indexer):
         """About how many ticks are done that are not committed yet."""
         return self._loop.under_way() if self._loop else 0
 
+    @property
+    def reading(self) -> bool:
+        """Whether it has all that it needs, and looks for batches."""
+        return self._loop is not None
+
     def index_run(self, run_id: str) -> None:
         components = self.components()
         world = None
         if components.metadata is not None:
-            world = components.metadata.load(self.resources.lake, run_id, self.wait, self.monitor)
+            world = components.metadata.load(self._metadata_of(run_id), run_id, self.wait, self.monitor)
             if world is None:
                 return
         buffer = _buffer(components, world)
         self.monitor.gauge("current_buffer_size", lambda: buffer.ticks)
         self.monitor.gauge("claimed_batches_pending", lambda: len(buffer))
-        ledger = self.resources.lake.ledger(run_id, self.table) if self.table else None
+        ledger = self.resources.tables.ledger(run_id, self.table) if self.table else None
         flusher = self._flusher(run_id, world, ledger)
         self._batches = self._open_batches(run_id, components, ledger)
         try:
@@ -102,6 +110,13 @@ class BatchIndexer(Indexer):
             self._loop.run()
         finally:
             self._batches.close()
+
+    def _metadata_of(self, run_id: str) -> Callable[[], SimulationMetadata | None]:
+        """From the table of the run; without a lake, from the file that the table is made of."""
+        storage, lake = self.resources.storage, self.resources.lake
+        if lake is not None:
+            return partial(read_metadata, lake.directory(run_id, TABLE))
+        return partial(stored_metadata, storage, run_id)
 
     def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None) -> Batches:
         if self._batches_of is not None:
@@ -127,14 +142,14 @@ class BatchIndexer(Indexer):
     def _flusher(self, run_id: str, world: World | None, ledger: Ledger | None) -> Flusher:
         if self.resources.spark is None:
             raise SparkNeeded(name=self.name)
-        lake, kind = self.resources.lake, type(self)
+        kind = type(self)
         work = Work(
             flush_id="",
             storage=self.resources.storage,
             world=world,
             reads=self.reads,
             table=self.table,
-            directory=str(lake.directory(run_id, self.table.name)) if self.table else "",
+            directory=str(self.resources.tables.directory(run_id, self.table.name)) if self.table else "",
             rows=kind.rows if self.table else None,
             observe=kind.observe,
         )

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ticklake.contracts import SimulationMetadata
-from ticklake.errors import MetadataTimeout
+from ticklake.errors import MetadataTimeout, StoredFileMissing
 from ticklake.indexers.buffer import TickBuffer
-from ticklake.lake.lake import Lake
-from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.monitoring import Monitor
+from ticklake.storage.files import Storage
 from ticklake.world import World
 
 
@@ -22,11 +21,17 @@ class MetadataReading:
     poll_interval_ms: int = 1000
     max_poll_duration_ms: int = 300_000
 
-    def load(self, lake: Lake, run_id: str, wait: Callable[[float], bool], monitor: Monitor) -> World | None:
+    def load(
+        self,
+        read: Callable[[], SimulationMetadata | None],
+        run_id: str,
+        wait: Callable[[float], bool],
+        monitor: Monitor,
+    ) -> World | None:
         """The run's world; None if `wait` says to stop first."""
         deadline = time.monotonic() + self.max_poll_duration_ms / 1000
         while True:
-            metadata = _read(lake, run_id, monitor)
+            metadata = _timed(read, monitor)
             if metadata is not None:
                 return World.of(metadata)
             if time.monotonic() >= deadline:
@@ -35,10 +40,18 @@ class MetadataReading:
                 return None
 
 
-def _read(lake: Lake, run_id: str, monitor: Monitor) -> SimulationMetadata | None:
+def stored_metadata(storage: Storage, run_id: str) -> SimulationMetadata | None:
+    """The metadata file of a run; None while it has none."""
+    try:
+        return storage.read_metadata(run_id)
+    except StoredFileMissing:
+        return None
+
+
+def _timed(read: Callable[[], SimulationMetadata | None], monitor: Monitor) -> SimulationMetadata | None:
     started = time.monotonic()
     try:
-        metadata = read_metadata(lake.directory(run_id, TABLE))
+        metadata = read()
     except Exception:
         monitor.counter("read_errors").add()
         raise

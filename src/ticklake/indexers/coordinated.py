@@ -226,7 +226,7 @@ def coordinated(
         coordinator = Coordinator(run, kind.__name__, step=step, table=table, lease=lease, monitor=monitor)
         coordinator.register()
         if kind.table is not None:
-            _believe_the_table(coordinator, resources.lake.directory(run_id, kind.table.name))
+            _believe_the_table(coordinator, resources.tables.directory(run_id, kind.table.name))
         batches = CoordinatedBatches(
             coordinator,
             storage,
@@ -245,7 +245,7 @@ def coordinated(
 def _target(resources: IndexerResources, kind: type[BatchIndexer], run_id: str) -> Target:
     if kind.table is None:
         return NO_TABLE
-    ledger = resources.lake.ledger(run_id, kind.table)
+    ledger = resources.tables.ledger(run_id, kind.table)
     return Target.at(ledger.id, ledger.directory)
 
 

@@ -76,7 +76,7 @@ class FinishedRun:
         ticks = self._ticks or TickRange(0, MAX_TICK)
         for indexer in self._indexers:
             if indexer.table is not None:
-                self._resources.lake.ledger(self._run_id, indexer.table).remove(ticks)
+                self._resources.tables.ledger(self._run_id, indexer.table).remove(ticks)
         return self
 
     def start(self) -> Self:

@@ -59,12 +59,12 @@ class MetadataIndexer(Indexer):
         storage = self.resources.storage
         metadata = storage.read_metadata(run_id) if key is None else storage.read_metadata_file(key)
         World.of(metadata)
-        if write_metadata(self.resources.lake.directory(run_id, TABLE), metadata):
+        if write_metadata(self.resources.tables.directory(run_id, TABLE), metadata):
             self.monitor.counter("metadata_written").add()
 
     def _is_indexed(self, run_id: str) -> bool:
         try:
-            return read_metadata(self.resources.lake.directory(run_id, TABLE)) is not None
+            return read_metadata(self.resources.tables.directory(run_id, TABLE)) is not None
         except LakeUnreadable:
             # Perhaps its first commit was torn by a power cut: writing sets that aside, or says what is wrong.
             return False
