@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +16,8 @@ from ticklake.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+_NO_SUCH_RENAME = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
+_RENAME_NOREPLACE = 1
 
 
 class LocalFolder:
@@ -27,15 +31,11 @@ class LocalFolder:
         """Writes a new file, atomically and durably; FileExistsError where the key is taken."""
         path = self._path(key)
         self._make_folder(path.parent)
-        # No listing shows, and no key can name, what starts with a dot.
-        temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            faults.reach("storage.write")
-            _write(temporary, data)
-            _publish(temporary, path)
+            create_file(folder, path.name, data)
         finally:
-            temporary.unlink(missing_ok=True)
-        _sync(path.parent)
+            os.close(folder)
 
     def settle(self, key: str) -> None:
         """Makes sure that a file which is there already, whoever wrote it, is on disk too."""
@@ -106,27 +106,75 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _write(path: Path, data: bytes) -> None:
-    # Mode "x" and the user's own umask: never a file that somebody else prepared.
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        faults.reach("storage.unsynced")
-        os.fsync(file.fileno())
+def create_file(folder: int, name: str, data: bytes) -> None:
+    """Writes a new file into an open folder, atomically and durably; FileExistsError if the name is taken."""
+    with _written(folder, name, data) as temporary:
+        _publish(folder, temporary, name)
+    os.fsync(folder)
 
 
-def _publish(temporary: Path, path: Path) -> None:
-    """Gives a file its final name in one step. Unlike a rename, a link never replaces what is there."""
+def replace_file(folder: int, name: str, data: bytes) -> None:
+    """Writes a file into an open folder, atomically and durably. It takes the place of one that is there."""
+    with _written(folder, name, data) as temporary, faults.around("storage.replace"):
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)
+
+
+@contextmanager
+def _written(folder: int, name: str, data: bytes) -> Iterator[str]:
+    """The name of a temporary file that is on disk. It is gone afterwards."""
+    # No listing shows, and no key can name, what starts with a dot.
+    temporary = f".{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        faults.reach("storage.write")
+        # O_EXCL and the user's own umask: never a file that somebody else prepared.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            faults.reach("storage.unsynced")
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+
+
+def _publish(folder: int, temporary: str, name: str) -> None:
+    """Gives a file its final name in one step that never replaces what is there."""
+    written = os.stat(temporary, dir_fd=folder)
+    try:
+        _link(folder, temporary, name)
+    except FileExistsError:
+        # A network file system may repeat a call that was done already, and report the second one.
+        if not os.path.samestat(written, os.stat(name, dir_fd=folder, follow_symlinks=False)):
+            raise
+    faults.reach("storage.published")
+
+
+def _link(folder: int, temporary: str, name: str) -> None:
     faults.reach("storage.publish")
     try:
-        os.link(temporary, path)
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        if path.exists():
-            raise FileExistsError(path) from None
-        temporary.rename(path)
-    faults.reach("storage.published")
+        _rename_without_replacing(folder, temporary, name)
+
+
+def _rename_without_replacing(folder: int, temporary: str, name: str) -> None:
+    """For file systems without hard links. A plain rename would replace what another process wrote a moment ago."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    found = errno.ENOSYS
+    if rename is not None:
+        ctypes.set_errno(0)
+        if rename(folder, os.fsencode(temporary), folder, os.fsencode(name), _RENAME_NOREPLACE) == 0:
+            return
+        found = ctypes.get_errno()
+    if found in _NO_SUCH_RENAME:
+        reason = "the file system has neither hard links nor a rename that replaces nothing; use another one"
+        raise OSError(errno.ENOTSUP, reason)
+    raise OSError(found, os.strerror(found), name)
 
 
 def _sync(path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ticklake.errors import StoredFileConflict
 from ticklake.storage.files import Storage
+from ticklake.storage.local import LocalFolder
 
 RUN = "20251014-143025-550e8400"
 
@@ -30,9 +30,9 @@ class Spy:
             self.calls.append(("fsync", Path(f"/proc/self/fd/{descriptor}").readlink().name))
             fsync(descriptor)
 
-        def seen_link(source: Any, target: Any) -> None:
+        def seen_link(source: Any, target: Any, **folders: int) -> None:
             self.calls.append(("link", Path(target).name))
-            link(source, target)
+            link(source, target, **folders)
 
         def seen_mkdir(path: Any, *arguments: Any) -> None:
             mkdir(path, *arguments)
@@ -70,17 +70,94 @@ def test_a_file_that_another_writer_left_is_synced_before_it_counts(
     assert [path for step, path in spy.calls if step == "fsync"][-2:] == [Path(file.key).name, RUN]
 
 
-def test_where_links_are_not_allowed_a_rename_does_it(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise PermissionError(errno.EPERM, "no links here")
+def with_faults(*faults: str) -> list[str]:
+    """How to run a program some of whose system calls fail, as on a file system that does not know them."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    if subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("strace may not trace processes here")
+    options = ["-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=link,linkat,rename,renameat,renameat2"]
+    return ["strace", *options, *(text for fault in faults for text in ("-e", f"inject={fault}"))]
 
-    monkeypatch.setattr(os, "link", refuse)
-    file = bench.storage.write_batch(RUN, bench.encoded(1, 2, 4))
-    assert bench.storage.write_batch(RUN, bench.encoded(1, 2, 4)) == file
-    with pytest.raises(StoredFileConflict):
-        bench.storage.write_batch(RUN, bench.encoded(1, 3, 4))
-    assert bench.numbers(file) == [1, 2, 4]
-    assert len(list(Path(bench.storage.url, RUN).iterdir())) == 1
+
+NO_LINKS = "link,linkat:error=EPERM"
+
+
+CREATOR = """
+    import sys
+    from pathlib import Path
+    from ticklake.storage.local import LocalFolder
+
+    folder = LocalFolder(Path(sys.argv[1]))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        try:
+            folder.create(f"{line.strip()}.json", sys.argv[2].encode())
+            print("won", flush=True)
+        except FileExistsError:
+            print("lost", flush=True)
+"""
+
+
+def test_without_hard_links_one_of_many_processes_wins_and_what_it_wrote_stays(tmp_path: Path) -> None:
+    # The pause makes processes that look first and rename then collide every time.
+    faults = with_faults(NO_LINKS, "rename,renameat,renameat2:delay_enter=20000")
+    command = [*faults, sys.executable, "-c", textwrap.dedent(CREATOR), str(tmp_path)]
+    names = ["a", "b", "c"]
+    racing = [
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for name in names
+    ]
+    try:
+        assert [said(one) for one in racing] == ["ready"] * 3
+        for number in range(5):
+            for one in racing:
+                assert one.stdin is not None
+                one.stdin.write(f"{number}\n")
+                one.stdin.flush()
+            answers = [said(one) for one in racing]
+            assert sorted(answers) == ["lost", "lost", "won"], number
+            assert (tmp_path / f"{number}.json").read_text() == names[answers.index("won")]
+    finally:
+        for one in racing:
+            one.communicate()
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_file_system_without_links_and_without_a_rename_that_replaces_nothing_is_refused(tmp_path: Path) -> None:
+    program = f"""
+        from pathlib import Path
+        from ticklake.storage.local import LocalFolder
+
+        LocalFolder(Path({str(tmp_path)!r})).create("a.json", b"a")
+    """
+    faults = with_faults(NO_LINKS, "renameat2:error=EINVAL")
+    command = [*faults, sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "neither hard links nor a rename that replaces nothing" in done.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_that_succeeded_and_is_reported_as_a_conflict_has_succeeded(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system repeats a call whose answer was lost."""
+    link = os.link
+
+    def twice(*names: Any, **folders: int) -> None:
+        link(*names, **folders)
+        link(*names, **folders)
+
+    monkeypatch.setattr(os, "link", twice)
+    folder = LocalFolder(Path(bench.storage.url))
+    folder.create("a.json", b"mine")
+    monkeypatch.undo()
+    with pytest.raises(FileExistsError):
+        folder.create("a.json", b"mine")
 
 
 WRITER = """
