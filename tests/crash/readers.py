@@ -23,6 +23,7 @@ from ticklake.errors import TickLakeError
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake import commits
+from ticklake.lake.history import Head
 from ticklake.lake.log import DeltaLog
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.snapshot import Snapshot
@@ -158,9 +159,13 @@ class Readers:
     def _commit(self, data: bytes) -> None:
         """As one who follows a table sees a new commit of another."""
         table = self._opened
-        table.version, table.files = 0, Snapshot()
+        table.head, table.files = self._first, Snapshot()
         (self._table / "_delta_log" / commits.name_of(1)).write_bytes(data)
         table.refresh()
+
+    @cached_property
+    def _first(self) -> Head:
+        return self._opened.head
 
     @cached_property
     def _opened(self) -> DeltaLog:

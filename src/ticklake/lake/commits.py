@@ -16,7 +16,12 @@ from ticklake.lake.snapshot import ANY_TICK, LiveFile
 from ticklake.ticks import TickRange
 
 _TAG = "ticklake.crc32"
+ID = "ticklake.commit"
+"""What a commit says of itself: a UUID of its own."""
+AFTER = "ticklake.after"
+"""What a commit says of itself: the mark of the commit before it."""
 _ZEROS = "0" * 8
+_NAME = re.compile(r"\d{20}\.json")
 _CHECKSUM = re.compile(rb'"ticklake\.checksum":"(.{8})"')
 
 Action = Mapping[str, Mapping[str, Any]]
@@ -36,6 +41,10 @@ class Commit:
 
 def name_of(version: int) -> str:
     return f"{version:020d}.json"
+
+
+def is_commit(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
 
 
 def read(log: Path, version: int) -> bytes | None:

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from ticklake import faults
 from ticklake.errors import CompactionChangedRows, TableUnreadable
-from ticklake.lake.durable import remove
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.merging import merged
@@ -90,7 +89,7 @@ class Compaction:
         file = self._write(group)
         faults.reach("lake.compaction.written")
         if not self._swap(group, file):
-            remove(self._ledger.directory / file.path)
+            self._ledger.discard([file])
             return Compacted()
         faults.reach("lake.compaction.committed")
         return Compacted(len(group), 1, sum(one.size for one in group), file.size)

@@ -34,12 +34,6 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def set_aside(path: Path, name: str) -> None:
-    """Keeps a file that is torn under another name, for whoever wants to look at it."""
-    with faults.around("lake.set_aside"):
-        path.rename(path.with_name(name))
-
-
 def _sync(path: Path, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:

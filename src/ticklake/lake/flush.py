@@ -17,8 +17,8 @@ from deltalake.exceptions import DeltaError
 
 from ticklake import faults
 from ticklake.errors import DamagedTableFile, LakeUnreadable
-from ticklake.lake.durable import remove
 from ticklake.lake.empty import EMPTY, Ticks, even_runs, joined, packed
+from ticklake.lake.history import Head
 from ticklake.lake.job import Jobs, run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
@@ -86,7 +86,7 @@ class Flush:
         self._work, self._ledger = flusher.work, flusher.ledger
         self._lock = flusher.ledger_lock
         self._id = ""
-        self._looked_at = -1
+        self._looked_at: tuple[int, Head] | None = None
         self._asked = itertools.count()
         self._damaged: dict[int, Failed] = {}
         self._torn: dict[int, Failed] = {}
@@ -130,7 +130,7 @@ class Flush:
         if self._ledger is None:
             return [Piece(number, piece) for number, piece in enumerate(self._slices)], 0
         self._ledger.refresh()
-        self._looked_at = self._ledger.version
+        self._looked_at = self._ledger.loads, self._ledger.head
         present = self._present(self._ledger)
         pieces: list[Piece] = []
         skipped = 0
@@ -194,6 +194,7 @@ class Flush:
         if self._ledger is not None and any(len(one.ticks) for one in indexed):
             self._add(self._ledger, files, indexed, _provenance(self._slices, indexed))
         elif self._ledger is not None:
+            self._check_continued(self._ledger)
             # What is there may be the commit of somebody who died before it was on disk.
             self._ledger.sync()
         observed: dict[str, int] = {}
@@ -220,23 +221,30 @@ class Flush:
         ticks = np.concatenate([one.ticks for one in indexed])
         while True:
             # The flush beside this one may have moved the ledger on, over commits of others that nobody compared.
-            if ledger.version != self._looked_at:
-                self._looked_at = ledger.version
+            if (ledger.loads, ledger.head) != self._looked_at:
+                self._check_continued(ledger)
+                self._looked_at = ledger.loads, ledger.head
                 if np.isin(ledger.present(_ranges(ticks, self._step)), ticks).any():
                     raise CommitConflict
             try:
                 return ledger.commit(files, provenance)
             except CommitConflict:
                 ledger.refresh()
-                if files and ledger.has(files[0]):
-                    # It was ours: some file systems report a conflict after the fact.
-                    return ledger.sync()
+
+    def _check_continued(self, ledger: Ledger) -> None:
+        """The table must still be the one that was looked at, with or without more commits.
+
+        Otherwise it was made anew, so that the files of this flush are elsewhere, or commits were set aside, so that
+        ticks which were there are missing.
+        """
+        if self._looked_at is None or ledger.loads != self._looked_at[0]:
+            raise CommitConflict
 
     def _discard(self, results: Sequence[Result]) -> None:
-        if self._ledger is not None:
-            for result in results:
-                if isinstance(result, ParquetFile):
-                    remove(self._ledger.directory / result.path)
+        if self._ledger is None:
+            return
+        with self._lock:
+            self._ledger.discard([result for result in results if isinstance(result, ParquetFile)])
 
 
 def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str, str]:

@@ -18,7 +18,6 @@ from deltalake import DeltaTable
 from ticklake import faults
 from ticklake.errors import DamagedTableFile
 from ticklake.lake.commits import Commit
-from ticklake.lake.durable import remove
 from ticklake.lake.empty import REMOVED, joined
 from ticklake.lake.log import KEY, CommitConflict, DeltaLog, one_line
 from ticklake.lake.order import beginnings
@@ -62,8 +61,7 @@ class Ledger(DeltaLog):
                     self.swap(old, new, {REMOVED: json.dumps(ticks)})
                 return
             except CommitConflict:
-                for file in new:
-                    remove(self.directory / file.path)
+                self.discard(new)
 
     def _ticks_of(self, file: LiveFile, wanted: Sequence[TickRange]) -> list[Ticks]:
         try:
@@ -74,8 +72,8 @@ class Ledger(DeltaLog):
             raise
 
     def _is_damage(self, error: BaseException) -> bool:
-        """Also where a file is gone, but not where the log is: then it is the lake that cannot be reached."""
-        return is_damage(error) or (isinstance(error, FileNotFoundError) and self._log.is_dir())
+        """Also if a file is gone, but not if the table is: then it was moved away or the lake cannot be reached."""
+        return is_damage(error) or (isinstance(error, FileNotFoundError) and self._is_in_place())
 
     def _damaged(self, file: LiveFile, error: BaseException) -> DamagedTableFile:
         return DamagedTableFile(
@@ -109,16 +107,16 @@ class Ledger(DeltaLog):
                 raise self._damaged(file, error) from error
             raise
 
-    def _load(self) -> None:
-        super()._load()
-        self._empty = recorded(self._log, self.id, self.version)
+    def _read(self, version: int) -> None:
+        super()._read(version)
+        self._empty = recorded(self._log, self.id, version)
 
     def _take(self, commit: Commit) -> None:
         super()._take(commit)
         self._empty.take(commit.info)
 
     def _summary(self, checkpoint: str) -> Summary:
-        return Summary(self.id, self.version, self._empty.text(), checkpoint)
+        return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.mark)
 
 
 def open_existing(directory: Path) -> Ledger | None:

@@ -2,7 +2,8 @@
 
 A commit is one new file, `_delta_log/<version>.json`, written under another name, synced, and then linked to its own,
 which fails if that version is there: so it is whole and on disk before anybody can see it, and costs the same however
-long the log is. delta-rs opens the table and writes its checkpoints.
+long the log is. It is made only if the commit before it is the very one that was looked at, and counts only if the
+table is still in its place afterwards. delta-rs opens the table; it makes checkpoints in a folder of its own.
 """
 
 from __future__ import annotations
@@ -11,25 +12,33 @@ import json
 import logging
 import re
 import time
+import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake import faults
-from ticklake.errors import DamagedCommit, LakeUnreadable, LakeUnwritable, OtherTableSchema, UnknownTableFormat
-from ticklake.lake import commits, torn
+from ticklake.errors import (
+    DamagedCommit,
+    LakeUnreadable,
+    LakeUnwritable,
+    OtherTableSchema,
+    TickLakeError,
+    UnknownTableFormat,
+)
+from ticklake.lake import commits, history, scratch, torn
 from ticklake.lake.commits import Action, Commit
-from ticklake.lake.durable import make_directory, sync_directory, sync_file
-from ticklake.lake.guard import committing
-from ticklake.lake.parquet import ParquetFile, checksum
+from ticklake.lake.folder import TableFolder
+from ticklake.lake.history import Head
+from ticklake.lake.parquet import ParquetFile, checksum_of
 from ticklake.lake.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.summary import Summary
-from ticklake.storage.local import LocalFolder
 from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)
@@ -44,11 +53,13 @@ _CHECKPOINT_EVERY = 100
 
 
 class CommitConflict(Exception):
-    """Another writer committed first: look again at what it added."""
+    """The table is not the one that was looked at: another writer committed, or somebody changed it. Look again."""
 
 
 class DeltaLog:
     """One table's log as of the last refresh. Opening it creates the table where it is missing."""
+
+    head: Head
 
     def __init__(self, directory: Path, name: str, schema: pa.Schema, key: Sequence[str] = ()) -> None:
         self.directory = directory
@@ -57,26 +68,23 @@ class DeltaLog:
         self._key = key
         self._ordinal = key[0] if key else ""
         self._log = directory / "_delta_log"
-        self._folder = LocalFolder(self._log)
         self._synced = -1
-        torn.set_newest_aside(self._log)
-        torn.set_damaged_checkpoint_aside(self._log)
+        self.loads = 0
+        """How often the table was opened from the start. What was known before may be no part of its history now."""
         self._load()
 
+    @property
+    def version(self) -> int:
+        return self.head.version
+
     def refresh(self) -> None:
-        """Sees what others have committed since: one look where nobody has."""
-        if self._birth() != self._born:
+        """Sees what others have committed since: one look if nobody has. All anew if the history is another one."""
+        try:
+            folder = TableFolder(self.directory)
+        except FileNotFoundError:
             return self._load()
-        while (data := commits.read(self._log, self.version + 1)) is not None:
-            try:
-                commit = commits.decoded(data, self._ordinal)
-            except ValueError as error:
-                raise DamagedCommit(file=str(self._log / commits.name_of(self.version + 1)), reason=error) from error
-            if commit.redefines:
-                return self._load()
-            self._take(commit)
-            self.version += 1
-        return None
+        with folder:
+            return self._follow(folder)
 
     def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
         """Adds the files in one commit right after the version last seen, or CommitConflict. Durable on return."""
@@ -101,37 +109,85 @@ class DeltaLog:
         """Whether the table lists this very file."""
         return file.path in self.files
 
+    def discard(self, files: Sequence[ParquetFile]) -> None:
+        """Removes files that were written for a commit that was not made. Those that the table lists stay."""
+        try:
+            with TableFolder(self.directory) as folder:
+                self._follow(folder)
+                for file in files if self._holds(folder) else ():
+                    if not self.has(file):
+                        folder.remove(file.path)
+        except (TickLakeError, DeltaError, OSError) as error:
+            log.debug("Files of %s are left to vacuum: %s", self.directory, one_line(error))
+
     def sync(self) -> None:
-        """Makes every commit up to the version last seen durable, whoever made it."""
+        """Makes every commit up to the version last seen durable, whoever made it. CommitConflict if they are gone."""
         if self._synced >= self.version:
             return
         try:
-            if self._synced < 0:
-                sync_directory(self.directory)
-            # Others' commits that ours builds on must be as durable as ours.
-            for number in range(self._synced + 1, self.version + 1):
-                if (path := self._log / commits.name_of(number)).exists():
-                    sync_file(path)
-            sync_directory(self._log)
+            with TableFolder(self.directory) as folder:
+                self._prove(folder)
+                folder.sync(map(commits.name_of, range(self._synced + 1, self.version + 1)))
+        except FileNotFoundError as error:
+            raise CommitConflict from error
         except OSError as error:
             raise LakeUnwritable(directory=str(self._log), reason=error) from error
         self._synced = self.version
 
     def checkpoint(self) -> None:
         """Sums up the log, so that whoever opens the table next need not read every commit."""
-        self.sync()
-        # Of what is on disk: others may have committed more meanwhile.
-        delta = DeltaTable(self.directory, version=self.version)
-        with faults.around("lake.checkpoint"):
-            delta.create_checkpoint()
-        written = self._log / torn.checkpoint_name(self.version)
-        for path in (written, self._log / torn.HINT):
-            if path.exists():
-                sync_file(path)
-        self._summary(checksum(written) if written.exists() else "").write(self._log)
+        while True:
+            try:
+                self.sync()
+                with TableFolder(self.directory) as folder:
+                    return self._checkpoint(folder)
+            except (CommitConflict, FileNotFoundError):
+                self.refresh()
+
+    def _checkpoint(self, folder: TableFolder) -> None:
+        # Nothing is set aside meanwhile: a checkpoint of what is no longer there would bring it back.
+        with folder.committing():
+            self._prove(folder)
+            made = scratch.checkpoint(folder, self.version)
+            for name, data in made.items():
+                folder.replace(name, data)
+            faults.reach("lake.checkpoint.after")
+            checkpoint = made.get(torn.checkpoint_name(self.version))
+            self._summary(checksum_of(checkpoint) if checkpoint else "").write(folder)
 
     def _summary(self, checkpoint: str) -> Summary:
-        return Summary(self.id, self.version, checkpoint=checkpoint)
+        return Summary(self.id, self.version, checkpoint=checkpoint, mark=self.head.mark)
+
+    def _follow(self, folder: TableFolder) -> None:
+        if not self._holds(folder):
+            return self._load()
+        while (data := folder.read(commits.name_of(self.version + 1))) is not None:
+            try:
+                commit = commits.decoded(data, self._ordinal)
+            except ValueError as error:
+                raise DamagedCommit(file=str(self._log / commits.name_of(self.version + 1)), reason=error) from error
+            if commit.redefines or commit.info.get(commits.AFTER, self.head.mark) != self.head.mark:
+                return self._load()
+            self._take(commit)
+            self.head = Head(self.version + 1, history.mark(data))
+        if folder.has_any_after(self.version + 1):
+            return self._load()
+        return None
+
+    def _holds(self, folder: TableFolder) -> bool:
+        """Whether this folder has the very commit that was seen last."""
+        return folder.mark(self.version) == self.head.mark
+
+    def _is_in_place(self) -> bool:
+        try:
+            with TableFolder(self.directory) as folder:
+                return self._holds(folder)
+        except FileNotFoundError:
+            return False
+
+    def _prove(self, folder: TableFolder) -> None:
+        if not self._holds(folder):
+            raise CommitConflict
 
     def _take(self, commit: Commit) -> None:
         for path in commit.removes:
@@ -149,59 +205,96 @@ class DeltaLog:
         now: int,
     ) -> None:
         info = {"timestamp": now, "operation": operation, "operationParameters": parameters, "engineInfo": "ticklake"}
+        mine = {commits.ID: uuid.uuid4().hex, commits.AFTER: self.head.mark}
+        data = commits.encoded(info | dict(metadata) | mine, actions)
+        # A power cut must not take a commit and leave the one after it.
+        self.sync()
         faults.reach("lake.commit.before")
         try:
-            with committing(self.directory, [file.path for file in files]):
-                self._folder.create(commits.name_of(self.version + 1), commits.encoded(info | dict(metadata), actions))
+            folder = TableFolder(self.directory)
+        except FileNotFoundError as error:
+            raise CommitConflict from error
+        with folder:
+            self._append(folder, data, files)
+            faults.reach("lake.commit.after")
+            self._follow(folder)
+        self.sync()
+        if self.version % _CHECKPOINT_EVERY == 0:
+            self._checkpoint_if_possible()
+
+    def _append(self, folder: TableFolder, data: bytes, files: Sequence[ParquetFile]) -> None:
+        name = commits.name_of(self.version + 1)
+        try:
+            with folder.committing():
+                self._prove(folder)
+                if folder.has_any_after(self.version + 1):
+                    raise CommitConflict
+                folder.require(file.path for file in files)
+                folder.create(name, data)
+                stays = self._holds(folder)
+            if not stays:
+                self._withdraw(folder, name, data)
         except FileExistsError as error:
             raise CommitConflict from error
         except OSError as error:
             raise LakeUnwritable(directory=str(self.directory), reason=error) from error
-        faults.reach("lake.commit.after")
-        self.refresh()
-        self.sync()
-        if self.version % _CHECKPOINT_EVERY == 0:
-            self._checkpoint_if_possible()
+        # If the table was moved away, the commit went with it: it is good there, and is none of the table here.
+        if not stays or not folder.is_here():
+            raise CommitConflict
+
+    def _withdraw(self, folder: TableFolder, name: str, data: bytes) -> None:
+        """Somebody took the commit before it away by hand in this very moment. Nothing was acknowledged."""
+        with folder.removing():
+            if folder.read(name) == data and not folder.has_any_after(self.version + 1):
+                folder.set_aside(name)
 
     def _checkpoint_if_possible(self) -> None:
         """What was committed stays so, whatever becomes of its checkpoint: the next one sums up as much."""
         try:
             self.checkpoint()
-        except (DeltaError, OSError, LakeUnwritable) as error:
+        except (DeltaError, OSError, TickLakeError) as error:
             log.warning("No checkpoint of %s at version %d: %s", self.directory, self.version, one_line(error))
 
     def _load(self) -> None:
-        try:
-            delta, self.files = self._open()
-        except DeltaError as error:
-            raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
-        self._check(delta)
-        self.id = str(delta.metadata().id)
-        """The table's own id: a table made anew in the same place has another."""
-        self.version = int(delta.version())
-        self._born = self._birth()
-        self._synced = Summary.read(self._log, self.id).version
+        """Opens the table from the start, and again if somebody changed it in the middle of that."""
+        # Nothing of what was known counts if this fails half-way.
+        self.head = Head(-1, "")
+        self.loads += 1
+        while not self.head.mark:
+            with TableFolder.made(self.directory) as folder:
+                try:
+                    head = self._load_from(folder)
+                except DeltaError as error:
+                    if folder.is_here():
+                        raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
+                    continue
+                if folder.mark(head.version) == head.mark and folder.is_here():
+                    self.head = head
 
-    def _birth(self) -> tuple[int, int] | None:
-        """What tells a table from one that was made anew in its place."""
+    def _load_from(self, folder: TableFolder) -> Head:
+        torn.recover(folder)
         try:
-            first = (self._log / commits.name_of(0)).stat()
-        except FileNotFoundError:
-            return None
-        return first.st_ino, first.st_mtime_ns
-
-    def _open(self) -> tuple[DeltaTable, Snapshot]:
-        try:
-            return self._seen(DeltaTable(self.directory))
+            return self._take_all(folder)
         except TableNotFoundError:
-            return self._seen(self._create())
+            self._create(folder)
         except DeltaError:
-            torn.set_checkpoints_aside(self._log)
-            torn.set_all_aside(self._log)
-            return self._seen(DeltaTable(self.directory))
+            torn.recover_all(folder)
+        return self._take_all(folder)
 
-    def _seen(self, delta: DeltaTable) -> tuple[DeltaTable, Snapshot]:
-        return delta, Snapshot(live_files(delta, self._ordinal))
+    def _take_all(self, folder: TableFolder) -> Head:
+        # Nothing is set aside meanwhile.
+        with folder.committing():
+            delta = DeltaTable(self.directory)
+            self._check(delta)
+            self.files = Snapshot(live_files(delta, self._ordinal))
+            self.id = str(delta.metadata().id)
+            """The table's own id: a table made anew in the same place has another."""
+            self._read(int(delta.version()))
+            return Head(int(delta.version()), folder.mark(int(delta.version())) or "")
+
+    def _read(self, version: int) -> None:  # noqa: ARG002
+        """What else is to be known of the table at this version."""
+        self._synced = Summary.read(self._log, self.id).version
 
     def _check(self, delta: DeltaTable) -> None:
         found = delta.metadata().configuration.get("ticklake.format", FORMAT)
@@ -211,40 +304,37 @@ class DeltaLog:
         if protocol.min_writer_version > _WRITER_VERSION:
             found = f"Delta writer version {protocol.min_writer_version}"
             raise UnknownTableFormat(directory=str(self.directory), found=found, known=f"up to {_WRITER_VERSION}")
-        columns = pa.schema(delta.schema().to_arrow()).names
-        if columns != self._schema.names:
-            raise OtherTableSchema(directory=str(self.directory), found=columns, wanted=self._schema.names)
+        stored, wanted = _columns(delta.schema()), _columns(Schema.from_arrow(self._schema))
+        if stored != wanted:
+            raise OtherTableSchema(directory=str(self.directory), found=", ".join(stored), wanted=", ".join(wanted))
 
-    def _create(self) -> DeltaTable:
+    def _create(self, folder: TableFolder) -> None:
+        if folder.versions() or folder.newest_checkpoint() >= 0:
+            return
         # The log tells where rows came from and which ticks have none: that is to be kept.
         configuration = {"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"}
         if self._key:
             configuration[KEY] = json.dumps(list(self._key))
+        data = scratch.first_commit(self._name, self._schema, configuration)
         try:
-            make_directory(self._log)
-            with faults.around("lake.create"):
-                DeltaTable.create(
-                    self.directory,
-                    self._schema,
-                    mode="ignore",
-                    name=self._name,
-                    configuration=configuration,
-                    raise_if_key_not_exists=False,
-                )
-            sync_file(self._log / commits.name_of(0))
-            sync_directory(self._log)
-        except CommitFailedError:
-            # Another indexer created it in the same moment.
-            return DeltaTable(self.directory)
+            # Another indexer may have made it in the same moment.
+            with folder.committing(), suppress(FileExistsError):
+                folder.create(commits.name_of(0), data)
         except OSError as error:
             raise LakeUnwritable(directory=str(self.directory), reason=error) from error
-        return DeltaTable(self.directory)
+        faults.reach("lake.create.after")
 
 
 def one_line(error: BaseException) -> str:
     """What delta-rs says first; below it come frames that nobody can read."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def _columns(schema: Schema) -> list[str]:
+    """Names and types as the table stores them: Delta has fewer types than Arrow."""
+    fields = [json.loads(field.to_json()) for field in schema.fields]
+    return [f"{field['name']} {json.dumps(field['type']).strip(chr(34))}" for field in fields]
 
 
 def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:

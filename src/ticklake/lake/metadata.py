@@ -17,7 +17,7 @@ from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import LakeUnreadable, LakeUnwritable
 from ticklake.lake.dataset import dataset_of
-from ticklake.lake.durable import make_directory, remove
+from ticklake.lake.durable import make_directory
 from ticklake.lake.log import CommitConflict, DeltaLog, one_line
 from ticklake.lake.parquet import ParquetFile, finish
 
@@ -29,20 +29,17 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
     """Writes the run's metadata in one commit. False where it was there already."""
     make_directory(directory)
     log = DeltaLog(directory, TABLE, SCHEMA)
-    if len(log.files):
-        # It may be the commit of somebody who died before it was on disk.
-        log.sync()
-        return False
-    file = _write_file(directory, _entries(metadata))
-    try:
-        log.commit([file], {})
-    except CommitConflict:
-        # Another indexer was faster, and there is only one metadata to write.
-        remove(directory / file.path)
-        log.refresh()
-        log.sync()
-        return False
-    return True
+    while not len(log.files):
+        file = _write_file(directory, _entries(metadata))
+        try:
+            log.commit([file], {})
+            return True
+        except CommitConflict:
+            # Another indexer was faster, and there is only one metadata to write; or the table was made anew.
+            log.discard([file])
+    # It may be the commit of somebody who died before it was on disk.
+    log.sync()
+    return False
 
 
 def read_metadata(directory: Path) -> SimulationMetadata | None:

@@ -119,6 +119,10 @@ def checksum(path: Path) -> str:
     return f"{found:08x}"
 
 
+def checksum_of(data: bytes) -> str:
+    return f"{zlib.crc32(data):08x}"
+
+
 def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     """Row count, bounds and null counts of the file, in the words of the Delta protocol."""
     low: dict[str, int] = {}

@@ -6,8 +6,6 @@ It is a shortcut and no record of its own: without it, everything is read from t
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +14,9 @@ from typing import Any, Self
 
 from ticklake import faults
 from ticklake.errors import DamagedCommit
-from ticklake.lake import commits
-from ticklake.lake.durable import remove, sync_directory, sync_file
+from ticklake.lake import commits, history
 from ticklake.lake.empty import EmptyTicks
+from ticklake.lake.folder import LOG, TableFolder
 
 _NAME = "_ticklake_summary.json"
 
@@ -27,13 +25,15 @@ _NAME = "_ticklake_summary.json"
 class Summary:
     """Up to `version`, of the table with this id, all commits are on disk, and these are the ticks without rows.
 
-    `checkpoint` is the checksum of the checkpoint of that version, which has none of its own.
+    `checkpoint` is the checksum of the checkpoint of that version, which has none of its own. `mark` is that of its
+    commit: another commit of this number is another history.
     """
 
     table: str = ""
     version: int = -1
     empty: str = "[]"
     checkpoint: str = ""
+    mark: str = ""
 
     @classmethod
     def stored(cls, log: Path) -> Self:
@@ -48,26 +48,19 @@ class Summary:
     def read(cls, log: Path, table: str) -> Self:
         """That of this table."""
         found = cls.stored(log)
-        return found if found.table == table and (log / commits.name_of(found.version)).exists() else cls()
+        data = commits.read(log, found.version) if found.table == table else None
+        return found if data is not None and found.mark in ("", history.mark(data)) else cls()
 
     @staticmethod
-    def forget(log: Path) -> None:
+    def forget(folder: TableFolder) -> None:
         """To be read from the commits again."""
-        remove(log / _NAME)
+        folder.remove(f"{LOG}/{_NAME}")
 
-    def write(self, log: Path) -> None:
+    def write(self, folder: TableFolder) -> None:
         """Replaces the last one, which is seen whole until this one is."""
-        temporary = log / f".{_NAME}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
-        try:
-            with faults.around("lake.summary.write"):
-                text = json.dumps(vars(self))
-                temporary.write_text(f"{text}\n{_checksum(text)}")
-            sync_file(temporary)
-            with faults.around("lake.summary.replace"):
-                temporary.replace(log / _NAME)
-        finally:
-            remove(temporary)
-        sync_directory(log)
+        text = json.dumps(vars(self))
+        with faults.around("lake.summary"):
+            folder.replace(_NAME, f"{text}\n{_checksum(text)}".encode())
 
 
 def _checksum(text: str) -> str:
@@ -87,8 +80,14 @@ def recorded(log: Path, table: str, version: int) -> EmptyTicks:
     if summary.version > version:
         summary = Summary()
     empty = EmptyTicks(summary.empty)
+    before = summary.mark
     for number in range(summary.version + 1, version + 1):
         data = commits.read(log, number)
         if data is not None and b'"ticklake.' in data:
-            empty.take(_info_of(data, log / commits.name_of(number)))
+            info = _info_of(data, log / commits.name_of(number))
+            if before and info.get(commits.AFTER, before) != before:
+                reason = f"it was made after another commit {number - 1} than the one that is there"
+                raise DamagedCommit(file=str(log / commits.name_of(number)), reason=reason)
+            empty.take(info)
+        before = history.mark(data) if data is not None else ""
     return empty

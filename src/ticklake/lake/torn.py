@@ -1,123 +1,143 @@
 """What a power cut has torn in a log, set aside before the table is opened: none of it was acknowledged.
 
-Our own commits are on disk before they have a name. Those of delta-rs and of other engines are not.
+Our own commits are on disk before they have a name. Those of other engines are not. Nobody commits while something is
+set aside, and each finding is looked at again then: the slower of two that open a table finds what the other has made.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ticklake import faults
 from ticklake.errors import DamagedCommit
-from ticklake.lake import commits
-from ticklake.lake.durable import remove, set_aside, sync_directory
-from ticklake.lake.parquet import checksum
+from ticklake.lake import commits, history
+from ticklake.lake.folder import TableFolder
+from ticklake.lake.parquet import checksum_of
+from ticklake.lake.scratch import HINT, is_checkpoint
 from ticklake.lake.summary import Summary
 
 _log = logging.getLogger(__name__)
 
-HINT = "_last_checkpoint"
+Findings = dict[str, str]
+"""Names of files to be set aside, in this order, with the reason."""
 
 
-def set_newest_aside(log: Path) -> None:
-    """Looks into the newest commit alone, which is all that usually can be torn."""
-    newest = _newest(log)
-    if newest is None:
-        return
-    if _is_torn(newest):
-        _set_aside(log, [newest])
-    # An empty one further back is none to delta-rs: it would be passed over in silence.
-    recent = range(Summary.stored(log).version + 1, int(newest.stem))
-    if any(path.exists() and not path.stat().st_size for path in (log / commits.name_of(n) for n in recent)):
-        set_all_aside(log)
+def recover(folder: TableFolder) -> None:
+    """Looks at what usually can be torn: the newest commit, empty ones before it, and the newest checkpoint of ours."""
+    check_whole(folder)
+    _set_aside(folder, _newest)
+    _set_aside(folder, _damaged_checkpoint)
 
 
-def set_all_aside(log: Path) -> None:
-    """Where several writers competed, several can be torn.
+def recover_all(folder: TableFolder) -> None:
+    """Looks at every commit and checkpoint: where several writers competed, several can be torn."""
+    _set_aside(folder, _checkpoints)
+    _set_aside(folder, _all_torn)
 
-    A commit is acknowledged only when all before it are on disk. So a torn one was not, nor was any after it: they are
-    written again. One that is damaged without being torn was, perhaps: `DamagedCommit`, and nothing is touched.
+
+def check_whole(folder: TableFolder) -> None:
+    """DamagedCommit if a commit is missing before a later one.
+
+    A power cut leaves no such hole, since every commit is on disk before the next one is made: somebody has taken it
+    away, and what comes after it was acknowledged.
     """
-    found = _commits(log)
-    torn = next((place for place, commit in enumerate(found) if _is_torn(commit)), None)
-    if torn is not None:
-        _set_aside(log, found[torn:])
+    while True:
+        versions = folder.versions()
+        gap = history.missing(versions, folder.newest_checkpoint())
+        if gap is None:
+            return
+        # A listing may miss what came while it was made, and have what came after that.
+        if folder.read(commits.name_of(gap)) is None:
+            file = folder.log / commits.name_of(gap)
+            raise DamagedCommit(file=str(file), reason=f"it is missing, and commits up to {versions[-1]} come after it")
 
 
 def checkpoint_name(version: int) -> str:
     return f"{version:020d}.checkpoint.parquet"
 
 
-def set_damaged_checkpoint_aside(log: Path) -> None:
-    """The newest one of ours is not as it was written."""
-    summary = Summary.stored(log)
-    checkpoint = log / checkpoint_name(summary.version)
-    if summary.checkpoint and checkpoint.exists() and checksum(checkpoint) != summary.checkpoint:
-        _set_checkpoint_aside(checkpoint, "its checksum is wrong")
+def _set_aside(folder: TableFolder, look: Callable[[TableFolder], Findings]) -> None:
+    if not look(folder):
+        return
+    faults.reach("lake.torn")
+    with folder.removing():
+        found = look(folder)
+        for name, reason in found.items():
+            _log.warning("Set %s aside: %s", folder.log / name, reason)
+            folder.set_aside(name)
+        if any(map(is_checkpoint, found)):
+            folder.remove(f"{folder.log.name}/{HINT}")
+        if any(map(commits.is_commit, found)):
+            Summary.forget(folder)
 
 
-def set_checkpoints_aside(log: Path) -> None:
-    """A checkpoint only saves reading: where every commit is still there, all can go; else those that are torn."""
-    found = _commits(log)
-    all_there = bool(found) and [commit.name for commit in found] == [commits.name_of(n) for n in range(len(found))]
-    for checkpoint in log.glob("*.checkpoint.parquet"):
-        try:
-            pq.read_table(checkpoint)
-            if all_there:
-                _set_checkpoint_aside(checkpoint, "the table cannot be opened with it")
-        except (OSError, pa.ArrowException) as error:
-            _set_checkpoint_aside(checkpoint, error)
-    remove(log / HINT)
-    sync_directory(log)
+def _newest(folder: TableFolder) -> Findings:
+    versions = folder.versions()
+    if not versions:
+        return {}
+    # An empty one further back is none to delta-rs: it would be passed over in silence.
+    recent = [version for version in versions[:-1] if version > Summary.stored(folder.log).version]
+    if any(folder.is_empty(commits.name_of(version)) for version in recent):
+        return _all_torn(folder)
+    return _from_first_torn(folder, versions[-1:])
 
 
-def _set_checkpoint_aside(checkpoint: Path, reason: object) -> None:
-    _log.warning("Set %s aside, the commits are read instead: %s", checkpoint, reason)
-    set_aside(checkpoint, f"{checkpoint.name}.torn")
-    remove(checkpoint.with_name(HINT))
-    sync_directory(checkpoint.parent)
+def _all_torn(folder: TableFolder) -> Findings:
+    return _from_first_torn(folder, folder.versions())
 
 
-def _newest(log: Path) -> Path | None:
-    """Found from the last checkpoint on, without a look at the whole log."""
-    try:
-        version = int(json.loads((log / HINT).read_bytes())["version"])
-    except (OSError, ValueError, KeyError, TypeError):
-        version = 0
-    if not (log / commits.name_of(version)).exists():
-        return next(reversed(_commits(log)), None)
-    while (log / commits.name_of(version + 1)).exists():
-        version += 1
-    return log / commits.name_of(version)
+def _from_first_torn(folder: TableFolder, versions: Sequence[int]) -> Findings:
+    """The first torn one and all after it, the last one first: a crash in between leaves no hole.
+
+    A commit is acknowledged only when all before it are on disk. So a torn one was not, nor was any after it: they are
+    written again. One that is damaged without being torn was, perhaps: `DamagedCommit`, and nothing is touched.
+    """
+    torn = next((place for place, version in enumerate(versions) if _is_torn(folder, version)), len(versions))
+    reason = (
+        "a power cut has torn it or a commit before it. What it held is delivered again; if its batches were "
+        "acknowledged all the same, `ticklake index` writes them again."
+    )
+    return {commits.name_of(version): reason for version in reversed(versions[torn:])}
 
 
-def _commits(log: Path) -> list[Path]:
-    return sorted(path for path in log.glob("*.json") if path.stem.isdigit())
-
-
-def _set_aside(log: Path, found: Sequence[Path]) -> None:
-    for commit in reversed(found):
-        _log.warning(
-            "Set %s aside: a power cut has torn it or a commit before it. What it held is delivered again; "
-            "if its batches were acknowledged all the same, `ticklake index` writes them again.",
-            commit,
-        )
-        set_aside(commit, f"{commit.name}.torn")
-    Summary.forget(log)
-    sync_directory(log)
-
-
-def _is_torn(commit: Path) -> bool:
-    data = commit.read_bytes()
+def _is_torn(folder: TableFolder, version: int) -> bool:
+    name = commits.name_of(version)
+    data = folder.read(name)
+    if data is None:
+        return False
     if commits.is_torn(data):
         return True
     try:
         commits.decoded(data, "")
     except ValueError as error:
-        raise DamagedCommit(file=str(commit), reason=error) from error
+        raise DamagedCommit(file=str(folder.log / name), reason=error) from error
     return False
+
+
+def _damaged_checkpoint(folder: TableFolder) -> Findings:
+    """The newest one of ours is not as it was written."""
+    summary = Summary.stored(folder.log)
+    name = checkpoint_name(summary.version)
+    data = folder.read(name) if summary.checkpoint else None
+    if data is None or checksum_of(data) == summary.checkpoint:
+        return {}
+    return {name: "its checksum is wrong. The commits are read instead."}
+
+
+def _checkpoints(folder: TableFolder) -> Findings:
+    """A checkpoint only saves reading: if every commit is still there, all can go; else those that are torn."""
+    versions = folder.versions()
+    all_there = bool(versions) and versions == list(range(len(versions)))
+    found: Findings = {}
+    for name in filter(is_checkpoint, folder.names()):
+        try:
+            pq.read_table(pa.BufferReader(folder.read(name) or b""))
+            if all_there:
+                found[name] = "the table cannot be opened with it. The commits are read instead."
+        except (OSError, pa.ArrowException) as error:
+            found[name] = f"{error}. The commits are read instead."
+    return found

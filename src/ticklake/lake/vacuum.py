@@ -18,9 +18,9 @@ from deltalake.exceptions import DeltaError
 from ticklake import faults
 from ticklake.errors import RetentionTooShort, TableUnreadable
 from ticklake.lake import commits
-from ticklake.lake.durable import remove
-from ticklake.lake.guard import removing
+from ticklake.lake.folder import TableFolder
 from ticklake.lake.log import one_line
+from ticklake.lake.torn import check_whole
 
 RETENTION = 7 * 86_400.0
 """Seconds for which files stay that the table no longer needs: a query may have begun before it did."""
@@ -57,30 +57,39 @@ class Vacuum:
         self._log = directory / "_delta_log"
         self._older_than = older_than
         self._clock = clock
+        self._id = ""
 
     def find(self) -> list[Garbage]:
         """What can go, as of now. Reads names, ages, and the commits within the retention."""
         cutoff = self._clock() - self._older_than
-        needed = self._live() | self._removed_since(cutoff)
+        self._id, live = self._live()
+        needed = live | self._removed_since(cutoff)
         data = (path for path in self._directory.glob("*.parquet") if path.name not in needed)
         left = (path for folder in (self._directory, self._log) for path in _leftovers(folder))
         found = (_aged(path, cutoff) for path in (*data, *left, *self._old_checkpoints()))
         return sorted((one for one in found if one is not None), key=lambda one: one.path)
 
     def remove(self, garbage: Sequence[Garbage]) -> Iterator[Garbage]:
-        """Removes them, unless they have been committed since."""
+        """Removes them, unless they have been committed since, or another table has come into this one's place."""
         for start in range(0, len(garbage), _AT_ONCE):
-            with removing(self._directory):
-                live = self._live()
+            with TableFolder(self._directory) as folder, folder.removing():
+                found, live = self._live()
+                if found != self._id or not folder.is_here():
+                    return
                 gone = [one for one in garbage[start : start + _AT_ONCE] if one.path.name not in live]
                 faults.reach("lake.vacuum.remove")
                 for one in gone:
-                    remove(one.path)
+                    folder.remove(str(one.path.relative_to(self._directory)))
             yield from gone
 
-    def _live(self) -> set[str]:
+    def _live(self) -> tuple[str, set[str]]:
+        """The table's id, and the names of its files."""
         try:
-            return {Path(uri).name for uri in DeltaTable(self._directory).file_uris()}
+            with TableFolder(self._directory) as folder:
+                # Up to a hole the files of later commits would look like garbage.
+                check_whole(folder)
+            delta = DeltaTable(self._directory)
+            return str(delta.metadata().id), {Path(uri).name for uri in delta.file_uris()}
         except (DeltaError, OSError) as error:
             raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
 

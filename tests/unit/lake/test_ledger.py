@@ -20,6 +20,7 @@ from ticklake.errors import DamagedTableFile, LakeUnwritable, OtherTableSchema, 
 from ticklake.lake import commits, log, parquet
 from ticklake.lake.coverage import covered
 from ticklake.lake.empty import EMPTY, packed
+from ticklake.lake.folder import TableFolder
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict
@@ -166,8 +167,7 @@ def test_what_somebody_else_committed_is_synced_before_it_counts(
 ) -> None:
     add(ledger, "a.parquet", [1])
     later = Ledger(ledger.directory, TABLE)
-    synced: list[str] = []
-    monkeypatch.setattr("ticklake.lake.log.sync_file", lambda path: synced.append(path.name))
+    synced = syncs(monkeypatch)
     later.sync()
     assert synced == [f"{number:020d}.json" for number in (0, 1)]
     later.sync()
@@ -234,7 +234,7 @@ def test_what_is_left_of_a_file_is_synced_before_the_commit_that_removes_some_of
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", seen_fsync)
-    monkeypatch.setattr(os, "link", lambda *names: (steps.append("link"), link(*names)))
+    monkeypatch.setattr(os, "link", lambda *names, **folders: (steps.append("link"), link(*names, **folders)))
     ledger.remove(TickRange(3, 9))
     assert ".parquet" in steps[: steps.index("link")]
     assert ledger.present([TickRange(0, 9)]).tolist() == [1, 2]
@@ -262,16 +262,35 @@ def test_several_commits_torn_at_once_are_set_aside_with_all_after_them(
     assert sorted(set(DeltaTable(ledger.directory).to_pyarrow_table().column(0).to_pylist())) == [1, 2, 3]
 
 
+def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the commits that are synced from now on."""
+    found: list[str] = []
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        found.extend([path.name] if path.suffix == ".json" else [])
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    return found
+
+
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The versions of the commits that are read from now on."""
     found: list[int] = []
-    read = commits.read
+    read, from_folder = commits.read, TableFolder.read
 
     def seen(log: Path, version: int) -> bytes | None:
         found.append(version)
         return read(log, version)
 
+    def seen_in_folder(folder: TableFolder, name: str) -> bytes | None:
+        found.extend([int(name[:20])] if commits.is_commit(name) else [])
+        return from_folder(folder, name)
+
     monkeypatch.setattr("ticklake.lake.commits.read", seen)
+    monkeypatch.setattr(TableFolder, "read", seen_in_folder)
     return found
 
 
@@ -281,9 +300,9 @@ def test_a_look_at_the_table_reads_only_what_is_new(ledger: Ledger, monkeypatch:
         add(other, f"{number}.parquet", [number])
     seen = reads(monkeypatch)
     ledger.refresh()
-    assert seen == [1, 2, 3, 4, 5, 6]
+    assert seen == [0, 1, 2, 3, 4, 5, 6]
     ledger.refresh()
-    assert seen[6:] == [6]
+    assert seen[7:] == [5, 6]
     assert ledger.present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -295,10 +314,9 @@ def test_opening_reads_only_what_came_after_the_last_checkpoint(
     for tick in range(0, 69, 3):
         ledger.commit([write(tmp_path, f"{tick}.parquet", [tick])], {EMPTY: f"[[{tick + 1}, {tick + 2}, 1]]"})
     seen = reads(monkeypatch)
-    synced: list[str] = []
-    monkeypatch.setattr("ticklake.lake.log.sync_file", lambda path: synced.append(path.name))
+    synced = syncs(monkeypatch)
     again = Ledger(tmp_path, TABLE)
-    assert seen == [21, 22, 23]
+    assert set(seen) == {20, 21, 22, 23}
     again.sync()
     assert synced == [f"{number:020d}.json" for number in (21, 22, 23)]
     assert again.present([TickRange(0, 999)]).tolist() == list(range(69))
@@ -355,7 +373,7 @@ def test_a_file_that_is_gone_is_not_committed(ledger: Ledger) -> None:
 def test_a_commit_is_whole_and_on_disk_before_it_has_its_name(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
     link, fsync = os.link, os.fsync
-    monkeypatch.setattr(os, "link", lambda *names: (steps.append("link"), link(*names)))
+    monkeypatch.setattr(os, "link", lambda *names, **folders: (steps.append("link"), link(*names, **folders)))
     monkeypatch.setattr(os, "fsync", lambda file: (steps.append("sync"), fsync(file)))
     file = write(ledger.directory, "a.parquet", [1])
     steps.clear()

@@ -1,0 +1,134 @@
+"""A commit is added only to the very history that its writer looked at, whatever operators do to the table meanwhile.
+
+Real processes: one is held just before its commit, the table changes under it, and it is let go.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.metadata import MetadataIndexer
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(280)]
+
+CHILD = Path(__file__).with_name("history_child.py")
+BATCHES, TICKS = 12, 7
+Process = subprocess.Popen[str]
+
+
+class Table:
+    """The table `organism_data` of a run, and the processes that work on it."""
+
+    def __init__(self, maker: Any, root: Path) -> None:
+        self.maker, self.root = maker, root
+        self.directory: Path = maker.lake.directory(maker.run_id, "organism_data")
+        self.processes: list[Process] = []
+
+    def start(self, role: str = "index", fault: str = "") -> Process:
+        mark = self.root / f"mark-{len(self.processes)}"
+        process = subprocess.Popen(
+            [sys.executable, str(CHILD), role, str(self.root), self.maker.run_id],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"TICKLAKE_FAULT": fault, "TICKLAKE_FAULT_MARK": str(mark)},
+        )
+        self.processes.append(process)
+        return process
+
+    def is_held(self, process: Process) -> bool:
+        assert process.poll() is None, process.communicate()[1]
+        return (self.root / f"mark-{self.processes.index(process)}").exists()
+
+    def end(self, process: Process) -> str:
+        """Waits for its end; what it wrote to its log."""
+        _, complaint = process.communicate(timeout=240)
+        assert process.returncode == 0, complaint
+        return complaint
+
+    def release(self, process: Process) -> str:
+        process.send_signal(signal.SIGUSR1)
+        return self.end(process)
+
+    def versions(self) -> list[int]:
+        return sorted(int(path.stem) for path in (self.directory / "_delta_log").glob("*.json") if path.stem.isdigit())
+
+    def commit(self, version: int) -> Path:
+        return self.directory / "_delta_log" / f"{version:020d}.json"
+
+    def keys(self, directory: Path | None = None) -> list[int]:
+        return sorted(DeltaTable(directory or self.directory).to_pyarrow_table().column("tick_number").to_pylist())
+
+    def is_complete(self) -> None:
+        assert self.versions() == list(range(len(self.versions())))
+        assert self.keys() == list(range(BATCHES * TICKS))
+
+
+@pytest.fixture
+def table(maker: Any, tmp_path: Path) -> Iterator[Table]:
+    maker.metadata()
+    maker.batches(BATCHES, TICKS, cells=1)
+    MetadataIndexer("metadata-indexer", IndexerResources(maker.storage, maker.lake)).write(maker.run_id)
+    made = Table(maker, tmp_path)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.communicate()
+
+
+# The first file that a writer creates is the commit that makes the table.
+@pytest.mark.parametrize(
+    ("held", "new"),
+    [("storage.write:hold:6", 1), ("storage.publish:hold:6", 5), ("lake.commit.before:hold:5", BATCHES)],
+)
+def test_a_commit_for_a_table_that_was_moved_away_never_lands_in_the_one_made_anew(
+    table: Table, eventually: Callable[..., None], held: str, new: int
+) -> None:
+    late = table.start(fault=held)
+    eventually(lambda: table.is_held(late))
+    away = table.directory.with_name("away")
+    table.directory.rename(away)
+    anew = table.start(fault=f"lake.commit.after:hold:{new}")
+    eventually(lambda: table.is_held(anew))
+    table.release(late)
+    table.release(anew)
+    table.is_complete()
+    assert len(set(table.keys(away))) == len(table.keys(away)) in (4 * TICKS, 5 * TICKS)
+
+
+@pytest.mark.parametrize("new", [1, 2])
+def test_a_commit_never_lands_behind_one_that_was_set_aside(
+    table: Table, eventually: Callable[..., None], new: int
+) -> None:
+    late = table.start(fault="lake.commit.before:hold:5")
+    eventually(lambda: table.is_held(late))
+    os.truncate(table.commit(3), 100)
+    table.commit(4).unlink()
+    other = table.start(fault=f"lake.commit.after:hold:{new}")
+    eventually(lambda: table.is_held(other))
+    table.release(late)
+    assert "aside" in table.release(other)
+    table.is_complete()
+
+
+def test_the_slower_of_two_that_open_a_torn_log_leaves_the_new_commit_of_the_other_alone(
+    table: Table, eventually: Callable[..., None]
+) -> None:
+    table.end(table.start())
+    os.truncate(table.commit(BATCHES), 100)
+    slower = table.start(fault="lake.torn:hold")
+    eventually(lambda: table.is_held(slower))
+    assert "aside" in table.end(table.start())
+    assert "aside" not in table.release(slower)
+    table.is_complete()

@@ -1,0 +1,237 @@
+"""A log is followed and added to only as long as it is the very one that was looked at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ticklake import SimulationMetadata
+from ticklake.contracts import EnvironmentConfig
+from ticklake.errors import DamagedCommit
+from ticklake.lake import commits, history
+from ticklake.lake.compaction import BY_HAND, Compaction
+from ticklake.lake.folder import TableFolder
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.log import CommitConflict
+from ticklake.lake.metadata import read_metadata, write_metadata
+from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.table import Table
+from ticklake.lake.vacuum import Vacuum
+from ticklake.ticks import TickRange
+
+SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])
+TABLE = Table("cells", SCHEMA, ("tick_number", "cell_id"))
+ALL = [TickRange(0, 99)]
+
+
+def write(directory: Path, *ticks: int) -> ParquetFile:
+    writer = ParquetFileWriter(directory, f"{uuid4().hex}.parquet", TABLE)
+    writer.append(pa.RecordBatch.from_arrays([list(ticks), [0] * len(ticks)], schema=SCHEMA))
+    file = writer.close()
+    assert file is not None
+    return file
+
+
+def add(ledger: Ledger, *ticks: int) -> None:
+    ledger.commit([write(ledger.directory, *ticks)], {})
+
+
+def commit_of(ledger: Ledger, version: int) -> Path:
+    return ledger.directory / "_delta_log" / commits.name_of(version)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """Four commits of one tick each."""
+    made = Ledger(tmp_path / "cells", TABLE)
+    for tick in range(1, 5):
+        add(made, tick)
+    return made
+
+
+def made_anew(ledger: Ledger, *ticks: int) -> Ledger:
+    ledger.directory.rename(ledger.directory.with_name(f"away-{uuid4().hex}"))
+    anew = Ledger(ledger.directory, TABLE)
+    for tick in ticks:
+        add(anew, tick)
+    return anew
+
+
+@given(st.sets(st.integers(0, 12)), st.integers(-1, 12))
+def test_a_hole_is_the_first_version_that_a_later_one_needs(versions: set[int], summed_up: int) -> None:
+    expected = [v for v in range(summed_up + 1, 13) if v not in versions and any(later > v for later in versions)]
+    assert history.missing(versions, summed_up) == (expected[0] if expected else None)
+
+
+@pytest.mark.parametrize("others", [(), (1,), (1, 2, 3, 4), (1, 2, 3, 4, 5)])
+def test_a_commit_meant_for_a_table_that_was_moved_away_is_a_conflict(ledger: Ledger, others: tuple[int, ...]) -> None:
+    anew = made_anew(ledger, *others)
+    with pytest.raises(CommitConflict):
+        ledger.commit([], {})
+    ledger.refresh()
+    assert (ledger.id, ledger.head) == (anew.id, anew.head)
+    assert ledger.present(ALL).tolist() == list(others)
+
+
+def test_a_copy_of_a_table_in_its_place_is_the_same_history(ledger: Ledger) -> None:
+    shutil.copytree(ledger.directory, ledger.directory.with_name("copy"))
+    shutil.rmtree(ledger.directory)
+    ledger.directory.with_name("copy").rename(ledger.directory)
+    add(ledger, 5)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.warns("Set .* aside")
+def test_a_commit_behind_one_that_was_set_aside_is_a_conflict(ledger: Ledger) -> None:
+    os.truncate(commit_of(ledger, 4), 50)
+    other = Ledger(ledger.directory, TABLE)
+    for _ in range(2):
+        with pytest.raises(CommitConflict):
+            ledger.commit([], {})
+        add(other, 4)
+    ledger.refresh()
+    assert ledger.head == other.head
+
+
+@pytest.mark.parametrize("missing", [0, 1, 3])
+def test_a_log_with_a_hole_is_refused_and_nothing_is_touched(ledger: Ledger, missing: int) -> None:
+    commit_of(ledger, missing).rename(ledger.directory / "kept")
+    names = sorted(path.name for path in ledger.directory.rglob("*"))
+    with pytest.raises(DamagedCommit, match=f"{missing:020d}.json is damaged: it is missing"):
+        Ledger(ledger.directory, TABLE)
+    with pytest.raises(DamagedCommit, match="missing"):
+        Vacuum(ledger.directory, 0, force=True).find()
+    left = sorted(path.name for path in ledger.directory.rglob("*"))
+    assert [name for name in left if name != "_ticklake.lock"] == [name for name in names if name != "_ticklake.lock"]
+    (ledger.directory / "kept").rename(commit_of(ledger, missing))
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+
+
+def test_a_writer_that_lags_behind_does_not_fill_a_hole(ledger: Ledger) -> None:
+    behind = Ledger(ledger.directory, TABLE)
+    add(ledger, 5)
+    add(ledger, 6)
+    commit_of(ledger, 5).unlink()
+    with pytest.raises(CommitConflict):
+        behind.commit([], {})
+    with pytest.raises(DamagedCommit, match="it is missing"):
+        behind.refresh()
+
+
+def test_commits_up_to_a_checkpoint_may_be_missing(ledger: Ledger) -> None:
+    ledger.checkpoint()
+    for version in range(5):
+        commit_of(ledger, version).unlink()
+    (ledger.directory / "_delta_log" / "_ticklake_summary.json").unlink()
+    again = Ledger(ledger.directory, TABLE)
+    add(again, 5)
+    ledger = Ledger(ledger.directory, TABLE)
+    assert ledger.present(ALL).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_commit_that_follows_another_one_than_is_there_is_refused(ledger: Ledger) -> None:
+    commit_of(ledger, 3).write_bytes(commit_of(ledger, 2).read_bytes())
+    with pytest.raises(DamagedCommit, match="after another commit 2"):
+        Ledger(ledger.directory, TABLE)
+
+
+def test_a_commit_that_is_taken_away_by_hand_in_the_middle_of_the_next_one_leaves_no_hole(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = TableFolder.create
+
+    def taken(folder: TableFolder, name: str, data: bytes) -> None:
+        commit_of(ledger, 4).rename(ledger.directory / "kept")
+        create(folder, name, data)
+
+    monkeypatch.setattr(TableFolder, "create", taken)
+    with pytest.raises(CommitConflict):
+        ledger.commit([], {})
+    monkeypatch.undo()
+    ledger.refresh()
+    assert ledger.present(ALL).tolist() == [1, 2, 3]
+    assert Ledger(ledger.directory, TABLE).version == 3
+
+
+def test_a_checkpoint_and_a_summary_never_land_in_a_table_made_anew(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = TableFolder.replace
+    anew: list[Ledger] = []
+
+    def moved(folder: TableFolder, name: str, data: bytes) -> None:
+        if not anew:
+            anew.append(made_anew(ledger, 7))
+        replace(folder, name, data)
+
+    monkeypatch.setattr(TableFolder, "replace", moved)
+    ledger.checkpoint()
+    assert not list((ledger.directory / "_delta_log").glob("*checkpoint*"))
+    assert not list((ledger.directory / "_delta_log").glob("*summary*"))
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [7]
+
+
+def test_vacuum_removes_nothing_from_a_table_made_anew_since_it_looked(ledger: Ledger) -> None:
+    stray = write(ledger.directory, 8)
+    vacuum = Vacuum(ledger.directory, 0, force=True)
+    found = [one for one in vacuum.find() if one.path.name == stray.path]
+    anew = made_anew(ledger)
+    shutil.copy(next(ledger.directory.parent.glob(f"away-*/{stray.path}")), anew.directory / stray.path)
+    assert list(vacuum.remove(found)) == []
+    assert (anew.directory / stray.path).exists()
+
+
+def test_files_that_the_table_lists_are_not_discarded(ledger: Ledger) -> None:
+    file, stray = write(ledger.directory, 5), write(ledger.directory, 6)
+    ledger.commit([file], {})
+    ledger.discard([file, stray])
+    assert (ledger.directory / file.path).exists() and not (ledger.directory / stray.path).exists()
+
+
+def linked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system that repeats each call: the second one says that the file exists."""
+    link = os.link
+
+    def twice(*names: Any, **folders: int) -> None:
+        link(*names, **folders)
+        link(*names, **folders)
+
+    monkeypatch.setattr(os, "link", twice)
+
+
+WRITES: dict[str, Callable[[Ledger], object]] = {
+    "commit": lambda ledger: add(ledger, 5),
+    "remove": lambda ledger: (add(ledger, 5, 6), ledger.remove(TickRange(6, 6))),
+    "compact": lambda ledger: (add(ledger, 5), list(Compaction(ledger, BY_HAND).steps())),
+}
+
+
+@pytest.mark.parametrize("act", WRITES.values(), ids=WRITES)
+def test_a_conflict_that_is_reported_after_the_fact_costs_no_file(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, act: Callable[[Ledger], object]
+) -> None:
+    linked_twice(monkeypatch)
+    act(ledger)
+    rows = DeltaTable(ledger.directory).to_pyarrow_table()
+    assert sorted(rows.column("tick_number").to_pylist()) == [1, 2, 3, 4, 5]
+
+
+def test_metadata_whose_commit_is_reported_as_a_conflict_after_the_fact_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked_twice(monkeypatch)
+    environment = EnvironmentConfig(dimensions=1, shape=[4], toroidal=[True])
+    metadata = SimulationMetadata(simulation_run_id="run", environment=environment, sampling_interval=1)
+    assert write_metadata(tmp_path / "metadata", metadata)
+    found = read_metadata(tmp_path / "metadata")
+    assert found is not None and found.simulation_run_id == "run"

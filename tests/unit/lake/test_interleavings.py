@@ -1,0 +1,288 @@
+"""Writers, compaction, whoever opens the table, and operators, in any order of their steps: no tick is lost or doubled.
+
+The real code on real files. Every actor is a thread that stops at every fault point and at every lock that is taken;
+Hypothesis says whose turn it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ticklake import faults
+from ticklake.errors import TickLakeError
+from ticklake.lake import folder, log
+from ticklake.lake.compaction import BY_HAND, Compaction
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.log import CommitConflict
+from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.table import Table
+from ticklake.lake.vacuum import Vacuum
+from ticklake.ticks import TickRange
+
+SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])
+TABLE = Table("cells", SCHEMA, ("tick_number", "cell_id"))
+
+MOST_ROUNDS = 400
+
+
+class Actor:
+    """A thread that goes one step at a time."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._turn, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self.ended = self.waits = False
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=[act], daemon=True)
+        self._thread.start()
+
+    def step(self) -> None:
+        self._turn.release()
+        assert self._done.acquire(timeout=60), "an actor hangs"
+        if self.error is not None:
+            raise self.error
+
+    def pause(self, *, waits: bool = False) -> None:
+        self.waits = waits
+        self._done.release()
+        self._turn.acquire()
+
+    def is_this(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _run(self, act: Callable[[], None]) -> None:
+        self._turn.acquire()
+        try:
+            act()
+        except BaseException as error:
+            self.error = error
+        self.ended = True
+        self._done.release()
+
+
+class Stage:
+    """A table, its actors, and what each of them was told."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "cells"
+        self.actors: list[Actor] = []
+        self.acknowledged: list[tuple[str, int]] = []
+        self.taken: set[int] = set()
+        self.moved = 0
+        self.refusal: Exception | None = None
+
+    # What actors do
+
+    def index(self, ticks: range) -> None:
+        """As a flush does: looks, writes, commits, looks again."""
+        ledger = self._ledger()
+        for tick in ticks:
+            self._index(ledger, tick)
+
+    def _index(self, ledger: Ledger, tick: int) -> None:
+        while True:
+            try:
+                ledger.refresh()
+                if len(ledger.present([TickRange(tick, tick)])):
+                    ledger.sync()
+                    break
+                file = self._write(tick)
+                try:
+                    ledger.commit([file], {})
+                    break
+                except BaseException:
+                    ledger.discard([file])
+                    raise
+            except (CommitConflict, OSError, TickLakeError) as error:
+                self.refusal = error
+                self.current().pause()
+        self.acknowledged.append((ledger.id, tick))
+
+    def compact(self) -> None:
+        try:
+            for _ in Compaction(self._ledger(), BY_HAND).steps():
+                pass
+        except (OSError, TickLakeError):
+            return
+
+    def checkpoint(self) -> None:
+        self._ledger().checkpoint()
+
+    def vacuum(self) -> None:
+        try:
+            it = Vacuum(self.directory, 0, force=True)
+            garbage = [one for one in it.find() if one.path.suffix == ".parquet" and one.path.parent == self.directory]
+            list(it.remove(garbage))
+        except (OSError, TickLakeError):
+            return
+
+    # What operators do, in one step
+
+    def move_away(self) -> None:
+        if self.directory.exists():
+            self.moved += 1
+            self.directory.rename(self.directory.with_name(f"away-{self.moved}"))
+
+    def tear(self) -> None:
+        if (newest := self._newest()) is not None:
+            os.truncate(newest, newest.stat().st_size // 2)
+
+    def take(self) -> None:
+        if (newest := self._newest()) is not None:
+            newest.rename(newest.with_name(f"taken-{uuid4().hex}"))
+
+    def _newest(self) -> Path | None:
+        """The newest commit; its ticks may be missing from now on."""
+        found = sorted((self.directory / "_delta_log").glob("*.json"))
+        if len(found) < 2 or list(found[0].parent.glob("*.checkpoint.parquet")):
+            return None
+        for line in found[-1].read_bytes().splitlines():
+            add = _parsed(line).get("add")
+            path = self.directory / add["path"] if add else None
+            if path is not None and path.exists():
+                self.taken |= set(pq.read_table(path).column("tick_number").to_pylist())
+        return found[-1]
+
+    # How they come together
+
+    def current(self) -> Actor:
+        return next(actor for actor in self.actors if actor.is_this())
+
+    def reach(self, point: str) -> None:
+        for actor in self.actors:
+            if actor.is_this():
+                actor.pause()
+
+    def lock(self, file: Any, kind: int) -> None:
+        for actor in self.actors:
+            while actor.is_this():
+                try:
+                    return fcntl.flock(file, kind | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    actor.pause(waits=True)
+        return fcntl.flock(file, kind)
+
+    def play(self, turns: list[int], operators: list[tuple[int, str]]) -> None:
+        acts = dict(operators)
+        for number, turn in enumerate(turns):
+            if number in acts:
+                getattr(self, acts[number])()
+            living = [actor for actor in self.actors if not actor.ended]
+            if living:
+                living[turn % len(living)].step()
+        for _ in range(MOST_ROUNDS):
+            for actor in (actor for actor in self.actors if not actor.ended):
+                actor.step()
+        assert all(actor.ended for actor in self.actors), f"they go on for ever: {self.refusal}"
+
+    def _ledger(self) -> Ledger:
+        while True:
+            try:
+                return Ledger(self.directory, TABLE)
+            except (OSError, TickLakeError) as error:
+                self.refusal = error
+                self.current().pause()
+
+    def _write(self, tick: int) -> ParquetFile:
+        writer = ParquetFileWriter(self.directory, f"{uuid4().hex}.parquet", TABLE)
+        writer.append(pa.RecordBatch.from_arrays([[tick], [0]], schema=SCHEMA))
+        file = writer.close()
+        assert file is not None
+        return file
+
+    # What must hold in the end
+
+    def check(self) -> None:
+        ledger = Ledger(self.directory, TABLE)
+        ledger.checkpoint()
+        for table in self.directory.parent.iterdir():
+            if any((table / "_delta_log").glob("*.json")):
+                if table != self.directory:
+                    Ledger(table, TABLE)
+                counts = Counter(DeltaTable(table).to_pyarrow_table().column("tick_number").to_pylist())
+                assert not [tick for tick, count in counts.items() if count > 1], f"doubled in {table}"
+        there = set(DeltaTable(self.directory).to_pyarrow_table().column("tick_number").to_pylist())
+        promised = {tick for table, tick in self.acknowledged if table == ledger.id}
+        assert promised - self.taken <= there, "acknowledged and lost"
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return {}
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="ticklake-stage-") as directory, pytest.MonkeyPatch.context() as patch:
+        made = Stage(Path(directory))
+        made.directory.mkdir()
+        for tick in (0, 1):
+            start = Ledger(made.directory, TABLE)
+            start.commit([made._write(tick)], {})
+        patch.setattr(faults, "reach", made.reach)
+        patch.setattr(folder, "fcntl", Locks(made.lock))
+        patch.setattr(log, "_CHECKPOINT_EVERY", 1000)
+        # The power cuts and the repairs that operators try are told; here they are many.
+        logging.getLogger("ticklake").setLevel(logging.ERROR)
+        try:
+            yield made
+        finally:
+            logging.getLogger("ticklake").setLevel(logging.NOTSET)
+
+
+class Locks:
+    """The part of `fcntl` that a table's folder uses."""
+
+    LOCK_SH, LOCK_EX = fcntl.LOCK_SH, fcntl.LOCK_EX
+
+    def __init__(self, flock: Callable[[Any, int], None]) -> None:
+        self.flock = flock
+
+
+TURNS = st.lists(st.integers(0, 5), min_size=20, max_size=160)
+OPERATORS = st.lists(st.tuples(st.integers(0, 100), st.sampled_from(["move_away", "tear", "take"])), max_size=3)
+OTHERS = st.lists(st.sampled_from(["compact", "vacuum", "checkpoint"]), max_size=2)
+
+
+def play(turns: list[int], operators: list[tuple[int, str]], others: list[str]) -> None:
+    with stage() as made:
+        made.actors += [Actor(lambda: made.index(range(2, 5))), Actor(lambda: made.index(range(4, 7)))]
+        made.actors += [Actor(getattr(made, name)) for name in others]
+        made.play(turns, operators)
+        made.check()
+
+
+@settings(max_examples=25, deadline=None)
+@given(TURNS, OPERATORS, OTHERS)
+def test_in_any_order_of_steps_no_tick_is_lost_or_doubled(
+    turns: list[int], operators: list[tuple[int, str]], others: list[str]
+) -> None:
+    play(turns, operators, others)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None)
+@given(TURNS, OPERATORS, OTHERS)
+def test_in_very_many_orders_of_steps_no_tick_is_lost_or_doubled(
+    turns: list[int], operators: list[tuple[int, str]], others: list[str]
+) -> None:
+    play(turns, operators, others)
