@@ -161,6 +161,11 @@ class BadTable(TickLakeError):
     reason: object
 
 
+class NullInKey(TickLakeError):
+    message = "A row has no value in {column}, a column of the key. Give it one; look at what produced the tick."
+    column: str
+
+
 class DuplicateKey(TickLakeError):
     message = (
         "Two rows share one key ({key}): a key is unique, so one of the two is wrong; look at what produced the tick."

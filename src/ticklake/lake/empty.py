@@ -44,7 +44,7 @@ class EmptyTicks:
         return joined(_run(*self._runs[number], ticks) for number in self._spans.overlapping(ticks))
 
     def all(self) -> Ticks:
-        return joined(np.arange(first, last + 1, step, dtype=np.int64) for first, last, step in self._runs.values())
+        return joined(_even(*run) for run in self._runs.values())
 
     def text(self) -> str:
         """The whole record, as the metadata of one commit would tell it."""
@@ -100,4 +100,9 @@ def joined(parts: Iterable[Ticks]) -> Ticks:
 def _run(first: int, last: int, step: int, ticks: TickRange) -> Ticks:
     """The part of a run that lies within a range."""
     start = first + max(0, -(-(ticks.start - first) // step)) * step
-    return np.arange(start, min(last, ticks.end) + 1, step, dtype=np.int64)
+    return _even(start, min(last, ticks.end), step)
+
+
+def _even(first: int, last: int, step: int) -> Ticks:
+    """Counted from the first: a bound behind the last tick there can be would be no int64."""
+    return first + step * np.arange(TickRange(first, last).count(step), dtype=np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,12 +12,43 @@ from ticklake.errors import BadTable
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
+_types = pa.types
+_KEYS = (
+    *(_types.is_integer, _types.is_boolean, _types.is_date, _types.is_decimal, _types.is_timestamp),
+    *(_types.is_string, _types.is_large_string, _types.is_binary, _types.is_large_binary, _types.is_fixed_size_binary),
+)
+_INSTEAD = "use signed integers, float32 or float64, and timestamps in microseconds of UTC"
+
+
+def _is_unfit(kind: pa.DataType) -> bool:
+    """What the Delta protocol, as old as all engines know it, has no type for.
+
+    An unsigned number would be stored as a signed one of the same width.
+    """
+    return (
+        _types.is_unsigned_integer(kind)
+        or _types.is_float16(kind)
+        or _types.is_time(kind)
+        or _types.is_duration(kind)
+        or _types.is_interval(kind)
+        or _types.is_null(kind)
+        or (_types.is_timestamp(kind) and (kind.unit, kind.tz) != ("us", "UTC"))
+    )
+
+
+def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type and all that it is made of."""
+    yield kind
+    for place in range(kind.num_fields):
+        yield from _parts(kind.field(place).type)
+
 
 @dataclass(frozen=True)
 class Table:
     """A table's name, schema and natural key. Rows are kept in the order of the key.
 
     The first column of the key is the ledger's: an int64 whose values are written whole or not at all, as ticks are.
+    The others are integers, strings, dates, timestamps, decimals, binary or boolean values, never null.
     """
 
     name: str
@@ -30,8 +62,20 @@ class Table:
             raise BadTable(name=self.name, reason="it needs a key, which starts with tick_number")
         if missing := [column for column in self.key if column not in self.schema.names]:
             raise BadTable(name=self.name, reason=f"its key names {missing[0]!r}, which is no column of it")
+        if len(set(self.schema.names)) < len(self.schema.names):
+            raise BadTable(name=self.name, reason="two of its columns have the same name")
         if self.schema.field(self.ordinal).type != pa.int64():
             raise BadTable(name=self.name, reason=f"{self.ordinal}, the first column of its key, must be an int64")
+        for column in self.schema:
+            if unfit := next(filter(_is_unfit, _parts(column.type)), None):
+                reason = f"{column.name} is {column.type}, and a Delta table has no {unfit}; {_INSTEAD}"
+                raise BadTable(name=self.name, reason=reason)
+        for name in self.key:
+            if not any(fits(self.schema.field(name).type) for fits in _KEYS):
+                reason = (
+                    f"{name} is {self.schema.field(name).type}, whose values cannot be told apart for certain in a key"
+                )
+                raise BadTable(name=self.name, reason=reason)
 
     @property
     def ordinal(self) -> str:
