@@ -159,6 +159,7 @@ class Readers:
     def _commit(self, data: bytes) -> None:
         """As one who follows a table sees a new commit of another."""
         table = self._opened
+        self._sweep()
         table.head, table.files = self._first, Snapshot()
         (self._table / "_delta_log" / commits.name_of(1)).write_bytes(data)
         table.refresh()
@@ -173,10 +174,13 @@ class Readers:
 
     def _log(self, data: bytes) -> None:
         """As one who opens a table finds its newest commit."""
-        for torn in (self._opened.directory / "_delta_log").glob("*.torn"):
-            torn.unlink()
+        self._sweep()
         (self._table / "_delta_log" / commits.name_of(1)).write_bytes(data)
         DeltaLog(self._table, TABLE.name, TABLE.schema, TABLE.key)
+
+    def _sweep(self) -> None:
+        for torn in (self._opened.directory / "_delta_log").glob("*.torn"):
+            torn.unlink()
 
     def _configuration(self, data: bytes) -> None:
         self._file.write_bytes(data)

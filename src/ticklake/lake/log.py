@@ -162,6 +162,8 @@ class DeltaLog:
         if not self._holds(folder):
             return self._load()
         while (data := folder.read(commits.name_of(self.version + 1))) is not None:
+            if commits.is_torn(data):
+                return self._load()
             try:
                 commit = commits.decoded(data, self._ordinal)
             except ValueError as error:

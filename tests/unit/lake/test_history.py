@@ -103,6 +103,16 @@ def test_a_commit_behind_one_that_was_set_aside_is_a_conflict(ledger: Ledger) ->
     assert ledger.head == other.head
 
 
+@pytest.mark.warns("Set .* aside")
+def test_a_torn_commit_is_set_aside_also_by_one_who_has_the_table_open(ledger: Ledger) -> None:
+    behind = Ledger(ledger.directory, TABLE)
+    add(ledger, 5)
+    os.truncate(commit_of(ledger, 5), 50)
+    behind.refresh()
+    add(behind, 5)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("missing", [0, 1, 3])
 def test_a_log_with_a_hole_is_refused_and_nothing_is_touched(ledger: Ledger, missing: int) -> None:
     commit_of(ledger, missing).rename(ledger.directory / "kept")
