@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
@@ -94,8 +95,10 @@ class Window:
     def _advance(self) -> int:
         current, expired = self._slots.advance()
         for slot in expired:
-            self._total -= self._amounts[slot]
             self._amounts[slot] = 0.0
+        if expired:
+            # Anew, because what is subtracted may leave a rest below zero.
+            self._total = math.fsum(self._amounts)
         return current
 
 

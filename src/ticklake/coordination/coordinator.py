@@ -352,8 +352,10 @@ class Coordinator:
         self._monitor.percentiles("try_claim_latency").record(time.monotonic() - started)
 
     def _success_rate(self) -> float:
+        # In this order: a claim that is counted meanwhile must not have more successes than attempts.
+        successes = self._monitor.counter("claim_successes").value
         attempts = self._monitor.counter("claim_attempts").value
-        return self._monitor.counter("claim_successes").value / attempts if attempts else 0.0
+        return successes / attempts if attempts else 0.0
 
     @property
     def _lease_ms(self) -> int:
