@@ -39,6 +39,7 @@ class Entry:
     state: str = "new"  # new, claimed, free, done, dead, passed
     version: int = 0
     attempts: int = 0
+    since: float = 0.0
     expires: float = 0.0
     not_before: float = 0.0
 
@@ -47,7 +48,7 @@ class Entry:
 class Model:
     """Topics in plain Python: one dictionary of entries a group."""
 
-    now: float = 0.0
+    now: float = 1e6
     sent: list[int] = field(default_factory=list)
     groups: dict[str, dict[int, Entry]] = field(default_factory=dict)
 
@@ -61,6 +62,7 @@ class Model:
 
     def claim(self, group: str, limit: int) -> list[tuple[int, int, int]]:
         """The claims (number, version, attempts) that a poll must give; what is spent dies on the way."""
+        self.notice_the_clock(group)
         free = [(n, e) for n in self.sent if self.free(e := self.entry(group, n))]
         again = [(n, e) for n, e in free if e.state != "new"][:limit]
         spent = [e for _, e in again if e.attempts >= ATTEMPTS]
@@ -71,8 +73,18 @@ class Model:
         for _, entry in again + fresh:
             entry.attempts = 1 if entry.state == "new" else entry.attempts + 1
             entry.state, entry.version, entry.expires = "claimed", entry.version + 1, self.now + LEASE
+            entry.since = self.now
         claims = [(n, e.version, e.attempts) for n, e in again + fresh]
         return claims if claims or not spent else self.claim(group, limit)
+
+    def notice_the_clock(self, group: str) -> None:
+        """What began before the clock was set back lasts from now on as long as it was meant to."""
+        for entry in self.groups[group].values():
+            until = {"claimed": entry.expires, "free": entry.not_before}.get(entry.state, 0.0)
+            if until > self.now + LEASE and entry.since > self.now:
+                ahead = entry.since - self.now
+                entry.expires, entry.not_before = entry.expires - ahead, max(0.0, entry.not_before - ahead)
+                entry.since = self.now
 
     def holds(self, group: str, number: int, version: int) -> bool:
         entry = self.entry(group, number)
@@ -104,7 +116,7 @@ class TopicMachine(RuleBasedStateMachine):
         self.run = self.database_run
         self.topic = f"topic {next(_TOPICS)}"
         self.writer = self.run.writer(self.topic)
-        type(self).pass_seconds(0)
+        type(self).pass_seconds(self.model.now)
         self.readers: dict[str, TopicReader] = {}
         self.acked: dict[tuple[str, int], int] = {}
         self.numbers = itertools.count()
@@ -167,7 +179,8 @@ class TopicMachine(RuleBasedStateMachine):
         expected = self.model.holds(group, _number(message), message.claim_version)
         assert reader.extend([message]) == [expected]
         if expected:
-            self.model.entry(group, _number(message)).expires = self.model.now + LEASE
+            entry = self.model.entry(group, _number(message))
+            entry.since, entry.expires = self.model.now, self.model.now + LEASE
 
     @rule(claim=consumes(claims), delay=st.sampled_from([0.0, 20.0]))
     def fail(self, claim: tuple[str, TopicReader, Message], delay: float) -> None:
@@ -178,6 +191,7 @@ class TopicMachine(RuleBasedStateMachine):
         if held:
             entry = self.model.entry(group, _number(message))
             entry.state, entry.not_before = "dead" if dead else "free", self.model.now + delay if delay else 0
+            entry.since = self.model.now
             entry.version += dead
 
     @rule(group=st.sampled_from(GROUPS))
@@ -188,7 +202,7 @@ class TopicMachine(RuleBasedStateMachine):
             self.readers[group].close()
             self.readers[group] = self.new_reader(group)
 
-    @rule(seconds=st.sampled_from([15.0, LEASE + 1]))
+    @rule(seconds=st.sampled_from([15.0, LEASE + 1, -5.0, -1000.0]))
     def time_passes(self, seconds: float) -> None:
         self.model.now += seconds
         type(self).pass_seconds(self.model.now)

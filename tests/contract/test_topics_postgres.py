@@ -186,7 +186,8 @@ def test_the_connection_that_came_back_last_is_used_next(run: Run) -> None:
 FILL = """
     INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope)
     SELECT 't', 'm' || lpad(n::text, 9, '0'), 0, '\\x' FROM generate_series(1, {count}) AS n;
-    INSERT INTO topic_group_positions (topic_name, consumer_group, frontier, seen)
+    INSERT INTO topic_groups (topic_name, consumer_group) SELECT 't', g FROM unnest(ARRAY['fresh', 'acked']) AS g;
+    INSERT INTO topic_positions (topic_name, consumer_group, frontier, seen)
     SELECT 't', g, CASE WHEN g = 'fresh' THEN 0 ELSE {count} END, pg_current_snapshot()
     FROM unnest(ARRAY['fresh', 'acked']) AS g;
     INSERT INTO topic_consumer_group
@@ -241,9 +242,7 @@ def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run:
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_the_lag_of_a_group_is_told_without_a_walk_through_history(run: Run, count: int) -> None:
     with run.transaction(durable=False) as transaction:
-        transaction.execute_script(
-            FILL.format(count=count) + "DELETE FROM topic_group_positions WHERE consumer_group = 'fresh'"
-        )
+        transaction.execute_script(FILL.format(count=count) + "DELETE FROM topic_groups WHERE consumer_group = 'fresh'")
     with run.writer("t") as writer, run.reader("t", group="acked") as reader, run.transaction() as slow:
         writer.send(BatchInfo(tick_start=1), connection=slow)
         writer.send(BatchInfo(tick_start=2))
@@ -254,3 +253,32 @@ def test_the_lag_of_a_group_is_told_without_a_walk_through_history(run: Run, cou
         assert group[3] == 1
         ((after,),) = transaction.execute(READ, {})
         assert after - before < 50
+
+
+CLAIM = "SELECT * FROM topic_claim('t', 'g', 'me', {lease_ms}, 5, 1)"
+ACK = """UPDATE topic_consumer_group SET acknowledged_at = now_at()
+    WHERE topic_name = 't' AND consumer_group = 'g' AND acknowledged_at IS NULL"""
+CLAIM_AND_ACK = "DO $$ BEGIN FOR n IN 1..{times} LOOP PERFORM * FROM ({claim}) AS c; {ack}; COMMIT; END LOOP; END $$"
+
+
+@pytest.mark.parametrize("lease_ms", [300_000, 1], ids=["long leases", "leases that are over"])
+def test_a_claim_costs_the_same_while_a_foreign_transaction_is_open(run: Run, postgres_url: str, lease_ms: int) -> None:
+    """It keeps vacuum from removing what claims and acks leave behind."""
+    times, claim = 1200, CLAIM.format(lease_ms=lease_ms)
+    with run.writer("t") as writer, run.reader("t", group="g"):
+        writer.send_many(BatchInfo(tick_start=n) for n in range(times + 20))
+    with psycopg.connect(postgres_url, autocommit=True) as connection, psycopg.connect(postgres_url) as foreign:
+
+        def pages() -> int:
+            """How many pages a claim looks at."""
+            rows = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}")
+            (plan,) = rows.fetchone()  # type: ignore[misc]
+            connection.execute(ACK)
+            return int(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+
+        connection.execute(f'SET search_path = "{schema_name(run.id)}"')
+        foreign.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        foreign.execute("SELECT 1 FROM pg_class LIMIT 1")
+        before = min(pages() for _ in range(5))
+        connection.execute(CLAIM_AND_ACK.format(times=times, claim=claim, ack=ACK))
+        assert min(pages() for _ in range(5)) < before + 12  # once a second a claim looks through all that is open

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 
-from ticklake.database import Transaction
+from ticklake.database import Schema, Transaction
 from ticklake.database.schema import Statements
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
@@ -12,9 +14,17 @@ from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore,
 LOCKED_MS = 50
 """How long to let an open transaction have what is free but locked, before the next look."""
 
+SLOW_SECONDS = 0.005
+REST = 20
+"""A look that takes longer than that walks through entries that vacuum could not remove: it rests 20 times as long."""
+
 
 class PostgresTopicStore(TopicStore):
     """The topics of one run's schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__(schema)
+        self._next_look: dict[tuple[str, str], float] = {}
 
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
@@ -31,12 +41,21 @@ class PostgresTopicStore(TopicStore):
                 limit=limit,
             )
             if not rows:
-                ((wait_ms,),) = sql.look(topic=consumer.topic, group=consumer.group)
-                return Claimed(wait_ms=LOCKED_MS if wait_ms == 0 else wait_ms)
+                return Claimed(wait_ms=self._wait_ms(sql, consumer))
         claims = [
             Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
         ]
         return Claimed(claims, [row[0] for row in rows if row[4]], 0)
+
+    def _wait_ms(self, sql: Statements, consumer: Consumer) -> int | None:
+        group, started = (consumer.topic, consumer.group), time.monotonic()
+        if started < (rested := self._next_look.get(group, 0.0)):
+            return math.ceil(1000 * (rested - started))
+        ((wait_ms,),) = sql.look(topic=consumer.topic, group=consumer.group)
+        ended = time.monotonic()
+        if ended - started > SLOW_SECONDS:
+            self._next_look[group] = ended + REST * (ended - started)
+        return LOCKED_MS if wait_ms == 0 else wait_ms
 
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
         return sum(count for _, count in self._fenced(sql.ack, consumer, claims))

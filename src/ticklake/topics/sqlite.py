@@ -13,10 +13,12 @@ from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore,
 
 
 class _Look(NamedTuple):
-    """Is there something new, and in how many milliseconds is something free again (None: not by itself)?"""
+    """Is there something new, in how many milliseconds is something free again (None: not by itself), and was the clock
+    set back since a lease or a delay began?"""
 
     fresh: bool
     wait_ms: int | None
+    set_back: bool
 
 
 class SqliteTopicStore(TopicStore):
@@ -33,7 +35,7 @@ class SqliteTopicStore(TopicStore):
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
         # Nothing is written, and nobody waited for, where there is nothing to claim.
         known = None if more else self._look_first(consumer)
-        if known and not known.fresh and known.wait_ms != 0:
+        if known and not known.fresh and known.wait_ms != 0 and not known.set_back:
             return Claimed(wait_ms=known.wait_ms)
         with self.schema.transaction(durable=False) as transaction:
             return self._claim(transaction.sql(PACKAGE), consumer, limit, known)
@@ -42,6 +44,9 @@ class SqliteTopicStore(TopicStore):
         values: dict[str, Any] = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
         values |= {"lease_ms": consumer.lease_ms, "now": self.schema.now_ms()}
         look = known or _look(sql, consumer)
+        if look.set_back:
+            sql.restart(**values)
+            look = _look(sql, consumer)
         again, dead = self._claim_again(sql, consumer, values, limit) if look.wait_ms == 0 else ([], [])
         new = self._claim_fresh(sql, values, limit - len(again))
         return Claimed((*again, *new), dead, 0 if again or new or dead else look.wait_ms)
@@ -99,5 +104,5 @@ class SqliteTopicStore(TopicStore):
 
 
 def _look(sql: Statements, consumer: Consumer) -> _Look:
-    ((fresh, wait_ms),) = sql.look(topic=consumer.topic, group=consumer.group)
-    return _Look(bool(fresh), wait_ms)
+    ((fresh, wait_ms, set_back),) = sql.look(topic=consumer.topic, group=consumer.group, lease_ms=consumer.lease_ms)
+    return _Look(bool(fresh), wait_ms, bool(set_back))

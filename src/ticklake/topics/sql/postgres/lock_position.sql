@@ -1,2 +1,2 @@
 -- Nobody claims for this group until the transaction ends.
-SELECT frontier FROM topic_group_positions WHERE topic_name = %(topic)s AND consumer_group = %(group)s FOR UPDATE
+SELECT 1 FROM topic_groups WHERE topic_name = %(topic)s AND consumer_group = %(group)s FOR UPDATE

@@ -1,5 +1,6 @@
 UPDATE topic_consumer_group
-SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, attempts = attempts - %(forgiven)s::integer,
+SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, since = now_ms(),
+    attempts = attempts - %(forgiven)s::integer,
     not_before = CASE WHEN %(delay_ms)s::bigint > 0 THEN now_ms() + %(delay_ms)s::bigint ELSE 0 END
 WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
   AND claimed_by = %(consumer)s

@@ -4,4 +4,4 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM topic_messages WHERE topic_name = %(
         FROM topic_messages WHERE topic_name = %(topic)s::text ORDER BY id LIMIT 1),
        (SELECT (extract(epoch FROM created_at) * 1000)::bigint
         FROM topic_messages WHERE topic_name = %(topic)s::text ORDER BY id DESC LIMIT 1),
-       (SELECT count(*) FROM topic_group_positions WHERE topic_name = %(topic)s::text)
+       (SELECT count(*) FROM topic_groups WHERE topic_name = %(topic)s::text)

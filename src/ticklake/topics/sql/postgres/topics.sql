@@ -6,5 +6,5 @@ WITH RECURSIVE names (topic_name) AS (
     FROM names WHERE names.topic_name IS NOT NULL
 )
 SELECT topic_name FROM names WHERE topic_name IS NOT NULL
-UNION SELECT topic_name FROM topic_group_positions
+UNION SELECT topic_name FROM topic_groups
 ORDER BY topic_name

@@ -1,0 +1,171 @@
+-- A foreign transaction that is open keeps vacuum from removing old versions of rows. A row that is updated with every
+-- claim then has thousands of them, and each claim walks through all. So a position is not updated: the next one is
+-- added and the last one removed. The newest is found first (topic_positions_pkey, backwards), and the lock is on a row
+-- that never changes.
+CREATE TABLE topic_groups (
+    topic_name     text COLLATE "C" NOT NULL,
+    consumer_group text COLLATE "C" NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT now_at(),
+    PRIMARY KEY (topic_name, consumer_group)
+);
+
+CREATE TABLE topic_positions (
+    topic_name     text COLLATE "C" NOT NULL,
+    consumer_group text COLLATE "C" NOT NULL,
+    step           bigint NOT NULL DEFAULT 1,      -- the highest is the position
+    frontier       bigint NOT NULL,                -- the group was given, or has passed over, every message up to this
+    seen           pg_snapshot NOT NULL,           --   id that `seen` sees
+    reached        bigint NOT NULL DEFAULT 0,      -- no claim of the group has a higher id
+    looked_at      bigint NOT NULL DEFAULT 0,      -- when all open claims were last looked through
+    PRIMARY KEY (topic_name, consumer_group, step)
+);
+
+INSERT INTO topic_groups SELECT topic_name, consumer_group, created_at FROM topic_group_positions;
+INSERT INTO topic_positions (topic_name, consumer_group, frontier, seen, reached)
+SELECT topic_name, consumer_group, frontier, seen, reached FROM topic_group_positions;
+DROP TABLE topic_group_positions;
+
+CREATE VIEW topic_group_positions AS
+SELECT g.topic_name, g.consumer_group, p.frontier, p.seen, p.reached, g.created_at
+FROM topic_groups AS g CROSS JOIN LATERAL (
+    SELECT t.frontier, t.seen, t.reached FROM topic_positions AS t
+    WHERE t.topic_name = g.topic_name AND t.consumer_group = g.consumer_group ORDER BY t.step DESC LIMIT 1) AS p;
+
+-- When the lease or the delay began (milliseconds since 1970). In the future: the clock was set back.
+ALTER TABLE topic_consumer_group ADD COLUMN since bigint;
+UPDATE topic_consumer_group SET since = (extract(epoch FROM claimed_at) * 1000)::bigint
+WHERE acknowledged_at IS NULL AND set_aside_at IS NULL;
+
+CREATE OR REPLACE FUNCTION topic_claim(
+    p_topic text, p_group text, p_consumer text, p_lease_ms bigint, p_max_attempts integer, p_limit integer
+) RETURNS TABLE (r_message_id text, r_version integer, r_attempts integer, r_taken_from text, r_dead boolean, r_envelope bytea)
+-- Plans are kept, and one that was made while the tables were small must not read them from end to end later.
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_position topic_positions;
+    v_at       timestamptz := now_at();
+    v_now      bigint := extract(epoch FROM v_at) * 1000;
+    v_room     integer := p_limit;
+    v_last     bigint;
+    v_taken    boolean;
+    v_seen     pg_snapshot;
+    v_looked   bigint;
+    v_free     boolean;
+BEGIN
+    PERFORM 1 FROM topic_groups WHERE topic_name = p_topic AND consumer_group = p_group FOR UPDATE;
+    SELECT * INTO STRICT v_position FROM topic_positions
+    WHERE topic_name = p_topic AND consumer_group = p_group ORDER BY step DESC LIMIT 1;
+
+    -- A lease or a delay that began in the future began before the clock was set back. It lasts as long from now on as it
+    -- was meant to. One probe (idx_topic_group_open): no lease as long as this claim's own ends later than this one.
+    IF EXISTS (SELECT 1 FROM topic_consumer_group AS o
+               WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                 AND o.set_aside_at IS NULL AND o.available_at > v_now + p_lease_ms AND o.since > v_now) THEN
+        UPDATE topic_consumer_group AS c
+        SET lease_until = v_now + (c.lease_until - c.since), not_before = greatest(0, v_now + (c.not_before - c.since)),
+            since = v_now, claimed_at = least(c.claimed_at, v_at)
+        WHERE (c.topic_name, c.consumer_group, c.message_id) IN (
+            SELECT o.topic_name, o.consumer_group, o.message_id FROM topic_consumer_group AS o
+            WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+              AND o.set_aside_at IS NULL AND o.available_at > v_now + p_lease_ms AND o.since > v_now
+            FOR UPDATE SKIP LOCKED);
+    END IF;
+
+    -- What was delivered before and is free again; nearly always there is nothing. While a foreign transaction keeps
+    -- vacuum from its work, the index holds an entry for each claim that is over. They are all walked through once a
+    -- second; between that only those after the last time, which leaves out just what such a walk has seen.
+    v_looked := CASE WHEN v_now - v_position.looked_at BETWEEN 0 AND 999 THEN v_position.looked_at ELSE 0 END;
+    v_free := EXISTS (SELECT 1 FROM topic_consumer_group AS o
+                      WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                        AND o.set_aside_at IS NULL AND o.available_at > v_looked AND o.available_at <= v_now)
+              OR EXISTS (SELECT 1 FROM topic_consumer_group AS o
+                         WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                           AND o.set_aside_at IS NULL AND o.available_at = 0);
+    IF v_free THEN
+        -- Leases and delays that are over count as available now, so that the oldest message comes first.
+        UPDATE topic_consumer_group AS c SET lease_until = 0, not_before = 0
+        WHERE (c.topic_name, c.consumer_group, c.message_id) IN (
+            SELECT o.topic_name, o.consumer_group, o.message_id FROM topic_consumer_group AS o
+            WHERE o.topic_name = p_topic AND o.consumer_group = p_group
+              AND o.acknowledged_at IS NULL AND o.set_aside_at IS NULL AND o.available_at > 0 AND o.available_at <= v_now
+            FOR UPDATE SKIP LOCKED);
+
+        -- Delivered before and free again; what was delivered too often becomes a dead letter.
+        FOR r_message_id, r_version, r_attempts, r_taken_from, r_envelope IN
+            SELECT c.message_id, c.claim_version, c.attempts, c.claimed_by, m.envelope
+            FROM topic_consumer_group AS c JOIN topic_messages AS m ON m.topic_name = c.topic_name AND m.id = c.id
+            WHERE c.topic_name = p_topic AND c.consumer_group = p_group
+              AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL AND c.available_at = 0
+            ORDER BY c.id LIMIT p_limit FOR UPDATE OF c SKIP LOCKED
+        LOOP
+            r_dead := r_attempts >= p_max_attempts;
+            IF r_dead THEN
+                PERFORM topic_bury(p_topic, p_group, r_message_id, r_version,
+                                   format('delivered %s times and never acknowledged', r_attempts), '');
+            ELSE
+                UPDATE topic_consumer_group AS c
+                SET claimed_by = p_consumer, claimed_at = v_at, since = v_now, lease_until = v_now + nullif(p_lease_ms, 0),
+                    not_before = 0, claim_version = r_version + 1, attempts = r_attempts + 1
+                WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = r_message_id;
+                r_version := r_version + 1;
+                r_attempts := r_attempts + 1;
+                v_room := v_room - 1;
+            END IF;
+            RETURN NEXT;
+        END LOOP;
+        IF v_room = 0 THEN
+            RETURN;
+        END IF;
+    END IF;
+
+    -- What committed late, then what comes after the frontier. `seen` becomes this statement's own snapshot, so all that
+    -- is late gets its claim now; what there is no room for is claimed by nobody yet (version 0). Nobody else adds claims
+    -- of the group meanwhile, so none is guarded against a conflict.
+    r_attempts := 1;
+    r_taken_from := NULL;
+    r_dead := false;
+    FOR r_message_id, r_version, r_envelope, v_last, v_taken, v_seen IN WITH
+        late AS MATERIALIZED (
+            SELECT l.id, l.message_id, row_number() OVER (ORDER BY l.id) <= v_room AS taken
+            FROM topic_late(p_topic, p_group, v_position.frontier, v_position.seen) AS l),
+        next AS MATERIALIZED (
+            SELECT l.id, l.message_id, NULL::integer AS known, l.taken,
+                   (SELECT m.envelope FROM topic_messages AS m
+                    WHERE l.taken AND m.topic_name = p_topic AND m.id = l.id) AS envelope
+            FROM late AS l
+            UNION ALL
+            SELECT f.id, f.message_id, CASE WHEN f.id <= v_position.reached THEN
+                       (SELECT c.claim_version FROM topic_consumer_group AS c
+                        WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = f.message_id)
+                   END, true, f.envelope
+            FROM (SELECT m.id, m.message_id, m.envelope FROM topic_messages AS m
+                  WHERE m.topic_name = p_topic AND m.id > v_position.frontier
+                  ORDER BY m.id LIMIT greatest(0, v_room - (SELECT count(*) FROM late))) AS f),
+        added AS (
+            INSERT INTO topic_consumer_group
+                (topic_name, consumer_group, message_id, id, claimed_by, claimed_at, lease_until, since, claim_version,
+                 attempts)
+            SELECT p_topic, p_group, n.message_id, n.id, CASE WHEN n.taken THEN p_consumer END,
+                   CASE WHEN n.taken THEN v_at END, CASE WHEN n.taken THEN v_now + nullif(p_lease_ms, 0) END, v_now,
+                   n.taken::integer, n.taken::integer
+            FROM next AS n WHERE n.known IS NULL)
+        SELECT n.message_id, n.known, n.envelope, n.id, n.taken, pg_current_snapshot() FROM next AS n ORDER BY n.id
+    LOOP
+        CONTINUE WHEN NOT v_taken;
+        IF r_version IS NOT NULL THEN  -- the group was set back: the version goes on, so that older claims stay refused
+            UPDATE topic_consumer_group AS c
+            SET claimed_by = p_consumer, claimed_at = v_at, since = v_now, lease_until = v_now + nullif(p_lease_ms, 0),
+                not_before = 0, claim_version = r_version + 1, attempts = 1, acknowledged_at = NULL, set_aside_at = NULL
+            WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = r_message_id;
+        END IF;
+        r_version := coalesce(r_version, 0) + 1;
+        RETURN NEXT;
+    END LOOP;
+    IF v_seen IS NOT NULL THEN
+        INSERT INTO topic_positions (topic_name, consumer_group, step, frontier, seen, reached, looked_at)
+        VALUES (p_topic, p_group, v_position.step + 1, greatest(v_position.frontier, v_last), v_seen,
+                greatest(v_position.reached, v_last), CASE WHEN v_looked = 0 THEN v_now ELSE v_looked END);
+        DELETE FROM topic_positions
+        WHERE topic_name = p_topic AND consumer_group = p_group AND step = v_position.step;
+    END IF;
+END $$;
