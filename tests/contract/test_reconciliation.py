@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,34 @@ def test_what_it_announces_can_be_read_as_any_message(duty: ReconciliationServic
         assert message is not None
         assert (message.payload.tick_start, message.payload.tick_end) == (7, 7)
         assert message.payload.written_at_ms > 0
+
+
+@pytest.mark.parametrize("keep", [{"max_count": 1}, {"max_age": 0.0}, {"max_count": 0, "force": True}])
+def test_a_file_whose_message_retention_removed_is_not_announced_again(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str], keep: dict[str, float], pass_time: Any
+):
+    keys = [put(number) for number in range(3)]
+    with run.writer("batch-topic") as writer:
+        for tick, key in enumerate(keys):
+            writer.send(BatchInfo(simulation_run_id=run.id, storage_key=key, tick_start=tick, tick_end=tick))
+    pass_time(1)
+    removed = run.remove_outdated("batch-topic", **keep)
+    assert removed == 3 - keep.get("max_count", 0)
+    never = put(7)
+    for _ in range(3):
+        duty.look()
+    assert told(run) == [*keys[removed:], never], "only the file that never had a message is announced"
+    with run.reader("batch-topic", group="joined later") as reader:
+        assert len(reader.poll_many(10, 1)) == 3 - removed + 1
+    assert run.removed_files("batch-topic") == set(keys[:removed])
+    assert run.removed_files("another-topic") == set()
+
+
+def test_a_look_at_what_retention_would_remove_records_nothing(run: Run, put: Callable[[int], str]):
+    with run.writer("batch-topic") as writer:
+        writer.send(BatchInfo(simulation_run_id=run.id, storage_key=put(1), tick_start=1, tick_end=1))
+    assert run.remove_outdated("batch-topic", max_count=0, dry_run=True) == 1
+    assert run.removed_files("batch-topic") == set()
 
 
 @pytest.mark.warns("was announced and is not in")

@@ -20,7 +20,9 @@ from in_process import InProcess
 from ticklake import BatchInfo, Database
 from ticklake.consumer import Outbox, relay
 from ticklake.consumer.processed import ProcessedMessages
-from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.coordination.coordinator import Coordinator, Found, frontiers
+from ticklake.coordination.groups import bind, release
+from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
 from ticklake.indexers.metadata import MetadataIndexer
@@ -221,6 +223,9 @@ def _forget(run: Run) -> None:
 
 # The coordinator
 
+TABLE = Target("1", "file:///lake", "here")
+MADE_ANEW = TABLE._replace(table_id="2")
+
 
 def coordinator(url: str, run_id: str, journal: str) -> None:
     with Database(url) as database:
@@ -237,6 +242,13 @@ def coordinator(url: str, run_id: str, journal: str) -> None:
                 lambda: _finish(shared, files),
                 lambda: shared.search_again([TickRange(2, 4)]),
                 lambda: _finish(shared, files),
+                lambda: shared.expect_end(70),
+                lambda: _finish(Coordinator(run, "Y", step=1, lease=LEASE), files, bad="20"),
+                lambda: Coordinator(run, "Y", step=1, table=TABLE).register(),
+                lambda: Coordinator(run, "Y", step=1, table=MADE_ANEW).register(),
+                lambda: bind(run, "t", "g", "X", TABLE),
+                lambda: bind(run, "t", "g", "X", MADE_ANEW),
+                lambda: release(run, "t", "g"),
             ],
         )
 
@@ -244,7 +256,8 @@ def coordinator(url: str, run_id: str, journal: str) -> None:
 def coordinator_state(url: str, run_id: str) -> object:
     with Database(url) as database:
         shared = Coordinator(database.run(run_id), "X", step=1, lease=LEASE)
-        return shared.batches(), sorted((gap.ticks, gap.status) for gap in shared.gaps()), shared.frontier()
+        gaps = sorted((gap.ticks, gap.status) for gap in shared.gaps())
+        return shared.batches(), gaps, sorted(frontiers(database.run(run_id)).items())
 
 
 def _finish(shared: Coordinator, files: list[Found], bad: str = "") -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ticklake.database import Backend, Schema
     from ticklake.database.versions import PackageVersion
 
-PACKAGES = ("ticklake.topics", "ticklake.coordination", "ticklake.consumer")
+PACKAGES = ("ticklake.topics", "ticklake.topics.removed", "ticklake.coordination", "ticklake.consumer")
 
 
 @click.group()

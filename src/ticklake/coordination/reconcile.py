@@ -24,11 +24,15 @@ class Difference(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """The batch files that a topic tells of, by key, how many messages it has, and how many cannot be understood."""
+    """The batch files that a topic tells of, by key, how many messages it has, and how many cannot be understood.
+
+    `removed` are the files that it told of in messages that retention has removed.
+    """
 
     keys: Mapping[str, TickRange]
     messages: int
     undecodable: int
+    removed: frozenset[str] = frozenset()
 
 
 def stored(storage: Storage, run_id: str) -> dict[str, TickRange]:
@@ -45,11 +49,13 @@ def announced(run: Run, topic: str = BATCH_TOPIC) -> Announced:
             undecodable += 1
         else:
             keys[info.storage_key] = TickRange(info.tick_start, info.tick_end)
-    return Announced(keys, messages, undecodable)
+    # After the messages: one that is removed meanwhile is in one or in both.
+    return Announced(keys, messages, undecodable, run.removed_files(topic))
 
 
 def compare(files: Mapping[str, TickRange], heard: Announced) -> Difference:
-    unannounced = sorted((ticks, key) for key, ticks in files.items() if key not in heard.keys)
+    known = heard.keys.keys() | heard.removed
+    unannounced = sorted((ticks, key) for key, ticks in files.items() if key not in known)
     vanished = sorted((ticks, key) for key, ticks in heard.keys.items() if key not in files)
     return Difference([key for _, key in unannounced], [key for _, key in vanished], heard.undecodable)
 
@@ -60,8 +66,9 @@ def publish(run: Run, storage: Storage, keys: Iterable[str], topic: str = BATCH_
     with run.writer(topic) as writer:
         for page in _pages(list(keys)):
             now = run.now_ms()
-            writer.send_many([_info(storage, run.id, key, now) for key in page if storage.exists(key)])
-            count += len(page)
+            infos = [_info(storage, run.id, key, now) for key in page if storage.exists(key)]
+            writer.send_many(infos)
+            count += len(infos)
     return count
 
 

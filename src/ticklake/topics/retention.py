@@ -7,6 +7,7 @@ import logging
 from typing import NamedTuple
 
 from ticklake.errors import InvalidOption
+from ticklake.topics import removed as removed_files
 from ticklake.topics.store import PACKAGE, TopicStore
 
 _log = logging.getLogger(__name__)
@@ -25,17 +26,20 @@ class Retention(NamedTuple):
 def remove_outdated(
     store: TopicStore, topic: str, keep: Retention, *, force: bool = False, dry_run: bool = False
 ) -> int:
-    """Remove what is outdated, in small transactions; how many messages.
+    """Remove what is outdated, in small transactions; how many messages. The files they told of are kept on record.
 
     Never a message with an open claim or a dead letter; nor, unless forced, one that a known group still needs.
     """
     values = _values(topic, keep, force)
+    if not dry_run:
+        store.schema.prepare(removed_files.PACKAGE)
     removed = after = 0
     while True:
         with store.schema.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
             rows = sql.outdated(**values, after=after, limit=CHUNK)
             if rows and not dry_run:
+                removed_files.record(transaction, topic, [message_id for _, message_id in rows])
                 message_ids = json.dumps([message_id for _, message_id in rows])
                 sql.remove_claims(topic=topic, message_ids=message_ids)
                 sql.remove_messages(topic=topic, message_ids=message_ids)

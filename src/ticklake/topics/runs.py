@@ -20,6 +20,7 @@ from ticklake.topics.groups import Groups
 from ticklake.topics.metrics import TopicEnd, TopicMetrics
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
+from ticklake.topics.removed import files as removed_files
 from ticklake.topics.retention import Retention, remove_outdated
 from ticklake.topics.store import Consumer, TopicStore
 from ticklake.topics.writer import TopicWriter
@@ -206,6 +207,10 @@ class Run:
         """
         keep = Retention(max_age, max_count)
         return remove_outdated(self._topics()[0], topic, keep, force=force, dry_run=dry_run)
+
+    def removed_files(self, topic: str) -> frozenset[str]:
+        """The keys of the files that messages told of which retention has removed."""
+        return removed_files(self._schema, topic)
 
     def processed(self, indexer_class: str) -> ProcessedBatches:
         store, _ = self._topics()

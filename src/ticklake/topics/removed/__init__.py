@@ -1,0 +1,37 @@
+"""The files that removed messages told of. A file whose message retention removed was announced: it is not news."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ticklake.database import Schema, Transaction
+from ticklake.database.versions import package_versions
+from ticklake.errors import UndecodableMessage
+from ticklake.topics.envelope import unwrap
+
+PACKAGE = "ticklake.topics.removed"
+
+
+def record(transaction: Transaction, topic: str, message_ids: Sequence[str]) -> None:
+    """Keeps the keys of the files that these messages tell of, in the transaction that removes the messages."""
+    sql = transaction.sql(PACKAGE)
+    envelopes = sql.envelopes(topic=topic, message_ids=json.dumps(message_ids))
+    keys = sorted({key for (envelope,) in envelopes if (key := _file_of(envelope))})
+    sql.add_files(topic=topic, keys=json.dumps(keys))
+
+
+def files(schema: Schema, topic: str) -> frozenset[str]:
+    """The keys of all files whose messages were removed from a topic. Looking makes no tables."""
+    if not any(found.package == PACKAGE for found in package_versions(schema)):
+        return frozenset()
+    with schema.reading() as transaction:
+        return frozenset(key for (key,) in transaction.sql(PACKAGE).files(topic=topic))
+
+
+def _file_of(envelope: bytes) -> str:
+    """The key that a message names; empty if it names none, or cannot be decoded."""
+    try:
+        return str(getattr(unwrap(envelope).payload, "storage_key", "")).replace("\x00", "")
+    except UndecodableMessage:
+        return ""
