@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FilesVerdict:
-    """The batch files of a run. `misfits` have names that do not fit the sampling interval or lie behind the end."""
+    """The batch files of a run. `misfits` have names that do not fit the sampling interval or lie behind the end.
+
+    `beyond` are those that go on behind the end; `assumed` tells that the end is only what the user says it is.
+    """
 
     files: int
     ended: bool
@@ -46,13 +49,16 @@ class FilesVerdict:
     overlapping: int
     lost: list[TickRange]
     misfits: list[str]
+    beyond: list[str] = field(default_factory=list)
+    assumed: bool = False
 
 
 @dataclass(frozen=True)
 class MessagesVerdict:
     """The batch topic and its groups: what it never heard of, and what it announced that is not there.
 
-    `damaged` is what is wrong with the database itself: then nothing is known of the rest.
+    `beyond` are the files it announced that go on behind the end of the run; `removed` counts files whose messages
+    retention has removed. `damaged` is what is wrong with the database itself: then nothing is known of the rest.
     """
 
     messages: int
@@ -61,6 +67,8 @@ class MessagesVerdict:
     undecodable: int
     groups: list[GroupReport]
     damaged: str = ""
+    beyond: list[str] = field(default_factory=list)
+    removed: int = 0
 
 
 @dataclass(frozen=True)
@@ -115,11 +123,39 @@ class RunVerdict:
     tables: list[TableVerdict]
     messages: MessagesVerdict | None = None
 
+    @property
+    def flawless(self) -> bool:
+        """Whether nothing is missing or wrong so far, whether or not the run is known to have ended."""
+        damaged = self.messages is not None and self.messages.damaged
+        return bool(self.tables) and not damaged and all(table.coverage.flawless for table in self.tables)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What does not fit the end of the run or its files, also where every table has every tick."""
+        beyond = f"behind the end of the run, tick {self.storage.last_tick}"
+        vanished = self.messages.vanished if self.messages else []
+        announced = self.messages.beyond if self.messages else []
+        found = {
+            f"point to files that are not there ({_few(vanished)})": len(vanished),
+            f"tell of ticks {beyond} ({_few(announced)})": len(announced),
+        }
+        said = [f"{_counted(number, 'message')} {what}" for what, number in found.items() if number]
+        files = self.storage.beyond
+        return said + ([f"{_counted(len(files), 'file')} go on {beyond} ({_few(files)})"] if files else [])
+
 
 class Completeness:
     """One run, looked at from all sides."""
 
-    def __init__(self, run_id: str, storage: Storage, catalog: Catalog | None, *databases: Database | None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        storage: Storage,
+        catalog: Catalog | None,
+        *databases: Database | None,
+        ended: bool = False,
+    ) -> None:
+        """With `ended`, a run whose producer has not said so has ended with its last file."""
         self._run_id, self._storage, self._catalog = run_id, storage, catalog
         self._databases = [database for database in databases if database is not None]
         self._runs = runs_of(self._databases, run_id)
@@ -130,7 +166,9 @@ class Completeness:
         except OSError as error:
             raise StorageUnavailable(storage=storage.url, reason=error) from error
         end = storage.read_completion(run_id)
-        self.expected = Expected(self.step, list(self.files.values()), None if end is None else end.last_tick)
+        last = max((ticks.end for ticks in self.files.values()), default=None) if ended else None
+        self._assumed = end is None and last is not None
+        self.expected = Expected(self.step, list(self.files.values()), last if end is None else end.last_tick)
 
     def tables(self, only: Sequence[str] = ()) -> list[str]:
         """The tables asked for, or all that the lake has of ticks."""
@@ -180,13 +218,20 @@ class Completeness:
         if kind is None:
             return None
         # Until its indexer is next started, what was recorded before tables had ids has none.
-        targets = (Target(table_id(self._directory(table)) or ""), NO_TABLE)
+        targets = (Target(self._id_of(table)), NO_TABLE)
         for run in self._runs:
             known = frontiers(run)
             for target in targets:
                 if (kind.__name__, target.table_id) in known:
                     return Coordinator(run, kind.__name__, step=self.step, table=target)
         return None
+
+    def _id_of(self, table: str) -> str:
+        """The table's own id; none where there is no table, or one that cannot be read."""
+        try:
+            return table_id(self._directory(table)) or ""
+        except TableUnreadable:
+            return ""
 
     def _repair(self, table: str, retry_failed: bool) -> TableRepair:
         coverage = judge(self.expected, covered(self._directory(table)).ticks)
@@ -244,11 +289,8 @@ class Completeness:
     def _files(self) -> FilesVerdict:
         ranges = sorted(self.files.values())
         end = self.expected.last_tick
-        misfits = [
-            key
-            for key, ticks in self.files.items()
-            if ticks.start % self.step or ticks.end % self.step or (end is not None and ticks.end > end)
-        ]
+        beyond = [key for key, ticks in self.files.items() if end is not None and ticks.end > end]
+        off = [key for key, ticks in self.files.items() if ticks.start % self.step or ticks.end % self.step]
         folders = {self._run_id, *(key.rpartition("/")[0] for key in self.files)}
         changed = max((self._storage.changed_at(folder) or 0 for folder in folders), default=0)
         return FilesVerdict(
@@ -258,7 +300,9 @@ class Completeness:
             silent_since=datetime.fromtimestamp(changed // 10**9, UTC) if changed else None,
             overlapping=sum(later.start <= reach for later, reach in _reached(ranges)),
             lost=self.expected.lost,
-            misfits=misfits,
+            misfits=[key for key in self.files if key in {*off, *beyond}],
+            beyond=beyond,
+            assumed=self._assumed,
         )
 
     def _messages(self) -> MessagesVerdict | None:
@@ -266,8 +310,9 @@ class Completeness:
             return None
         told = list(map(announced, self._runs))
         keys = {key: ticks for one in told for key, ticks in one.keys.items()}
-        heard = Announced(keys, sum(one.messages for one in told), sum(one.undecodable for one in told))
-        difference = compare(self.files, heard)
+        removed = frozenset(key for one in told for key in one.removed)
+        heard = Announced(keys, sum(one.messages for one in told), sum(one.undecodable for one in told), removed)
+        difference, end = compare(self.files, heard), self.expected.last_tick
         since = stored(self._storage, self._run_id) if difference.vanished else {}
         return MessagesVerdict(
             messages=heard.messages,
@@ -275,6 +320,8 @@ class Completeness:
             vanished=[key for key in difference.vanished if key not in since],
             undecodable=difference.undecodable,
             groups=groups_of(self._databases, self._run_id),
+            beyond=[key for key, ticks in heard.keys.items() if end is not None and ticks.end > end],
+            removed=len(heard.removed),
         )
 
     def _announcing(self) -> Run:
@@ -298,6 +345,15 @@ def _key(table: str) -> Sequence[str]:
     """The columns that tell rows apart; none are known of a table that an indexer of the user's own writes."""
     kind = _kinds().get(table)
     return kind.table.key if kind is not None and kind.table is not None else ()
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _few(keys: Sequence[str]) -> str:
+    """The first of these, and that there are more."""
+    return (keys[0] + (", …" if len(keys) > 1 else "")) if keys else ""
 
 
 def _reached(ranges: Sequence[TickRange]) -> Iterator[tuple[TickRange, int]]:

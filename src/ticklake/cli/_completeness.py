@@ -19,7 +19,7 @@ SHOWN = 20
 
 @contextmanager
 def open_run(
-    run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...]
+    run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], *, ended: bool = False
 ) -> Iterator[Completeness]:
     """The run asked for, or the newest one in the storage, which is needed."""
     if not storage:
@@ -33,7 +33,7 @@ def open_run(
         wanted = run or (runs[-1] if runs else "newest")
         if wanted not in runs:
             raise RunNotFound(run_id=wanted, places=places.storage.url, found=", ".join(runs[-5:]) or "none")
-        yield Completeness(wanted, places.storage, places.catalog, *places.databases)
+        yield Completeness(wanted, places.storage, places.catalog, *places.databases, ended=ended)
 
 
 def ranges_text(ranges: Sequence[TickRange]) -> str:

@@ -44,6 +44,19 @@ def reconcile(
         print_json({"applied": apply, "repair": repair})
     else:
         show(repair, apply)
+    if apply and (left := _left(repair)):
+        click.echo(f"Not made good: {'; '.join(left)}.", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _left(repair: Repair) -> list[str]:
+    """What nothing here can do anything about."""
+    left = [f"{len(repair.vanished):,} announced files are not there"] if repair.vanished else []
+    return left + [
+        f"{table.table} lacks {ranges_text(table.missing)}, and no coordinator is at work on it (`ticklake index` is)"
+        for table in repair.tables
+        if table.missing and not table.coordinated
+    ]
 
 
 def show(repair: Repair, applied: bool) -> None:

@@ -14,6 +14,9 @@ from ticklake.cli._places import places_options
 if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
 
+NOT_ENDED = 3
+"""The exit code where nothing is missing so far, and nobody has said that the run has ended."""
+
 COLUMNS = ("table", "rows", "ticks", "missing", "duplicated", "verdict")
 
 
@@ -21,6 +24,7 @@ COLUMNS = ("table", "rows", "ticks", "missing", "duplicated", "verdict")
 @click.argument("run", required=False)
 @places_options
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option("--ended", is_flag=True, help="The run has ended with its last file, though no producer has said so.")
 @click.option("--deep", is_flag=True, help="Decode every file again on Spark and compare each tick's rows.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master for --deep.")
 @json_option
@@ -30,18 +34,23 @@ def verify(
     lake: str | None,
     database: tuple[str, ...],
     tables: tuple[str, ...],
+    ended: bool,
     deep: bool,
     master: str,
     as_json: bool,
 ) -> None:
-    """Prove that RUN (or the newest run) is complete: every tick once in every table. Exit code 0 only if it is."""
+    """Prove that RUN (or the newest run) is complete: every tick once in every table.
+
+    Exit codes: 0 complete; 1 something is missing, double or wrong; 3 nothing is missing so far, but nobody has said
+    that the run has ended (`--ended` says so here, `ticklake end` for good).
+    """
     if not lake:
         raise click.UsageError("Give --lake DIR: it has the tables to verify.")
     from ticklake.coordination.verdict import Verdict
     from ticklake.lake.spark import open_session
 
     with (
-        open_run(run, storage, lake, database) as completeness,
+        open_run(run, storage, lake, database, ended=ended) as completeness,
         open_session(master) if deep else nullcontext() as spark,
     ):
         verdict = completeness.verify(tables, spark=spark)
@@ -50,16 +59,19 @@ def verify(
     else:
         show(verdict)
     if verdict.verdict is not Verdict.COMPLETE:
-        raise click.exceptions.Exit(1)
+        running = verdict.verdict is Verdict.RUNNING and verdict.flawless
+        raise click.exceptions.Exit(NOT_ENDED if running else 1)
 
 
 def show(run: RunVerdict) -> None:
     files = run.storage
-    state = f"ended at tick {files.last_tick:,}" if files.last_tick is not None else "has not ended"
+    ended = "taken to have ended" if files.assumed else "ended"
+    state = f"{ended} at tick {files.last_tick:,}" if files.last_tick is not None else "has not ended"
     silent = (
         f", silent since {files.silent_since:%Y-%m-%d %H:%M:%S} UTC" if files.silent_since and not files.ended else ""
     )
-    click.echo(f"Run {run.run_id}: {run.verdict}")
+    doubts = f", but {'; '.join(run.doubts)}" if run.doubts else ""
+    click.echo(f"Run {run.run_id}: {run.verdict}{doubts}")
     click.echo(f"{files.files:,} batch files, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
     if files.overlapping:
         click.echo(f"{files.overlapping:,} files overlap others; each of their ticks is indexed once")
@@ -87,8 +99,9 @@ def _show_messages(run: RunVerdict) -> None:
     if run.messages.damaged:
         click.echo(run.messages.damaged)
         return
+    removed = f", {run.messages.removed:,} removed by retention" if run.messages.removed else ""
     click.echo(
-        f"{run.messages.messages:,} messages; files not announced: {keys_text(run.messages.unannounced)};"
+        f"{run.messages.messages:,} messages{removed}; files not announced: {keys_text(run.messages.unannounced)};"
         f" announced and not there: {keys_text(run.messages.vanished)}"
     )
     for group in run.messages.groups:
@@ -131,3 +144,7 @@ def _show_sum(run: RunVerdict) -> None:
     click.echo(
         f"{missing:,} missing, {duplicated:,} duplicated" + (f", {compared:,} ticks compared" if compared else "")
     )
+    if run.flawless and not run.storage.ended:
+        click.echo(
+            "Nobody has said that the run has ended. If it has: `ticklake verify --ended`, or `ticklake end` for good."
+        )

@@ -43,7 +43,8 @@ class Expected:
 class Coverage:
     """How much of what is expected a table has: `waiting` ticks have a file and no rows yet, `lost` ones have no file.
 
-    `unexpected` are ticks it has that do not belong to the run: behind its end, or between two sampled ones.
+    `unexpected` are ticks it has that do not belong to the run: behind its end, or between two sampled ones. It is
+    `flawless` if nothing is missing, unexpected or otherwise wrong, whether or not the run is known to have ended.
     """
 
     verdict: Verdict
@@ -54,6 +55,7 @@ class Coverage:
     lost: list[TickRange]
     unexpected: list[TickRange]
     missing: list[TickRange]
+    flawless: bool
 
 
 def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) -> Coverage:
@@ -74,6 +76,7 @@ def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) ->
         lost=lost,
         unexpected=unexpected,
         missing=lacking,
+        flawless=flawless,
     )
 
 

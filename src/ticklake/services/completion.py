@@ -9,6 +9,7 @@ from functools import partial
 
 from ticklake import faults
 from ticklake.contracts import FORMAT_VERSION, RunCompleted
+from ticklake.errors import BadFile
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
@@ -57,24 +58,40 @@ class CompletionService(Service):
         self._queue.wake()
 
     def _complete(self, last_tick: int) -> None:
-        # Made once: a start after a failure must write the same bytes again.
-        self._end = end = self._end or self._said(last_tick)
-        write, publish = partial(self._storage.write_completion, end), partial(self._publish, end)
-        self._retry.call("Writing the end of the run", write, self.monitor, "write_retries")
+        write = partial(self._write, last_tick)
+        end = self._retry.call("Writing the end of the run", write, self.monitor, "write_retries")
+        publish = partial(self._publish, end)
         faults.reach("completion.publish")
         self._retry.call("Publishing the end of the run", publish, self.monitor, "notification_retries")
         self._completed = True
         log.info("run %s is complete: its last tick is %d", self._run.id, last_tick)
 
-    def _said(self, last_tick: int) -> RunCompleted:
-        return RunCompleted(
-            simulation_run_id=self._run.id,
-            last_tick=last_tick,
-            written_at_ms=int(self._clock() * 1000),
-            format_version=FORMAT_VERSION,
-        )
+    def _write(self, last_tick: int) -> RunCompleted:
+        # Made once: a start after a failure must write the same bytes again. So must one after `ticklake end`.
+        if self._end is None:
+            known = self._known()
+            same = known is not None and known.last_tick == last_tick
+            self._end = known if same else end_of(self._run.id, last_tick, self._clock)
+        assert self._end is not None  # noqa: S101
+        self._storage.write_completion(self._end)
+        return self._end
+
+    def _known(self) -> RunCompleted | None:
+        try:
+            return self._storage.read_completion(self._run.id)
+        except BadFile:
+            return None
 
     def _publish(self, end: RunCompleted) -> None:
         with self._run.writer(self._topic) as topic:
             topic.send(end)
         self.monitor.counter("notifications_sent").add()
+
+
+def end_of(run_id: str, last_tick: int, clock: Callable[[], float] = time.time) -> RunCompleted:
+    return RunCompleted(
+        simulation_run_id=run_id,
+        last_tick=last_tick,
+        written_at_ms=int(clock() * 1000),
+        format_version=FORMAT_VERSION,
+    )

@@ -11,15 +11,17 @@ import pytest
 from click.testing import Result
 from deltalake import DeltaTable, write_deltalake
 
-from ticklake import RunCompleted
+from ticklake import BatchInfo, RunCompleted
 from ticklake.cli._bar import bar
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
-from ticklake.errors import BadMetadata, RunNotFound
+from ticklake.errors import BadMetadata, RunEndedBefore, RunGoesOn, RunHasNoFiles, RunNotFound, RunNotSilent
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.empty import EMPTY, packed
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.task import Indexed, Work, index
+from ticklake.services.completion import CompletionService
+from ticklake.services.queue import TickQueue
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
 from ticklake.world import World
@@ -107,8 +109,134 @@ def test_a_run_that_never_ended_is_running_and_says_since_when_it_is_silent(pipe
     pipeline.write(0)
     pipeline.index(0)
     result = ticklake("verify", *pipeline.places)
-    assert result.exit_code == 1
+    assert result.exit_code == 3, "nothing is missing, nobody has said that it has ended"
     assert "has not ended, silent since 20" in result.stdout
+    assert "ticklake end" in result.stdout
+
+
+def test_a_run_that_never_ended_and_lacks_something_exits_1(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 10)
+    pipeline.index(0)
+    assert ticklake("verify", *pipeline.places).exit_code == 1
+    assert ticklake("verify", *pipeline.places, "--ended").exit_code == 1
+
+
+def test_a_run_without_a_completion_record_is_complete_where_the_user_says_it_has_ended(
+    pipeline: Pipeline, ticklake: Command, report: Callable[..., Any]
+):
+    pipeline.write(0, 10)
+    pipeline.index(0, 10)
+    result = ticklake("verify", *pipeline.places, "--ended")
+    assert (result.exit_code, "taken to have ended at tick 19" in result.stdout) == (0, True)
+    assert report("verify", *pipeline.places, "--ended")["storage"]["assumed"]
+    assert ticklake("verify", *pipeline.places).exit_code == 3, "nothing was recorded"
+
+
+def test_what_a_producer_has_said_counts_more_than_the_user(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    pipeline.index(0)
+    pipeline.end(19)
+    result = ticklake("verify", *pipeline.places, "--ended")
+    assert (result.exit_code, "ended at tick 19" in result.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("announce", "said"),
+    [
+        (20, "complete, but 1 message point to files that are not there"),
+        (30, "behind the end of the run, tick 19"),
+    ],
+)
+def test_a_complete_run_says_what_its_messages_tell_beyond_it(
+    pipeline: Pipeline, ticklake: Command, announce: int, said: str
+):
+    pipeline.write(0, 10)
+    pipeline.index(0, 10)
+    pipeline.end(19)
+    key = f"{pipeline.maker.run_id}/{found(announce).name}"
+    info = BatchInfo(
+        simulation_run_id=pipeline.maker.run_id, storage_key=key, tick_start=announce, tick_end=announce + 9
+    )
+    pipeline.maker.publish(info)
+    result = ticklake("verify", *pipeline.places, *pipeline.database)
+    assert result.exit_code == 0
+    assert said in result.stdout
+
+
+def test_a_complete_run_says_that_files_go_on_behind_its_end(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 10)
+    pipeline.index(0)
+    pipeline.end(9)
+    result = ticklake("verify", *pipeline.places)
+    assert result.exit_code == 0
+    assert "complete, but 1 file go on behind the end of the run, tick 9" in result.stdout
+
+
+def test_a_table_that_cannot_be_read_is_named_also_with_a_database(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    pipeline.index(0)
+    pipeline.end(9)
+    pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
+    log = pipeline.maker.lake.directory(pipeline.maker.run_id, "organism_data") / "_delta_log"
+    (log / "00000000000000000000.json").write_text("no commit")
+    result = ticklake("verify", *pipeline.places, *pipeline.database)
+    assert (result.exit_code, "organism_data:" in result.stdout) == (1, True)
+
+
+# Ending a run by hand
+
+
+def test_a_run_is_ended_by_hand_once(pipeline: Pipeline, ticklake: Command, report: Callable[..., Any]):
+    pipeline.write(0, 10)
+    pipeline.index(0, 10)
+    run, storage = pipeline.maker.run_id, pipeline.places[:2]
+    with pytest.raises(RunNotSilent, match="something came"):
+        ticklake("end", run, *storage)
+    assert "has ended at tick 19" in ticklake("end", run, *storage, "--silent-for", "0").stdout
+    assert ticklake("verify", *pipeline.places).exit_code == 0
+    assert "had ended already" in ticklake("end", run, *storage).stdout
+    with pytest.raises(RunEndedBefore, match="at tick 19"):
+        ticklake("end", run, *storage, "--last-tick", "29")
+
+
+def test_a_run_whose_files_go_on_is_not_ended(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 10)
+    with pytest.raises(RunGoesOn, match=found(10).name):
+        ticklake("end", pipeline.maker.run_id, *pipeline.places[:2], "--last-tick", "9", "--silent-for", "0")
+    assert pipeline.maker.storage.read_completion(pipeline.maker.run_id) is None
+
+
+def test_a_run_without_files_has_no_end(pipeline: Pipeline, ticklake: Command):
+    with pytest.raises(RunHasNoFiles):
+        ticklake("end", pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
+
+
+def test_a_later_end_than_the_last_file_leaves_what_is_missing(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    pipeline.index(0)
+    ticklake("end", pipeline.maker.run_id, *pipeline.places[:2], "--last-tick", "19", "--silent-for", "0")
+    result = ticklake("verify", *pipeline.places)
+    assert (result.exit_code, "missing, no file: [10, 19]" in result.stdout) == (1, True)
+
+
+def test_the_end_is_announced_once_where_there_is_a_database(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    where = (pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
+    ticklake("end", *where)
+    for _ in range(2):
+        ticklake("end", *where, *pipeline.database)
+    with Database(pipeline.maker.database_url) as database:
+        messages = database.run(pipeline.maker.run_id).browse("run-topic")
+        assert [message.opened().payload.last_tick for message in messages] == [9]  # type: ignore[union-attr]
+
+
+def test_a_producer_that_ends_where_its_run_was_ended_by_hand_finds_that_fine(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0)
+    ticklake("end", pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
+    with Database(pipeline.maker.database_url) as database:
+        service = CompletionService(database.run(pipeline.maker.run_id), pipeline.maker.storage, TickQueue())
+        service._complete(9)
+        assert len(database.run(pipeline.maker.run_id).browse("run-topic")) == 1
 
 
 def test_a_tick_without_rows_counts_once_its_commit_says_so(pipeline: Pipeline, ticklake: Command):
@@ -203,7 +331,10 @@ def test_reconcile_publishes_a_run_that_the_database_never_heard_of(pipeline: Pi
 def test_reconcile_reports_what_was_announced_and_is_gone(pipeline: Pipeline, ticklake: Command):
     pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
     (Path(pipeline.maker.storage.url) / pipeline.maker.run_id / found(0).name).unlink()
-    assert "announced and not there" in ticklake("reconcile", *pipeline.places[:2], *pipeline.database).stdout
+    shown = ticklake("reconcile", *pipeline.places[:2], *pipeline.database)
+    assert (shown.exit_code, "announced and not there" in shown.stdout) == (0, True)
+    applied = ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--apply")
+    assert (applied.exit_code, "1 announced files are not there" in applied.stderr) == (1, True)
 
 
 def test_reconcile_has_the_coordinator_index_again_what_a_table_lacks(pipeline: Pipeline, ticklake: Command):
