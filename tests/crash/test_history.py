@@ -6,15 +6,18 @@ Real processes: one is held just before its commit, the table changes under it, 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
@@ -132,3 +135,76 @@ def test_the_slower_of_two_that_open_a_torn_log_leaves_the_new_commit_of_the_oth
     assert "aside" in table.end(table.start())
     assert "aside" not in table.release(slower)
     table.is_complete()
+
+
+class Operator:
+    """Somebody who repairs a table while processes work on it, and looks only at what a listing shows."""
+
+    def __init__(self, table: Table, seed: int) -> None:
+        self._table, self._rng = table, random.Random(seed)
+        self._away = 0
+
+    def act(self) -> None:
+        with suppress(FileNotFoundError, IndexError):
+            self._rng.choice([self._move_away, self._tear, self._take])()
+
+    def _move_away(self) -> None:
+        self._away += 1
+        self._table.directory.rename(self._table.directory.with_name(f"away-{self._away}"))
+
+    def _tear(self) -> None:
+        os.truncate(self._newest(), 100)
+
+    def _take(self) -> None:
+        self._newest().rename(self._table.root / f"taken-{self._rng.random()}")
+
+    def _newest(self) -> Path:
+        newest = self._table.commit(self._table.versions()[-1])
+        # Without the commit that makes it there is no table.
+        return newest if self._table.versions()[-1] else self._table.root / "missing"
+
+
+def race(table: Table, seed: int, acts: int, eventually: Callable[..., None]) -> None:
+    """Indexers that start again whenever they have caught up, compaction and vacuum, and an operator."""
+    operator, rng = Operator(table, seed), random.Random(seed)
+    background = [table.start("compact"), table.start("vacuum")]
+    indexers: list[Process] = []
+    for _ in range(acts):
+        while len(indexers) < 2:
+            indexers.append(table.start())
+        seen, few = table.versions(), rng.randint(1, 4)
+        eventually(lambda seen=seen, few=few: len(table.versions()) >= len(seen) + few or ended(indexers))
+        operator.act()
+        for one in [one for one in indexers if one.poll() is not None]:
+            table.end(one)
+            indexers.remove(one)
+    for one in indexers:
+        table.end(one)
+    for one in background:
+        # It may have met a table that was moved away under its hands; it is started again then, as a service is.
+        one.communicate()
+    table.end(table.start())
+    table.is_complete()
+    for away in table.directory.parent.glob("away-*"):
+        with suppress(TableNotFoundError):
+            keys = table.keys(away)
+            assert len(set(keys)) == len(keys), away
+
+
+def ended(processes: list[Process]) -> bool:
+    return any(one.poll() is not None for one in processes)
+
+
+def test_whatever_an_operator_does_while_indexers_race_each_key_is_there_once(
+    table: Table, eventually: Callable[..., None]
+) -> None:
+    race(table, 7, 5, eventually)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_an_operator_does_for_long_each_key_is_there_once(
+    table: Table, eventually: Callable[..., None], seed: int
+) -> None:
+    race(table, seed, 40, eventually)

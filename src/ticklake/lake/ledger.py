@@ -33,9 +33,9 @@ Ticks = npt.NDArray[np.int64]
 class Ledger(DeltaLog):
     """A table opened for indexing."""
 
-    def __init__(self, directory: Path, table: Table) -> None:
+    def __init__(self, directory: Path, table: Table, *, create: bool = True) -> None:
         self.table = table
-        super().__init__(directory, table.name, table.schema, table.key)
+        super().__init__(directory, table.name, table.schema, table.key, create=create)
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
         """The ticks of these ranges that the table has. Reads no file where no file's bounds overlap a range."""
@@ -126,7 +126,8 @@ def open_existing(directory: Path) -> Ledger | None:
     if not (key := metadata.configuration.get(KEY)):
         return None
     schema = pa.schema(delta.schema().to_arrow())
-    return Ledger(directory, Table(metadata.name or directory.name, schema, tuple(json.loads(key))))
+    table = Table(metadata.name or directory.name, schema, tuple(json.loads(key)))
+    return Ledger(directory, table, create=False)
 
 
 def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:

@@ -57,12 +57,15 @@ class CommitConflict(Exception):
 
 
 class DeltaLog:
-    """One table's log as of the last refresh. Opening it creates the table where it is missing."""
+    """One table's log as of the last refresh. Opening it creates the table if it is missing, unless told otherwise."""
 
     head: Head
 
-    def __init__(self, directory: Path, name: str, schema: pa.Schema, key: Sequence[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, name: str, schema: pa.Schema, key: Sequence[str] = (), *, create: bool = True
+    ) -> None:
         self.directory = directory
+        self._may_create = create
         self._name = name
         self._schema = schema
         self._key = key
@@ -141,7 +144,7 @@ class DeltaLog:
                 self.sync()
                 with TableFolder(self.directory) as folder:
                     return self._checkpoint(folder)
-            except (CommitConflict, FileNotFoundError):
+            except CommitConflict:
                 self.refresh()
 
     def _checkpoint(self, folder: TableFolder) -> None:
@@ -263,7 +266,7 @@ class DeltaLog:
         self.head = Head(-1, "")
         self.loads += 1
         while not self.head.mark:
-            with TableFolder.made(self.directory) as folder:
+            with TableFolder.made(self.directory) if self._may_create else TableFolder(self.directory) as folder:
                 try:
                     head = self._load_from(folder)
                 except DeltaError as error:
@@ -278,6 +281,8 @@ class DeltaLog:
         try:
             return self._take_all(folder)
         except TableNotFoundError:
+            if not self._may_create:
+                raise
             self._create(folder)
         except DeltaError:
             torn.recover_all(folder)

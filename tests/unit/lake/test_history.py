@@ -21,7 +21,7 @@ from ticklake.errors import DamagedCommit
 from ticklake.lake import commits, history
 from ticklake.lake.compaction import BY_HAND, Compaction
 from ticklake.lake.folder import TableFolder
-from ticklake.lake.ledger import Ledger
+from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.log import CommitConflict
 from ticklake.lake.metadata import read_metadata, write_metadata
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
@@ -245,3 +245,14 @@ def test_metadata_whose_commit_is_reported_as_a_conflict_after_the_fact_stay(
     assert write_metadata(tmp_path / "metadata", metadata)
     found = read_metadata(tmp_path / "metadata")
     assert found is not None and found.simulation_run_id == "run"
+
+
+def test_compaction_does_not_make_a_table_again_that_was_moved_away(ledger: Ledger) -> None:
+    opened = open_existing(ledger.directory)
+    assert opened is not None
+    ledger.directory.rename(ledger.directory.with_name("away"))
+    with pytest.raises(FileNotFoundError):
+        list(Compaction(opened, BY_HAND).steps())
+    assert not ledger.directory.exists()
+    ledger.directory.with_name("away").rename(ledger.directory)
+    assert sum(step.files_removed for step in Compaction(opened, BY_HAND).steps()) == 4

@@ -86,6 +86,7 @@ class Stage:
         self.acknowledged: list[tuple[str, int]] = []
         self.taken: set[int] = set()
         self.moved = 0
+        self.gone: dict[str, int] = {}
         self.refusal: Exception | None = None
 
     # What actors do
@@ -138,6 +139,7 @@ class Stage:
     def move_away(self) -> None:
         if self.directory.exists():
             self.moved += 1
+            self.gone |= {self._id(): len(self.acknowledged)}
             self.directory.rename(self.directory.with_name(f"away-{self.moved}"))
 
     def tear(self) -> None:
@@ -147,6 +149,11 @@ class Stage:
     def take(self) -> None:
         if (newest := self._newest()) is not None:
             newest.rename(newest.with_name(f"taken-{uuid4().hex}"))
+
+    def _id(self) -> str:
+        first = self.directory / "_delta_log" / f"{0:020d}.json"
+        lines = first.read_bytes().splitlines() if first.exists() else []
+        return next((str(parsed["metaData"]["id"]) for parsed in map(_parsed, lines) if "metaData" in parsed), "")
 
     def _newest(self) -> Path | None:
         """The newest commit; its ticks may be missing from now on."""
@@ -221,6 +228,8 @@ class Stage:
         there = set(DeltaTable(self.directory).to_pyarrow_table().column("tick_number").to_pylist())
         promised = {tick for table, tick in self.acknowledged if table == ledger.id}
         assert promised - self.taken <= there, "acknowledged and lost"
+        for number, (table, tick) in enumerate(self.acknowledged):
+            assert number < self.gone.get(table, number + 1), f"{tick} acknowledged for a table that was gone"
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
