@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from ticklake import logs
+from ticklake.cli._help import with_help
 from ticklake.cli._logs import level_of
 from ticklake.errors import TickLakeError
 
@@ -29,7 +30,7 @@ class CommandFolder(click.Group):
             return None
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"{__name__}.{name}"), name)
-        return command
+        return with_help(command)
 
 
 @click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,6 +44,7 @@ def cli(verbose: int, log_format: logs.Format | None) -> None:
 
 def main() -> None:
     """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    with_help(cli)
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
     except click.ClickException as error:

@@ -114,6 +114,7 @@ class IndexerQueue:
             self._ownership.give_back()
         self._tell()
         if left and not graceful:
+            self.monitor.errors.record("EVENTS_DISCARDED", f"up to {left} events were not written")
             _log.warning("Queue %s stopped without writing up to %d events", self.path, left)
         _log.info("Queue %s stopped", self.path)
 

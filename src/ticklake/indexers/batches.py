@@ -100,12 +100,8 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         messages = self._let_go(deliveries)
         if not messages:
             return
-        if self._processed is None:
+        if self._processed is None or not self._marked(self._processed, deliveries, messages):
             self._reader.ack_many(messages)
-        else:
-            with self._run.transaction() as transaction:
-                self._processed.mark([delivery.file.key for delivery in deliveries], connection=transaction)
-                self._reader.ack_many(messages, connection=transaction)
 
     def fail(self, delivery: Delivery, error: str) -> None:
         for message in self._let_go([delivery]):
@@ -131,6 +127,20 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _marked(self, processed: ProcessedBatches, deliveries: Sequence[Delivery], messages: Sequence[Message]) -> bool:
+        """Marks and acknowledges in one transaction. False if the mark is refused: it only saves work."""
+        try:
+            with self._run.transaction() as transaction:
+                processed.mark([delivery.file.key for delivery in deliveries], connection=transaction)
+                self._reader.ack_many(messages, connection=transaction)
+        except OUTAGES:
+            raise  # the ack would fail too
+        except TickLakeError as error:
+            self._monitor.errors.record("MARK_FAILED", error)
+            log.warning("Acknowledging %d batches that could not be marked as processed: %s", len(deliveries), error)
+            return False
+        return True
 
     def _let_go(self, deliveries: Sequence[Delivery]) -> list[Message]:
         messages = [delivery.message for delivery in deliveries if delivery.message is not None]

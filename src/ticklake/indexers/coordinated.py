@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
 from ticklake.coordination.gaps import PENDING, Searched, count, on_grid, ranges_of, subtract
@@ -29,6 +30,7 @@ from ticklake.topics.patience import patiently
 from ticklake.world import World
 
 log = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 
 # Batches remembered from one listing: enough to make listing rare, little enough to forget about its memory.
 _REMEMBERED = 50_000
@@ -79,7 +81,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
     def poll(self, limit: int, timeout: float) -> list[Delivery]:
         deadline = time.monotonic() + timeout
         while True:
-            deliveries = self._deliveries(patiently(lambda: self._take(limit)))
+            deliveries = self._deliveries(self._insist(lambda: self._take(limit)))
             left = deadline - time.monotonic()
             if deliveries or left <= 0 or self._woken.wait(min(left, self._poll_interval)):
                 self._woken.clear()
@@ -87,19 +89,19 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
         if deliveries:
-            patiently(lambda: self._coordinator.complete(_claims(deliveries)))
+            self._insist(lambda: self._coordinator.complete(_claims(deliveries)))
 
     def fail(self, delivery: Delivery, error: str) -> None:
         (claim,) = _claims([delivery])
         self._fail(claim, error)
 
     def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        lost = set(patiently(lambda: self._coordinator.renew(_claims(deliveries)))) if deliveries else set()
+        lost = set(self._insist(lambda: self._coordinator.renew(_claims(deliveries)))) if deliveries else set()
         return [one for one, claim in zip(deliveries, _claims(deliveries), strict=True) if claim in lost]
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         if deliveries:
-            patiently(lambda: self._coordinator.release(_claims(deliveries)))
+            self._insist(lambda: self._coordinator.release(_claims(deliveries)))
 
     def wake(self) -> None:
         self._woken.set()
@@ -203,14 +205,17 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
                 self._fail(claim, str(error))
             else:
                 self.exhausted = False
-                patiently(lambda: self._coordinator.release([claim]))
+                self._insist(lambda: self._coordinator.release([claim]))
             return None
+
+    def _insist(self, act: Callable[[], _Result]) -> _Result:
+        return patiently(act, tell=lambda error: self._monitor.errors.record("DATABASE_UNAVAILABLE", error))
 
     def _fail(self, claim: Claim, error: str) -> None:
         self._monitor.errors.record("BATCH_FAILED", error, claim.name)
         log.warning("Batch %s failed: %s", claim.name, error)
         self.failed[f"{self._run_id}/{claim.name}"] = error
-        patiently(lambda: self._coordinator.fail(claim, error))
+        self._insist(lambda: self._coordinator.fail(claim, error))
 
 
 def coordinated(
@@ -226,7 +231,7 @@ def coordinated(
         coordinator = Coordinator(run, kind.__name__, step=step, table=table, lease=lease, monitor=monitor)
         coordinator.register()
         if kind.table is not None:
-            _believe_the_table(coordinator, resources.tables.directory(run_id, kind.table.name))
+            _believe_the_table(coordinator, resources.tables.directory(run_id, kind.table.name), monitor)
         batches = CoordinatedBatches(
             coordinator,
             storage,
@@ -255,7 +260,7 @@ def _failed_before(coordinator: Coordinator, storage: Storage, run_id: str) -> d
     return {key: error for key, error in failed.items() if storage.exists(key)}
 
 
-def _believe_the_table(coordinator: Coordinator, directory: Path) -> None:
+def _believe_the_table(coordinator: Coordinator, directory: Path, monitor: Monitor) -> None:
     """A table may have been removed or restored since: what it lacks is not done, whatever the coordinator says."""
     done, step = _completed(coordinator), coordinator.step
     if not done:
@@ -263,6 +268,7 @@ def _believe_the_table(coordinator: Coordinator, directory: Path) -> None:
     ticks = covered(directory).ticks
     missing = subtract([on_grid(one, step) for one in done], ranges_of(ticks[ticks % step == 0], step), step)
     if missing and (names := coordinator.search_again(missing)):
+        monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(directory))
         log.warning("%d batches are done but not in %s: they are indexed again", len(names), directory)
 
 

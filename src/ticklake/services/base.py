@@ -80,6 +80,7 @@ class Service(ABC):
         self.ask_to_stop()
         ended = self.join(timeout)
         if not ended:
+            self.monitor.errors.record("STOP_TIMED_OUT", f"still at work after {timeout:g} seconds")
             log.warning("%s did not stop within %g seconds", self.name, timeout)
         return ended
 

@@ -72,4 +72,5 @@ class ReconciliationService(Service):
             if key not in self._vanished:
                 self._vanished.add(key)
                 self.monitor.counter("batches_vanished").add()
+                self.monitor.errors.record("BATCH_VANISHED", f"announced, and not in {self._storage.url}", key)
                 log.warning("Batch file %s was announced and is not in %s", key, self._storage.url)

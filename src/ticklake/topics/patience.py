@@ -21,13 +21,13 @@ MOST_ABORTED = 5
 def patiently(
     act: Callable[[], _Result],
     *,
+    tell: Callable[[TickLakeError], object],
     seconds: float = PATIENCE_SECONDS,
     pause: Callable[[float], object] = time.sleep,
-    tell: Callable[[TickLakeError], object] = lambda _: None,
 ) -> _Result:
     """Repeat `act`, which must be harmless to repeat, until the database answers; raise after `seconds`.
 
-    `tell` hears of each failure.
+    `tell` hears of each failure, to record it: the warning is logged here.
     """
     deadline = time.monotonic() + seconds
     length = FIRST_PAUSE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ticklake.errors import DatabaseLocked, DatabaseUnavailable, TickLakeError
 from ticklake.topics.envelope import Envelope
@@ -30,8 +30,9 @@ class _Parcel:
 class Publisher:
     """Publishes for all the writers of a run. Who comes while a commit is under way shares the next one."""
 
-    def __init__(self, store: TopicStore) -> None:
-        self._store = store
+    def __init__(self, store: TopicStore, tell: Callable[[TickLakeError], object] = lambda _: None) -> None:
+        """`tell` hears of each failure of the database."""
+        self._store, self._tell = store, tell
         self._lock = threading.Lock()
         self._enough = threading.Condition(self._lock)
         self._queue: list[_Parcel] = []
@@ -97,7 +98,7 @@ class Publisher:
 
     def _commit(self, parcels: Sequence[_Parcel]) -> None:
         try:
-            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]))
+            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), tell=self._tell)
         except (DatabaseUnavailable, DatabaseLocked) as error:  # after a long wait, and whatever is sent
             for parcel in parcels:
                 parcel.error = error

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from types import TracebackType
 
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
@@ -220,7 +221,8 @@ class Run:
         with self._lock:
             if self._opened is None:
                 store = _open_store(self._schema)
-                self._opened = (store, Publisher(store))
+                tell = partial(self._metrics.monitor.errors.record, "DATABASE_UNAVAILABLE")
+                self._opened = (store, Publisher(store, tell))
             return self._opened
 
 

@@ -125,3 +125,38 @@ def test_no_file_names_a_path_of_one_machine():
 def test_the_package_has_no_module_without_a_noun():
     vague = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}
     assert [str(path) for path in sources() if path.stem in vague] == []
+
+
+WATCHED = ("services", "indexers", "topics", "consumer", "events", "coordination")
+RECORDED_ELSEWHERE = {
+    "services/supervisor.py:_schedule": "Service._fail records what the service died of",
+    "topics/patience.py:patiently": "tell, which every caller has to pass, records it",
+}
+
+
+def warnings_without_an_error(text: str) -> list[str]:
+    """The functions that log a warning and record no error in the bounded history of a monitor."""
+    silent = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            calls = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
+            named = [ast.unparse(call) for call in calls if isinstance(call, ast.Attribute)]
+            warns = any(name.endswith((".warning", ".warn")) for name in named)
+            if warns and not any(name.endswith(("errors.record",)) for name in named):
+                silent.append(node.name)
+    return silent
+
+
+def test_every_warning_of_a_service_comes_with_a_recorded_error():
+    found = {
+        f"{path.relative_to(SOURCE)}:{name}"
+        for package in WATCHED
+        for path in sorted((SOURCE / package).rglob("*.py"))
+        for name in warnings_without_an_error(text_of(path))
+    }
+    assert found == set(RECORDED_ELSEWHERE)
+
+
+def test_the_rule_about_warnings_notices_one_without_an_error():
+    assert warnings_without_an_error("def f(self):\n    log.warning('x')") == ["f"]
+    assert warnings_without_an_error("def f(self):\n    m.errors.record('X', 'x')\n    log.warning('x')") == []

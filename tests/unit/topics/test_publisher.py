@@ -168,7 +168,9 @@ def test_patience_repeats_until_the_database_answers():
             raise answer
         return answer
 
-    assert patiently(act, pause=pauses.append) == 7
+    told: list[object] = []
+    assert patiently(act, tell=told.append, pause=pauses.append) == 7
+    assert len(told) == len(pauses)
     assert pauses == [0.05, 0.1]
 
 
@@ -178,4 +180,4 @@ def test_patience_has_an_end():
         raise DatabaseUnavailable(database="d", reason="r")
 
     with pytest.raises(DatabaseUnavailable):
-        patiently(act, seconds=0)
+        patiently(act, tell=lambda _: None, seconds=0)
