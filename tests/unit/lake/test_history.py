@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticklake import SimulationMetadata
+from ticklake import SimulationMetadata, faults
 from ticklake.contracts import EnvironmentConfig
 from ticklake.errors import DamagedCommit
 from ticklake.lake import commits, history
@@ -113,6 +113,25 @@ def test_a_torn_commit_is_set_aside_also_by_one_who_has_the_table_open(ledger: L
     assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.warns("Set .* aside")
+def test_the_slower_of_two_that_find_a_torn_commit_leaves_what_the_other_wrote_alone(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.truncate(commit_of(ledger, 4), 50)
+    faster: list[Ledger] = []
+
+    def reach(point: str) -> None:
+        if point == "lake.torn" and not faster:
+            monkeypatch.undo()
+            faster.append(Ledger(ledger.directory, TABLE))
+            add(faster[0], 4)
+
+    monkeypatch.setattr(faults, "reach", reach)
+    slower = Ledger(ledger.directory, TABLE)
+    assert slower.head == faster[0].head
+    assert slower.present(ALL).tolist() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("missing", [0, 1, 3])
 def test_a_log_with_a_hole_is_refused_and_nothing_is_touched(ledger: Ledger, missing: int) -> None:
     commit_of(ledger, missing).rename(ledger.directory / "kept")
@@ -171,6 +190,28 @@ def test_a_commit_that_is_taken_away_by_hand_in_the_middle_of_the_next_one_leave
     ledger.refresh()
     assert ledger.present(ALL).tolist() == [1, 2, 3]
     assert Ledger(ledger.directory, TABLE).version == 3
+
+
+def test_a_commit_goes_along_with_a_table_that_is_moved_away_in_the_middle_of_it_and_does_not_count(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = TableFolder.create
+    anew: list[Ledger] = []
+
+    def moved(folder: TableFolder, name: str, data: bytes) -> None:
+        monkeypatch.undo()
+        anew.append(made_anew(ledger, 7))
+        create(folder, name, data)
+
+    file = write(ledger.directory, 5)
+    monkeypatch.setattr(TableFolder, "create", moved)
+    with pytest.raises(CommitConflict):
+        ledger.commit([file], {})
+    ledger.discard([file])
+    (away,) = ledger.directory.parent.glob("away-*")
+    assert Ledger(away, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+    assert ledger.present(ALL).tolist() == [7]
+    assert ledger.head == anew[0].head == Ledger(ledger.directory, TABLE).head
 
 
 def test_a_checkpoint_and_a_summary_never_land_in_a_table_made_anew(
