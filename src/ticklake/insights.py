@@ -110,6 +110,7 @@ class Glance:
     tables: list[TableReport]
     groups: list[GroupReport]
     gaps: list[GapsReport]
+    held_back: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ class Places:
         tables, at = tables_of(self.catalog, chosen, None) if self.catalog else [], clock()
         if self.presence is not None and self.catalog is not None:
             tables = with_missing(tables, self.catalog, chosen, self.presence, GLANCE_SECONDS)
-        return Glance(chosen, at, tables, groups_of(self.databases, chosen), gaps_of(self.databases, chosen))
+        groups, gaps = groups_of(self.databases, chosen), gaps_of(self.databases, chosen)
+        return Glance(chosen, at, tables, groups, gaps, _held_back(self.databases, chosen))
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -204,6 +206,11 @@ def gaps_of(databases: Iterable[Database], run_id: str) -> list[GapsReport]:
     """Bounded: open gaps only, whatever the length of the run."""
     counts = [one for run in runs_of(databases, run_id) for one in count_gaps(run)]
     return [GapsReport(one.indexer_class, one.pending, one.permanent, one.oldest_ms / 1000) for one in counts]
+
+
+def _held_back(databases: Iterable[Database], run_id: str) -> list[str]:
+    """Transactions of others that slow claims down, by name."""
+    return [str(held) for run in runs_of(databases, run_id) if (held := run.held_back_by()) is not None]
 
 
 def announced_of(databases: Iterable[Database], run_id: str, topics: Iterable[str]) -> Announcement | None:

@@ -13,8 +13,12 @@ import psycopg
 import pytest
 
 from ticklake import BatchInfo, Database
+from ticklake.cli._frame import Frame
 from ticklake.database import Transaction
 from ticklake.database.names import schema_name
+from ticklake.doctor.databases import open_transactions
+from ticklake.doctor.patient import Patient, Store
+from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
 
 
@@ -282,3 +286,31 @@ def test_a_claim_costs_the_same_while_a_foreign_transaction_is_open(run: Run, po
         before = min(pages() for _ in range(5))
         connection.execute(CLAIM_AND_ACK.format(times=times, claim=claim, ack=ACK))
         assert min(pages() for _ in range(5)) < before + 12  # once a second a claim looks through all that is open
+
+
+def test_the_transaction_that_holds_vacuum_back_is_named(run: Run, postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, application_name="a long report") as foreign:
+        foreign.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        foreign.execute("SELECT 1 FROM pg_class LIMIT 1")
+        assert run.held_back_by() is None, "it has only just begun"
+        held = run.held_back_by(seconds=0)
+        assert held is not None
+        assert (held.pid, held.name) == (foreign.info.backend_pid, "a long report")
+        assert f"a long report (pid {held.pid}) has a transaction open" in str(held)
+
+
+def test_doctor_and_top_name_the_transaction_that_holds_vacuum_back(
+    run: Run, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.topics()
+    monkeypatch.setattr(Run.held_back_by, "__defaults__", (0.0,))
+    with psycopg.connect(postgres_url, application_name="a long report") as foreign:
+        foreign.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        foreign.execute("SELECT 1 FROM pg_class LIMIT 1")
+        with Patient(stores=(Store(postgres_url),)) as patient:
+            (finding,) = open_transactions(patient)
+        assert f"a long report (pid {foreign.info.backend_pid})" in finding.message
+        assert finding.remedy == f"End it: SELECT pg_terminate_backend({foreign.info.backend_pid})"
+        with Database(postgres_url) as database:
+            frame = Frame(0.0, Places(databases=[database]).glance(run.id))
+        assert any("a long report" in text for text in frame.errors)

@@ -35,7 +35,8 @@ class Frame:
     def errors(self) -> list[str]:
         tables = [table.error for table in (self.glance.tables if self.glance else []) if table.error]
         services = [f"{one.name}: {one.error}" for one in self.services or [] if one.error]
-        return [text for text in (self.problem, *tables, *services) if text]
+        held_back = self.glance.held_back if self.glance else []
+        return [text for text in (self.problem, *tables, *services, *held_back) if text]
 
     @property
     def gaps(self) -> int:

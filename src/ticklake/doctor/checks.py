@@ -24,6 +24,7 @@ CHECKS: dict[str, Check] = {
     "schema version": databases.versions,
     "clock": databases.clock,
     "stuck claims": databases.stuck_claims,
+    "open transactions": databases.open_transactions,
     "gaps": databases.gaps,
     "dead letters": databases.dead_letters,
     "abandoned files": places.abandoned_files,

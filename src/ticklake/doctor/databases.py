@@ -60,6 +60,19 @@ def stuck_claims(patient: Patient) -> Iterator[Finding]:
         yield from _counted(store, "stuck claims", stuck, "messages in the hands of somebody who is gone", command)
 
 
+def open_transactions(patient: Patient) -> Iterator[Finding]:
+    """PostgreSQL keeps what claims and acks leave behind for as long as any transaction is open."""
+    for store in _answering(patient):
+        run = None if store.directory else next(store.runs(), None)
+        held = run.held_back_by() if run is not None else None
+        if held is not None:
+            remedy = f"End it: ROLLBACK PREPARED '{held.name.removeprefix('prepared transaction ')}'"
+            remedy = remedy if held.pid is None else f"End it: SELECT pg_terminate_backend({held.pid})"
+            yield warning("open transactions", f"{store.name}: {held}.", remedy)
+        elif run is not None:
+            yield ok("open transactions", f"{store.name}: none is open for long")
+
+
 def gaps(patient: Patient) -> Iterator[Finding]:
     for store in _answering(patient):
         reports = {run.id: gaps_of([store.database], run.id) for run in store.runs()}

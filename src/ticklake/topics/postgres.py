@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ticklake.database import Schema, Transaction
 from ticklake.database.schema import Statements
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
+from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, OpenTransaction, TopicStore, describe, trace
 
 LOCKED_MS = 50
 """How long to let an open transaction have what is free but locked, before the next look."""
@@ -46,6 +46,11 @@ class PostgresTopicStore(TopicStore):
             Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
         ]
         return Claimed(claims, [row[0] for row in rows if row[4]], 0)
+
+    def oldest_transaction(self) -> OpenTransaction | None:
+        with self._alone() as sql:
+            rows = sql.oldest_transaction()
+        return OpenTransaction(*rows[0]) if rows else None
 
     def _wait_ms(self, sql: Statements, consumer: Consumer) -> int | None:
         group, started = (consumer.topic, consumer.group), time.monotonic()

@@ -23,8 +23,10 @@ from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
 from ticklake.topics.removed import files as removed_files
 from ticklake.topics.retention import Retention, remove_outdated
-from ticklake.topics.store import Consumer, TopicStore
+from ticklake.topics.store import Consumer, OpenTransaction, TopicStore
 from ticklake.topics.writer import TopicWriter
+
+HELD_BACK_SECONDS = 60.0
 
 
 class Database:
@@ -174,6 +176,11 @@ class Run:
     @property
     def dead_letters(self) -> DeadLetters:
         return DeadLetters(self._topics()[0])
+
+    def held_back_by(self, seconds: float = HELD_BACK_SECONDS) -> OpenTransaction | None:
+        """The transaction, open for longer than that, that keeps PostgreSQL's vacuum from its work."""
+        oldest = self._topics()[0].oldest_transaction()
+        return oldest if oldest is not None and oldest.seconds > seconds else None
 
     def topics(self) -> list[TopicStatus]:
         return list_topics(self._topics()[0])

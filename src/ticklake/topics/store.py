@@ -45,6 +45,18 @@ class Claimed(NamedTuple):
     wait_ms: int | None = None
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that keeps PostgreSQL from removing old versions of rows; `pid` is None if it is a prepared one."""
+
+    pid: int | None
+    name: str
+    seconds: float
+
+    def __str__(self) -> str:
+        which = self.name if self.pid is None else f"{self.name} (pid {self.pid})"
+        return f"{which} has a transaction open for {self.seconds:,.0f} s, so claims slow down"
+
+
 class TopicStore(ABC):
     """One run's topics. `connection` is the caller's transaction to join; None makes one of its own."""
 
@@ -80,6 +92,10 @@ class TopicStore(ABC):
 
     def listen(self, topic: str) -> Listener:
         return self.schema.listen(topic)
+
+    def oldest_transaction(self) -> OpenTransaction | None:
+        """The transaction that holds vacuum back the furthest, on a database that has a vacuum."""
+        return None
 
     def join(self, topic: str, group: str, *, at_end: bool) -> None:
         """Make a group known; one that is known keeps its position."""
