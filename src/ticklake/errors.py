@@ -442,9 +442,27 @@ class DatabaseFileUnusable(DatabaseUnusable):
 
 class DatabaseDamaged(DatabaseUnusable):
     message = (
-        "The database {database} is damaged: {reason}. Stop what uses it and move it away, its -wal file too; "
-        "`ticklake reconcile RUN --apply` announces the run's files again, and tables leave out what they have."
+        "The database {database} is damaged: {reason}. Stop every process that uses it, then move it away, its -wal "
+        "and -shm files too; `ticklake reconcile RUN --apply` announces the run's files again, and tables leave out "
+        "what they have."
     )
+
+
+class DatabaseMoved(DatabaseUnusable):
+    message = (
+        "{reason} was moved, deleted or replaced while {database} was in use: what is written now would be lost. Stop "
+        "every process that uses it; put the file back, or move the others away too; then start again."
+    )
+
+
+class DatabaseForked(TickLakeError):
+    message = (
+        "{database} was opened by process {parent} and cannot be used in process {child}, which was forked from it. "
+        "Open it after the fork."
+    )
+    database: object
+    parent: int
+    child: int
 
 
 class DatabaseUnavailable(TickLakeError):

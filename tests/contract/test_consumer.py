@@ -302,7 +302,7 @@ def test_a_message_that_spoils_the_commit_does_not_take_others_with_it(
     with run.transaction() as transaction:
         transaction.execute_script(deferred.format("DEFERRABLE INITIALLY DEFERRED"))
     if database_url.startswith("sqlite"):
-        run._schema._writer._connected().execute("PRAGMA foreign_keys = ON")  # type: ignore[attr-defined]
+        run._schema._writer.connected().execute("PRAGMA foreign_keys = ON")  # type: ignore[attr-defined]
     send(run, *(trade(number) for number in range(5)))
 
     def orphans(payload: BatchInfo, tx: Transaction) -> Payload | None:

@@ -67,7 +67,7 @@ def test_nothing_is_published_before_its_transaction_commits(run: Run, outbox: O
 def test_a_waiting_relay_is_woken_and_does_not_poll(
     run: Run, outbox: Outbox, relays, eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("hints", "postgres"):
+    for module in ("hints", "notifications"):
         monkeypatch.setattr(f"ticklake.database.{module}.SAFETY_SECONDS", 600.0)
     relay = relays(lease=1800)
     assert relay.relay() == 0

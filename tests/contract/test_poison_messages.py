@@ -107,7 +107,7 @@ def lose_another_database(tx: Transaction) -> None:
 
 POSTGRES = {
     "statement_timeout": (exceed_a_timeout("statement_timeout"), "statement timeout"),
-    "idle_in_transaction_session_timeout": (sleep_in_the_transaction, "idle-in-transaction"),
+    "idle_in_transaction_session_timeout": (sleep_in_the_transaction, ""),
     "its connection killed": (kill_own_connection, "terminating connection"),
     "its connection killed quietly": (kill_own_connection_quietly, ""),
     "deadlock": (raise_that("40P01"), "no luck"),

@@ -131,7 +131,7 @@ def test_a_reader_in_another_process_is_woken_by_the_write(
 ) -> None:
     monkeypatch.setattr("ticklake.database.hints.SAFETY_SECONDS", 600)
     monkeypatch.setattr("ticklake.database.hints.LONGEST_SECONDS", 600)
-    monkeypatch.setattr("ticklake.database.postgres.SAFETY_SECONDS", 600)
+    monkeypatch.setattr("ticklake.database.notifications.SAFETY_SECONDS", 600)
     with run.reader("t", group="g") as reader:
         assert reader.poll(0.01) is None
         children.start("write", 0, 50)

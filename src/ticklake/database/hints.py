@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from ticklake.database.fork import Inheritable
 from ticklake.database.readiness import readable
 
 SAFETY_SECONDS = 1.0
@@ -50,10 +51,12 @@ class Hints:
             pass  # its buffer is full of hints already, or it is another user's: the safety look finds the message
 
 
-class HintListener:
+class HintListener(Inheritable):
     """One reader's socket: a datagram is the hint, its content is nothing."""
 
     def __init__(self, database: Path, folder: Path, prefix: str) -> None:
+        super().__init__()
+        self._database = database
         self._files = (database, database.with_name(database.name + "-wal"))
         self._path = folder / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
         self._socket = _datagrams()
@@ -65,6 +68,7 @@ class HintListener:
         self._seen = self._state()
 
     def wait(self, timeout: float | None) -> bool:
+        self.check_process(self._database)
         end = time.monotonic() + min(LONGEST_SECONDS, LONGEST_SECONDS if timeout is None else timeout)
         ready: list[object] = []
         while not ready and (left := end - time.monotonic()) > 0 and not self._changed():
@@ -77,9 +81,13 @@ class HintListener:
             self._others.send(b"!")
 
     def close(self) -> None:
-        self._path.unlink(missing_ok=True)
+        if not self.inherited:
+            self._path.unlink(missing_ok=True)
         for end in (self._socket, self._mine, self._others):
             end.close()
+
+    def _disown(self) -> None:
+        self.close()
 
     def _drain(self) -> None:
         for end in (self._socket, self._mine):

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-import socket
+import select
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
 import psycopg
-import psycopg_pool
 from psycopg import sql as compose
 
 from ticklake import faults
+from ticklake.database.fork import Inheritable
 from ticklake.database.names import schema_name
+from ticklake.database.notifications import PostgresListener
 from ticklake.database.outages import in_our_words, postgres_fault
-from ticklake.database.readiness import readable
+from ticklake.database.pool import Link, Pool
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
 from ticklake.database.url import split_password
+from ticklake.database.work import Work
 from ticklake.errors import (
     DatabaseClosed,
     DatabaseUnavailable,
@@ -35,8 +36,6 @@ _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"
 CONNECT_SECONDS = 10
 POOL_SECONDS = 30.0
-ASK_SECONDS = 3.0
-SAFETY_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
@@ -47,62 +46,50 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-class _Connection(psycopg.Connection[Row]):
+class Connection(psycopg.Connection[Row]):
     """A connection that knows which schema it is in and whether its commits wait for the disk."""
 
     place: tuple[str, bool] | None = None
+    pooler: bool = False
+    """Whether a pooler such as PgBouncer is in between: then the next transaction may be in another session."""
 
     @cached_property
     def statements(self) -> psycopg.Cursor[Row]:
         """One for all statements: it remembers how their values are written and read, a fifth of the work."""
         return self.cursor(binary=True)
 
+    def look_for_pooler(self) -> None:
+        """A pooler makes up the process id that it tells its clients."""
+        ((pid,),) = self.execute("SELECT pg_backend_pid()").fetchall()
+        self.pooler = pid != self.info.backend_pid
+        if self.pooler:
+            self.prepare_threshold = None
+
     def enter(self, schema: str, durable: bool) -> None:
-        if self.place != (schema, durable):
-            values = {"search_path": f'"{schema}"', "commit": "on" if durable else "off"}
+        """For the session; behind a pooler, for this transaction."""
+        if self.pooler or self.place != (schema, durable):
+            values = {"search_path": f'"{schema}"', "commit": "on" if durable else "off", "local": self.pooler}
+            self.place = None
             self.execute(_own("enter"), values)
             self.place = (schema, durable)
 
 
-class _Idle(deque[_Connection]):
-    """Idle connections. The one that came back last goes out first: its server process is warm, its schema entered."""
-
-    append = deque.appendleft
-
-
-class _Pool(psycopg_pool.ConnectionPool[_Connection]):
-    """A pool that is a stack: the library takes its connections in turn, each of them cold."""
-
-    _pool: deque[_Connection]
-
-    def open(self, wait: bool = False, timeout: float = POOL_SECONDS) -> None:
-        self._pool = _Idle()
-        super().open(wait, timeout)
-
-
-class PostgresBackend:
+class PostgresBackend(Inheritable):
     """A server's database."""
 
     def __init__(self, url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> None:
+        super().__init__()
         self._url = url
         self.name = split_password(url)[0]
         self._lock = threading.Lock()
         self._schemas: dict[str, PostgresSchema] = {}
         self._closed = False
-        self._opened = False
-        self._opening = threading.Lock()
-        self._pool = _Pool(
-            url,
-            connection_class=_Connection,
-            kwargs=_OPTIONS,
-            min_size=min(min_idle, max_pool_size),
-            max_size=max_pool_size,
-            reconnect_timeout=2.0,  # begin again with short pauses rather than let them grow
-            open=False,
-        )
+        self._reached = False
+        self._pool = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
         name = schema_name(run_id)
+        self.check_process(self.name)
         with self._lock:
             if self._closed:
                 raise DatabaseClosed(database=self.name)
@@ -116,72 +103,80 @@ class PostgresBackend:
         return [row[0] for row in self._query("list_runs")]
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-        if not self._pool.closed:
-            self._pool.close()
+        if self.inherited:
+            return
+        self._closed = True
+        self._pool.close()
 
-    def connect(self) -> _Connection:
+    def connect(self) -> Connection:
         """A connection of one's own, outside the pool."""
         with self.translated():
-            return _Connection.connect(self._url, **_OPTIONS)
+            return self._connect()
 
-    @contextmanager
-    def borrowed(self) -> Iterator[_Connection]:
-        """A connection of the pool; one that breaks is not given back."""
-        self._open_pool()
-        with self.translated():
-            connection = self._take()
-        try:
-            with self.translated(connection):
-                yield connection
-        finally:
-            self._pool.putconn(connection)
-
-    def pool(self) -> Mapping[str, int]:
-        stats = self._pool.get_stats()
-        total, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
-        return {"active": total - idle, "idle": idle, "total": total, "waiting": stats.get("requests_waiting", 0)}
-
-    def _take(self) -> _Connection:
-        """Asks again and again: a pool that has given up connecting lets those wait who have asked before."""
+    def take(self) -> Link[Connection]:
+        """A server that was there and is away is asked again and again, as long as others would wait for their turn."""
+        self.check_process(self.name)
         end = time.monotonic() + POOL_SECONDS
         while True:
+            if self._closed:
+                raise DatabaseClosed(database=self.name)
             try:
-                return self._pool.getconn(ASK_SECONDS)
-            except psycopg_pool.PoolTimeout:
-                if time.monotonic() > end:
-                    raise psycopg_pool.PoolTimeout(f"no connection for {POOL_SECONDS:g} seconds") from None
+                link = self._pool.take(end - time.monotonic())
+            except psycopg.OperationalError as error:
+                if not self._reached or time.monotonic() > end:
+                    raise self.in_our_words(error) from error
+                _log.debug("Trying again to connect to %s: %s", self.name, error)
+                time.sleep(RETRY_SECONDS)
+            else:
+                if link is None:
+                    raise DatabaseUnavailable(database=self.name, reason=f"no connection for {POOL_SECONDS:g} seconds")
+                self._reached = True
+                return link
+
+    def give_back(self, link: Link[Connection]) -> None:
+        self._pool.give_back(link)
+
+    def pool(self) -> Mapping[str, int]:
+        total, idle = self._pool.total, self._pool.idle
+        return {"active": total - idle, "idle": idle, "total": total, "waiting": len(self._pool.waiters)}
+
+    def _connect(self) -> Connection:
+        connection = Connection.connect(self._url, **_OPTIONS)
+        try:
+            connection.look_for_pooler()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _query(self, statement: str, **values: str) -> list[Row]:
-        with self.borrowed() as connection:
-            return connection.execute(_own(statement), values).fetchall()
-
-    def _open_pool(self) -> None:
-        if self._closed:
-            raise DatabaseClosed(database=self.name)
-        if self._opened:
-            return
-        with self._opening:
-            self.connect().close()  # says what is wrong (no such host, wrong password), which a pool does not
-            self._pool.open()
-            self._opened = True
+        with PostgresWork(self) as transaction:
+            return transaction.execute(_own(statement).decode(), values)
 
     @contextmanager
-    def translated(self, connection: _Connection | None = None) -> Iterator[None]:
+    def translated(self, connection: Connection | None = None) -> Iterator[None]:
         """The driver's errors in our words."""
         try:
             yield
-        except (psycopg.Error, psycopg_pool.PoolClosed) as error:
+        except psycopg.Error as error:
             raise self.in_our_words(error, connection) from error
 
-    def in_our_words(self, error: Exception, connection: _Connection | None = None) -> TickLakeError:
+    def in_our_words(self, error: psycopg.Error, connection: Connection | None = None) -> TickLakeError:
         """`connection`: on which it happened; none if there was none to be had."""
         reason = " ".join(str(error).split())
-        if isinstance(error, psycopg_pool.PoolClosed):
-            return DatabaseClosed(database=self.name)
         lost = isinstance(error, psycopg.OperationalError) if connection is None else connection.broken
-        return in_our_words(postgres_fault(getattr(error, "sqlstate", None), lost=lost), self.name, reason)
+        return in_our_words(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
+
+    def _disown(self) -> None: ...
+
+
+def _usable(connection: Connection) -> bool:
+    """An idle server says nothing: what there is to read is that it has ended the connection."""
+    if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        return False
+    watched = select.poll()
+    watched.register(connection.fileno(), select.POLLIN)
+    return not watched.poll(0)
 
 
 class PostgresSchema:
@@ -197,29 +192,26 @@ class PostgresSchema:
         self._prepared: set[str] = set()
         self._preparing = threading.Lock()
 
-    @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[PostgresTransaction]:
-        with self._entered(durable) as transaction:
-            with transaction.connection.transaction():
-                yield transaction
-                faults.reach("database.commit.before")
-            faults.reach("database.commit.after")
-        transaction.committed()
+    def transaction(self, *, durable: bool = True) -> PostgresWork:
+        return PostgresWork(self._backend, self, durable=durable, begin="BEGIN")
 
-    @contextmanager
-    def autocommit(self, *, durable: bool = True) -> Iterator[Transaction]:
-        with self._entered(durable) as transaction:
-            yield transaction
-        transaction.committed()
+    def autocommit(self, *, durable: bool = True) -> PostgresWork:
+        return PostgresWork(self._backend, self, durable=durable)
 
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        with self._entered(durable=False) as transaction, transaction.connection.transaction():
-            transaction.execute_script("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield transaction
+    def reading(self) -> PostgresWork:
+        return PostgresWork(
+            self._backend, self, durable=False, begin="BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        )
+
+    def check_process(self) -> None:
+        self._backend.check_process(self._backend.name)
+
+    @property
+    def inherited(self) -> bool:
+        return self._backend.inherited
 
     def now_ms(self) -> int:
-        with self._entered(durable=False) as transaction:
+        with self.autocommit(durable=False) as transaction:
             ((now,),) = transaction.sql(_OWN).read_clock()
         return int(now)
 
@@ -263,21 +255,11 @@ class PostgresSchema:
         own.clock()
         own.clock_ms()
 
-    @contextmanager
-    def _entered(self, durable: bool) -> Iterator[PostgresTransaction]:
-        with self._backend.borrowed() as connection:
-            connection.enter(self.name, durable)
-            transaction = PostgresTransaction(self.run_id, connection, self._backend)
-            try:
-                yield transaction
-            finally:
-                self.count_statements(transaction.executed)
-
 
 class PostgresTransaction(Transaction):
     """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, run_id: str, connection: _Connection, backend: PostgresBackend) -> None:
+    def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend) -> None:
         super().__init__(run_id, "postgres")
         self.connection = connection
         self._backend = backend
@@ -303,75 +285,78 @@ class PostgresTransaction(Transaction):
         self.sql(_OWN).notify(channel=channel)
 
 
-class PostgresListener:
-    """Listens on a connection of its own. One that breaks is made anew, and then it is time to look."""
+class PostgresWork(Work[PostgresTransaction]):
+    """A transaction, or statements that commit on their own, on a connection of the pool."""
 
-    def __init__(self, backend: PostgresBackend, schema: str, channel: str) -> None:
+    _drivers = psycopg.Error
+
+    def __init__(
+        self, backend: PostgresBackend, schema: PostgresSchema | None = None, *, durable: bool = True, begin: str = ""
+    ) -> None:
+        super().__init__()
         self._backend = backend
         self._schema = schema
-        self._channel = channel.encode()
-        self._mine, self._others = socket.socketpair()
-        self._mine.setblocking(False)
-        self._others.setblocking(False)
-        self._connection: _Connection | None = self._connect()
+        self._durable = durable
+        self._begin_with = begin
+        self._link: Link[Connection] | None = None
+        self._transaction: PostgresTransaction | None = None
 
-    def wait(self, timeout: float | None) -> bool:
-        limit = min(SAFETY_SECONDS, SAFETY_SECONDS if timeout is None else timeout)
-        if self._connection is None:
-            self._reconnect(limit)
-            return False
-        end = time.monotonic() + limit
-        hinted = False
-        while not hinted:  # a hint of another topic is none
-            ready = self._ready(end - time.monotonic())
-            hinted = self._connection in ready and self._hinted(self._connection)
-            if self._mine in ready or time.monotonic() >= end:
-                break
-        self._drain()
-        return hinted
+    def _begin(self) -> PostgresTransaction:
+        self._link = self._backend.take()
+        connection = self._link.connected()
+        if self._schema is not None and not connection.pooler:
+            connection.enter(self._schema.name, self._durable)
+        if connection.pooler and not self._begin_with:
+            self._begin_with = "BEGIN"  # each statement of its own could be in another session
+        if self._begin_with:
+            connection.execute(self._begin_with.encode())
+        if self._schema is not None and connection.pooler:
+            connection.enter(self._schema.name, self._durable)
+        run_id = "" if self._schema is None else self._schema.run_id
+        self._transaction = PostgresTransaction(run_id, connection, self._backend)
+        return self._transaction
 
-    def wake(self) -> None:
-        with suppress(OSError):
-            self._others.send(b"!")
+    def _commit(self) -> None:
+        connection = self._connection
+        if self._begin_with and connection is not None:
+            faults.reach("database.commit.before")
+            if connection.execute(b"COMMIT").statusmessage != "COMMIT":
+                reason = "one of its statements had failed, so the transaction was rolled back"
+                raise DatabaseUnusable(database=self._backend.name, reason=reason)
+            faults.reach("database.commit.after")
 
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._mine.close()
-        self._others.close()
+    def _committed(self) -> None:
+        if self._transaction is not None:
+            self._transaction.committed()
 
-    def _connect(self) -> _Connection:
-        connection = self._backend.connect()
-        with self._backend.translated():
-            connection.execute(compose.SQL("LISTEN {}").format(compose.Identifier(self._schema)))
-        return connection
-
-    def _ready(self, seconds: float) -> list[object]:
-        return readable([self._mine, self._connection] if self._connection else [self._mine], seconds)
-
-    def _reconnect(self, limit: float) -> None:
+    def _end(self, *, clean: bool) -> None:
+        link = self._link
+        if link is None:
+            return
         try:
-            self._connection = self._connect()
-        except DatabaseUnavailable:
-            self._ready(min(limit, RETRY_SECONDS))
+            if link.connection is not None and (not clean or not _rolled_back(link.connection)):
+                link.close()
+            if self._schema is not None and self._transaction is not None:
+                self._schema.count_statements(self._transaction.executed)
+        finally:
+            self._link = None
+            self._backend.give_back(link)
 
-    def _hinted(self, connection: _Connection) -> bool:
-        found = False
-        try:
-            connection.pgconn.consume_input()
-            while hint := connection.pgconn.notifies():
-                found = found or hint.extra == self._channel
-        except psycopg.Error as error:
-            _log.warning("Lost the connection that listens on %s: %s", self._backend.name, " ".join(str(error).split()))
-            connection.close()
-            self._connection = None
-            return True
-        return found
+    def _in_our_words(self, error: psycopg.Error) -> TickLakeError:
+        return self._backend.in_our_words(error, self._connection)
 
-    def _drain(self) -> None:
-        with suppress(BlockingIOError):
-            while self._mine.recv(16):
-                pass
+    @property
+    def _connection(self) -> Connection | None:
+        return None if self._link is None else self._link.connection
+
+
+def _rolled_back(connection: Connection) -> bool:
+    """Whether no transaction is open any more."""
+    status = connection.pgconn.transaction_status
+    if status in (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR):
+        with suppress(psycopg.Error):
+            connection.execute(b"ROLLBACK")
+    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 def _has_rows(cursor: psycopg.Cursor[Row]) -> bool:

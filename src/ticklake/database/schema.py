@@ -43,7 +43,7 @@ class Transaction(ABC):
         try:
             yield
             self.execute_script("RELEASE SAVEPOINT part")
-        except BaseException:
+        except Exception:  # an interrupt undoes the whole transaction
             self.execute_script("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
             raise
 
@@ -175,6 +175,13 @@ class Schema(Protocol):
 
     def now_ms(self) -> int:
         """The database's clock, in milliseconds since 1970."""
+
+    def check_process(self) -> None:
+        """Raises `DatabaseForked` in a process that was forked from the one that opened it."""
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked from the one that opened it."""
 
     def pool(self) -> Mapping[str, int]:
         """Connections: `active`, `idle`, `total`, and threads `waiting` for one."""

@@ -6,23 +6,28 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from ticklake import faults
+from ticklake.database.fork import Inheritable, keep_for_ever
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
 from ticklake.database.outages import Fault, in_our_words, sqlite_fault
+from ticklake.database.place import Place
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
+from ticklake.database.waiting import Turn
+from ticklake.database.work import Work
 from ticklake.errors import (
     DatabaseClosed,
     DatabaseDamaged,
     DatabaseLocked,
+    DatabaseMoved,
     DatabaseUnusable,
     NestedTransaction,
     RunNotInDatabase,
@@ -41,10 +46,11 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class SqliteBackend:
+class SqliteBackend(Inheritable):
     """The files of a directory."""
 
     def __init__(self, directory: Path, clock: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__()
         self._directory = directory.absolute()
         self._clock = clock
         self._lock = threading.Lock()
@@ -54,6 +60,7 @@ class SqliteBackend:
 
     def schema(self, run_id: str, *, create: bool = True) -> SqliteSchema:
         path = self._directory / (schema_name(run_id) + SUFFIX)
+        self.check_process(self._directory)
         with self._lock:
             if self._closed:
                 raise DatabaseClosed(database=self._directory)
@@ -77,11 +84,15 @@ class SqliteBackend:
         return sorted(found)
 
     def close(self) -> None:
+        if self.inherited:
+            return
         with self._lock:
             self._closed = True
             schemas, self._schemas = list(self._schemas.values()), {}
         for schema in schemas:
             schema.close()
+
+    def _disown(self) -> None: ...
 
 
 class SqliteSchema:
@@ -95,7 +106,7 @@ class SqliteSchema:
         self.name = str(path)
         self.count_statements: Callable[[int], None] = uncounted
         self._clock = clock
-        self._hints = Hints(path)
+        self.hints = Hints(path)
         self._writer = _Seat(path, clock, write=True)
         self._reader = _Seat(path, clock, write=False)
         self._prepared: set[str] = set()
@@ -104,42 +115,26 @@ class SqliteSchema:
     def now_ms(self) -> int:
         return self._clock()
 
-    @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[Transaction]:
-        with self._writer.taken() as connection:
-            # FULL: a sender who was told "accepted" may lose power a moment later. A claim or ack that is lost
-            # only means a redelivery.
-            self._writer.synchronize("FULL" if durable else "NORMAL")
-            connection.execute("BEGIN IMMEDIATE")
-            transaction = SqliteTransaction(self.run_id, connection, self._hints)
-            try:
-                yield transaction
-                faults.reach("database.commit.before")
-                connection.execute("COMMIT")
-                faults.reach("database.commit.after")
-            finally:
-                self.count_statements(transaction.executed)
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-        transaction.committed()
+    def transaction(self, *, durable: bool = True) -> SqliteWork:
+        return SqliteWork(self, self._writer, "BEGIN IMMEDIATE", durable=durable)
 
     autocommit = transaction
 
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        with self._reader.taken() as connection:
-            connection.execute("BEGIN")
-            transaction = SqliteTransaction(self.run_id, connection, self._hints)
-            try:
-                yield transaction
-            finally:
-                self.count_statements(transaction.executed)
-                connection.execute("ROLLBACK")
+    def reading(self) -> SqliteWork:
+        return SqliteWork(self, self._reader, "BEGIN", durable=False)
+
+    def check_process(self) -> None:
+        self._writer.check_process(self.path)
+
+    @property
+    def inherited(self) -> bool:
+        return self._writer.inherited
 
     def flaws(self) -> list[str]:
-        with self._reader.taken() as connection:
-            found = connection.execute(statements(_OWN, "sqlite")["check_integrity"]).fetchall()
-            torn = self.path.stat().st_size % int(connection.pragma("page_size"))
+        with self.reading() as view:
+            found = view.sql(_OWN).check_integrity()
+            ((page_size,),) = view.execute("PRAGMA page_size", {})
+            torn = self.path.stat().st_size % int(page_size)
         return [str(row[0]) for row in found if row[0] != "ok"] + ["the last page is cut off"] * bool(torn)
 
     def prepare(self, package: str) -> None:
@@ -153,12 +148,12 @@ class SqliteSchema:
             self._prepared.add(package)
 
     def listen(self, channel: str) -> HintListener:
-        return self._hints.listen(channel)
+        return self.hints.listen(channel)
 
     def pool(self) -> Mapping[str, int]:
         seats = (self._writer, self._reader)
         total, active = sum(seat.open for seat in seats), sum(seat.busy for seat in seats)
-        waiting = sum(seat.waiting for seat in seats)
+        waiting = sum(len(seat.turn.waiters) for seat in seats)
         return {"active": active, "idle": total - active, "total": total, "waiting": waiting}
 
     def close(self) -> None:
@@ -208,19 +203,74 @@ class SqliteTransaction(Transaction):
             self.after_commit(lambda: self._hints.send(channel))
 
 
-class _Seat:
+class SqliteWork(Work[SqliteTransaction]):
+    """A transaction on one of the two connections of a file."""
+
+    _drivers = apsw.Error
+
+    def __init__(self, schema: SqliteSchema, seat: _Seat, begin: str, *, durable: bool) -> None:
+        super().__init__()
+        self._schema = schema
+        self._seat = seat
+        self._begin_with = begin
+        self._durable = durable
+        self._transaction: SqliteTransaction | None = None
+        self._reference = seat.turn.reference(self)
+
+    def _begin(self) -> SqliteTransaction:
+        self._seat.take(self, self._reference)
+        connection = self._seat.connected()
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")  # an interrupt has left it
+        # FULL: a sender who was told "accepted" may lose power a moment later. A claim or ack that is lost only means
+        # a redelivery.
+        self._seat.synchronize("FULL" if self._durable else "NORMAL")
+        connection.execute(self._begin_with)
+        self._seat.remember_place()
+        self._transaction = SqliteTransaction(self._schema.run_id, connection, self._schema.hints)
+        return self._transaction
+
+    def _commit(self) -> None:
+        faults.reach("database.commit.before")
+        self._seat.connected().execute("COMMIT")
+        self._seat.check_place()
+        faults.reach("database.commit.after")
+
+    def _committed(self) -> None:
+        if self._transaction is not None:
+            self._transaction.committed()
+
+    def _end(self, *, clean: bool) -> None:  # noqa: ARG002  SQLite itself knows the state of its connection
+        if self._seat.turn.holder is not self:
+            return
+        try:
+            self._seat.roll_back()
+            if self._transaction is not None:
+                self._schema.count_statements(self._transaction.executed)
+        finally:
+            self._seat.turn.give_back(self._reference)
+
+    def _in_our_words(self, error: apsw.Error) -> TickLakeError:
+        return _in_our_words(error, str(self._schema.path))
+
+
+class _Closing:
+    """Takes a seat to close it."""
+
+
+class _Seat(Inheritable):
     """One connection, opened on first use, that threads take in turn."""
 
     def __init__(self, path: Path, clock: Callable[[], int], *, write: bool) -> None:
+        super().__init__()
         self._path = path
         self._clock = clock
         self._write = write
-        self._lock = threading.Lock()
         self._connection: apsw.Connection | None = None
-        self._owner = 0
+        self._place: Place | None = None
         self._closed = False
         self._synchronous = ""
-        self.waiting = 0
+        self.turn = Turn()
 
     @property
     def open(self) -> bool:
@@ -228,50 +278,74 @@ class _Seat:
 
     @property
     def busy(self) -> bool:
-        return self._owner != 0
+        return self.turn.holder is not None
 
-    @contextmanager
-    def taken(self) -> Iterator[apsw.Connection]:
-        if self._owner == threading.get_ident():
+    def take(self, work: SqliteWork, reference: weakref.ref[object]) -> None:
+        self.check_process(self._path)
+        holder = self.turn.holder
+        if isinstance(holder, SqliteWork) and holder.thread == threading.get_ident():
             raise NestedTransaction(database=self._path)
-        self._take()
-        try:
-            yield self._connected()
-        except apsw.Error as error:
-            raise _in_our_words(error, str(self._path)) from error
-        finally:
-            self._owner = 0
-            self._lock.release()
+        work.thread = threading.get_ident()
+        if not self.turn.take(reference, LOCK_SECONDS):
+            raise DatabaseLocked(database=self._path, seconds=LOCK_SECONDS)
 
-    def synchronize(self, level: str) -> None:
-        """How the next commits of the connection that was taken wait for the disk."""
-        if self._connection is not None and level != self._synchronous:
-            self._connection.pragma("synchronous", level)
-            self._synchronous = level
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _take(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            self.waiting += 1
-            try:
-                if not self._lock.acquire(timeout=LOCK_SECONDS):
-                    raise DatabaseLocked(database=self._path, seconds=LOCK_SECONDS)
-            finally:
-                self.waiting -= 1
-        self._owner = threading.get_ident()
-
-    def _connected(self) -> apsw.Connection:
+    def connected(self) -> apsw.Connection:
         if self._closed:
             raise DatabaseClosed(database=self._path)
         if self._connection is None:
+            self._synchronous = ""
+            self._place = None
             self._connection = _connect(self._path, self._clock, write=self._write)
         return self._connection
+
+    def synchronize(self, level: str) -> None:
+        """How the next commits of the connection that was taken wait for the disk."""
+        if self._write and level != self._synchronous:
+            self._synchronous = ""
+            self.connected().pragma("synchronous", level)
+            self._synchronous = level
+
+    def roll_back(self) -> None:
+        """A connection that cannot even do that is closed."""
+        if self._connection is None or not self._connection.in_transaction:
+            return
+        try:
+            self._connection.execute("ROLLBACK")
+        except apsw.Error as error:
+            _log.debug("Cannot roll back, closing %s: %s", self._path, error)
+            self._connection.close(True)
+            self._connection = None
+
+    def remember_place(self) -> None:
+        if self._place is None:
+            self._place = Place.of(self._path)
+
+    def check_place(self) -> None:
+        """Raises `DatabaseMoved` if what was written is where nobody will look for it."""
+        if self._place is not None and (lost := self._place.lost()) is not None:
+            raise DatabaseMoved(database=self._path, reason=lost)
+
+    def close(self) -> None:
+        closing = _Closing()
+        reference = self.turn.reference(closing)
+        if self.inherited:
+            return
+        try:
+            self.turn.take(reference, LOCK_SECONDS)
+            self._closed = True
+            if self._connection is not None:
+                if self._place is not None and self._place.lost():
+                    # A checkpoint would go where nobody looks, and the -wal that it removes may be another file's.
+                    self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                self._connection.close()
+                self._connection = None
+        finally:
+            self.turn.give_back(reference)
+
+    def _disown(self) -> None:
+        if self._connection is not None:
+            keep_for_ever(self._connection)
+        self._connection = None
 
 
 def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Connection:

@@ -6,13 +6,15 @@ import fcntl
 import os
 from pathlib import Path
 
+from ticklake.database.fork import Inheritable
 from ticklake.errors import DatabaseUnusable, QueueInUse
 
 
-class Ownership:
+class Ownership(Inheritable):
     """Who has it knows that nobody else is at work: what was begun before was left by the dead."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
         self._handle = -1
 
@@ -29,5 +31,10 @@ class Ownership:
             raise QueueInUse(queue=self._path) from error
 
     def give_back(self) -> None:
-        os.close(self._handle)
+        if self._handle >= 0:
+            os.close(self._handle)
         self._handle = -1
+
+    def _disown(self) -> None:
+        """A lock lasts until the last process that inherited it has closed it."""
+        self.give_back()

@@ -102,6 +102,8 @@ class IndexerQueue:
 
     def stop(self, graceful: bool = True) -> None:
         """Accept nothing more, write what is accepted, close the file. Not gracefully: forget what is not on disk."""
+        if self._ownership.inherited:
+            return
         with self._life:
             if self._batches is None or self._buffer is None or self._thread is None:
                 return
@@ -125,6 +127,7 @@ class IndexerQueue:
     def offer(self, events: Sequence[Event]) -> BufferReceipt:
         """Accept events, in this order. They are durable once the receipt's `wait` has returned."""
         lines = [encode(event) for event in events]
+        self._ownership.check_process(self.path)
         if self._buffer is None:
             raise QueueNotRunning(queue=self.path)
         return self._buffer.add(lines)
@@ -221,6 +224,7 @@ class IndexerQueue:
             self._changed.notify_all()
 
     def _running(self) -> Batches:
+        self._ownership.check_process(self.path)
         if self._batches is None:
             raise QueueNotRunning(queue=self.path)
         return self._batches

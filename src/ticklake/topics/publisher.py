@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ticklake.errors import DatabaseLocked, DatabaseUnavailable, TickLakeError
 from ticklake.topics.envelope import Envelope
@@ -28,13 +29,18 @@ class _Parcel:
 
 
 class Publisher:
-    """Publishes for all the writers of a run. Who comes while a commit is under way shares the next one."""
+    """Publishes for all the writers of a run. Who comes while a commit is under way shares the next one.
+
+    A parcel is in the queue until it is stored. To store it again is harmless, so a leader that is interrupted, at
+    whatever byte code, leaves the queue to the next one as it is.
+    """
 
     def __init__(self, store: TopicStore, tell: Callable[[TickLakeError], object] = lambda _: None) -> None:
         """`tell` hears of each failure of the database."""
         self._store, self._tell = store, tell
         self._lock = threading.Lock()
-        self._enough = threading.Condition(self._lock)
+        self._enough = threading.Lock()
+        self._enough.acquire()
         self._queue: list[_Parcel] = []
         self._leader: _Parcel | None = None
         self._expected = 1
@@ -43,12 +49,15 @@ class Publisher:
         """Returns when they are durable."""
         mine = _Parcel(topic, envelopes)
         try:
-            self._join(mine)
-            mine.turn.acquire()  # somebody has committed it, or has left the queue to this thread
-            if not mine.done:
-                self._commit_queue()
+            try:
+                self._join(mine)
+                mine.turn.acquire()  # somebody has committed it, or has left the queue to this thread
+                if not mine.done:
+                    self._commit_queue()
+            finally:
+                self._leave(mine)
         finally:
-            self._leave(mine)
+            self._leave(mine)  # again, in case that the first was interrupted
         if mine.error is not None:
             raise mine.error
 
@@ -57,44 +66,47 @@ class Publisher:
             self._queue.append(mine)
             if self._leader is None:
                 self._lead(mine)
-            elif len(self._queue) == self._expected:
-                self._enough.notify()
+            elif len(self._queue) >= self._expected:
+                _open(self._enough)
 
     def _leave(self, mine: _Parcel) -> None:
         """Also of a thread that was interrupted: nobody may wait for it."""
         with self._lock:
-            if mine in self._queue:
-                self._queue.remove(mine)
             if self._leader is mine:
                 self._leader = None
-                if self._queue:
-                    self._lead(self._queue[0])
+            if self._leader is None:
+                self._settle()
+            if mine in self._queue:
+                self._queue.remove(mine)
+            if self._leader is None and self._queue:
+                self._lead(self._queue[0])
+
+    def _settle(self) -> None:
+        """Lets go of those that are stored."""
+        for parcel in self._queue:
+            if parcel.done:
+                _open(parcel.turn)
+        self._queue = [parcel for parcel in self._queue if not parcel.done]
 
     def _lead(self, parcel: _Parcel) -> None:
+        _open(parcel.turn)
         self._leader = parcel
-        parcel.turn.release()
 
     def _commit_queue(self) -> None:
         parcels = self._gather()
-        try:
-            self._commit(parcels)
-        except BaseException:
-            with self._lock:
-                self._queue[:0] = parcels  # to store them again is harmless: the next sender does
-            raise
-        with self._lock:
-            self._expected = len(parcels) + len(self._queue)
+        self._commit(parcels)
         for parcel in parcels:
             parcel.done = True
-            parcel.turn.release()
+        with self._lock:
+            self._expected = len(self._queue)
+            self._settle()
 
     def _gather(self) -> list[_Parcel]:
         """Those who shared the last commit are on their way back: a moment's wait saves them a commit of their own."""
+        if len(self._queue) < self._expected:
+            self._enough.acquire(timeout=LONGEST_GATHERING)
         with self._lock:
-            if len(self._queue) < self._expected:
-                self._enough.wait(LONGEST_GATHERING)
-            parcels, self._queue = self._queue, []
-            return parcels
+            return list(self._queue)
 
     def _commit(self, parcels: Sequence[_Parcel]) -> None:
         try:
@@ -108,3 +120,9 @@ class Publisher:
                 return
             for parcel in parcels:  # one of them spoils it for all: each on its own
                 self._commit([parcel])
+
+
+def _open(lock: threading.Lock) -> None:
+    """Lets one thread through; if it is open already, it stays so."""
+    with suppress(RuntimeError):
+        lock.release()

@@ -145,7 +145,9 @@ class TopicReader:
             self._listener.wake()
 
     def close(self) -> None:
-        """Give back what is claimed and not acknowledged."""
+        """Give back what is claimed and not acknowledged; in a forked process, nothing: it is the parent's."""
+        if self._store.schema.inherited:
+            return
         with self._lock:
             if self._closed:
                 return

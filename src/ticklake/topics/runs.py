@@ -225,6 +225,7 @@ class Run:
         return ProcessedBatches(store, check_name("indexer class", indexer_class))
 
     def _topics(self) -> tuple[TopicStore, Publisher]:
+        self._schema.check_process()
         with self._lock:
             if self._opened is None:
                 store = _open_store(self._schema)

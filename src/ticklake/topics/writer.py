@@ -68,6 +68,7 @@ class TopicWriter:
             self._store.publish(self.topic, envelopes, connection)
             connection.after_commit(lambda: self._count(len(envelopes)))
             return
+        self._store.schema.check_process()
         try:
             started = time.perf_counter()
             self._publisher.publish(self.topic, envelopes)

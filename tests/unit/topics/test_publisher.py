@@ -45,7 +45,7 @@ def test_who_comes_during_a_commit_shares_the_next(eventually: Callable[..., Non
     threads += [threading.Thread(target=publisher.publish, args=("t", envelope(str(n)))) for n in range(5)]
     for thread in threads[1:]:
         thread.start()
-    eventually(lambda: len(publisher._queue) == 5)
+    eventually(lambda: len(publisher._queue) == 6)  # with the first, until it is stored
     store.let_go.set()
     for thread in threads:
         thread.join(10)
@@ -71,7 +71,7 @@ def test_one_that_spoils_a_commit_spoils_only_its_own(eventually: Callable[..., 
     threads += [threading.Thread(target=send, args=a) for a in (("t", "good"), ("too large", "bad"))]
     for thread in threads[1:]:
         thread.start()
-    eventually(lambda: len(publisher._queue) == 2)
+    eventually(lambda: len(publisher._queue) == 3)
     store.let_go.set()
     for thread in threads:
         thread.join(10)
@@ -99,7 +99,7 @@ def test_a_database_that_is_away_is_waited_for_once_and_not_once_a_sender(
     assert store.entered.wait(10)
     for thread in threads[1:]:
         thread.start()
-    eventually(lambda: len(publisher._queue) == 4)
+    eventually(lambda: len(publisher._queue) == 5)
     store.let_go.set()
     for thread in threads:
         thread.join(10)

@@ -1,1 +1,1 @@
-SELECT set_config('search_path', %(search_path)s, false), set_config('synchronous_commit', %(commit)s, false)
+SELECT set_config('search_path', %(search_path)s, %(local)s), set_config('synchronous_commit', %(commit)s, %(local)s)

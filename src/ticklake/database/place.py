@@ -1,0 +1,36 @@
+"""Whether an open SQLite database still is where it was opened: a file that is moved away keeps taking writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_Identity = tuple[int, int] | None
+
+
+class Place(NamedTuple):
+    """The three files of a database in WAL mode while a transaction is open, which is when all of them are there."""
+
+    paths: tuple[str, ...]
+    found: tuple[_Identity, ...]
+
+    @classmethod
+    def of(cls, path: Path) -> Place:
+        paths = (str(path), f"{path}-wal", f"{path}-shm")
+        return cls(paths, tuple(map(_identity, paths)))
+
+    def lost(self) -> str | None:
+        """Which of the files is gone or is another one now; None if all are there. Costs three calls of `stat`."""
+        for path, found in zip(self.paths, self.found, strict=True):
+            if _identity(path) != found:
+                return path
+        return None
+
+
+def _identity(path: str) -> _Identity:
+    try:
+        found = os.stat(path)  # noqa: PTH116  at every commit
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)

@@ -1,0 +1,153 @@
+"""A process that was forked: it may not use what its parent has opened, and harms none of it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from ticklake import BatchInfo, Database
+from ticklake.errors import DatabaseForked, QueueInUse
+from ticklake.events import Event, EventBus, IndexerQueue
+from ticklake.topics import Run
+
+
+def in_a_child(act: Callable[[], object]) -> None:
+    """Does `act` in a forked process, which then ends like any other: its objects are freed."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            act()
+            os.write(writable, b"done")
+        except BaseException:
+            os.write(writable, traceback.format_exc().encode()[-4000:])
+        finally:
+            os._exit(0)
+    os.close(writable)
+    said = b""
+    while part := os.read(readable, 4096):
+        said += part
+    os.close(readable)
+    os.waitpid(child, 0)
+    assert said == b"done", said.decode()
+
+
+def refused(act: Callable[[], object]) -> None:
+    with pytest.raises(DatabaseForked, match="Open it after the fork"):
+        act()
+
+
+def test_everything_of_the_parents_is_refused_in_a_child(database: Database, run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader, run.reader("t", group="g") as waiting:
+        writer.send_many([BatchInfo(tick_start=1), BatchInfo(tick_start=2)])
+        message = reader.receive()
+        waiting.release([waiting.receive()])
+        listener = run.listen("t")
+
+        def use() -> None:
+            refused(lambda: writer.send(BatchInfo()))
+            refused(lambda: reader.ack(message))
+            refused(lambda: waiting.poll(0))
+            refused(lambda: listener.wait(0))
+            refused(lambda: run.groups.list("t"))
+            refused(lambda: run.transaction().__enter__())
+            refused(lambda: run.reading().__enter__())
+            refused(lambda: database.run("another"))
+            listener.close()
+            waiting.close()
+            reader.close()
+            writer.close()
+            database.close()
+
+        in_a_child(use)
+        assert reader.ack(message), "the child has not given it back"
+        writer.send(BatchInfo(tick_start=3))
+        assert waiting.poll(5) is not None
+        listener.wait(0)
+        listener.close()
+
+
+@pytest.mark.parametrize("freed", [True, False])
+def test_a_child_that_ends_leaves_the_connections_of_its_parent(run: Run, freed: bool) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        assert reader.poll(0) is None
+        writer.send(BatchInfo(tick_start=1))
+
+        def end() -> None:
+            if freed:
+                holders = [vars(writer), vars(reader), vars(run)]
+                for holder in holders:
+                    holder.clear()
+
+        with run.transaction(durable=False) as transaction:
+            in_a_child(end)
+            transaction.execute("SELECT 1", {})
+        with run.reading() as view:
+            in_a_child(end)
+            view.execute("SELECT 1", {})
+        assert reader.poll(5) is not None
+        writer.send(BatchInfo(tick_start=2))
+        assert reader.poll(5) is not None
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_child_takes_no_socket_away(run: Run, tmp_path: Path, database_url: str) -> None:
+    del database_url
+    listener = run.listen("t")
+    before = sorted(tmp_path.rglob("*-wake/*"))
+    assert len(before) == 1
+    in_a_child(listener.close)
+    assert sorted(tmp_path.rglob("*-wake/*")) == before
+    listener.close()
+
+
+def test_a_child_can_open_the_database_itself(database_url: str) -> None:
+    run_id = f"20251014-143025-{uuid4().hex[:8]}"
+    with Database(database_url) as database:
+        database.run(run_id).writer("t").send(BatchInfo(tick_start=1))
+
+        def send() -> None:
+            with Database(database_url) as own:
+                own.run(run_id).writer("t").send(BatchInfo(tick_start=2))
+
+        in_a_child(send)
+        assert len(database.run(run_id).browse("t")) == 2
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_the_server_keeps_the_session_of_the_parent(run: Run, postgres_url: str, database_url: str) -> None:
+    del database_url
+    with run.transaction() as transaction:
+        ((pid,),) = transaction.execute("SELECT pg_backend_pid()", {})
+    in_a_child(lambda: None)
+    with psycopg.connect(postgres_url) as administrator:
+        found = administrator.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", [pid]).fetchone()
+    assert found == (1,)
+    with run.transaction() as transaction:
+        assert transaction.execute("SELECT pg_backend_pid()", {}) == [(pid,)]
+
+
+def test_an_event_queue_is_refused_in_a_child_and_goes_on_in_its_parent(tmp_path: Path) -> None:
+    bus = EventBus()
+    with IndexerQueue(tmp_path / "queue.db") as queue:
+        queue.subscribe_to_eventbus(bus)
+        bus.publish(Event("e-1", "t"))
+
+        def use() -> None:
+            refused(lambda: bus.publish(Event("e-2", "t")))
+            refused(queue.get_next_batch)
+            queue.stop()
+            with pytest.raises(QueueInUse):
+                IndexerQueue(tmp_path / "queue.db").start()
+
+        in_a_child(use)
+        bus.publish(Event("e-3", "t"))
+        batch = queue.get_next_batch(5)
+        assert batch is not None
+        assert [event.event_id for event in batch.events] == ["e-1", "e-3"]

@@ -1,0 +1,154 @@
+"""A SQLite file that is moved, deleted or replaced under a process that uses it: nothing is accepted into nowhere."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ticklake import BatchInfo, Database
+from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.database.names import schema_name
+from ticklake.errors import DatabaseMoved, EventsNotDurable
+from ticklake.events import Event, EventBus, IndexerQueue
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+
+RUN_ID = "20251014-143025-550e8400"
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def move(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def replace(path: Path) -> None:
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    copy.replace(path)
+
+
+def move_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("old"))
+
+
+def move_all(path: Path) -> None:
+    for file in list(path.parent.glob(f"{path.name}*")):
+        if file.is_file():
+            file.rename(path.with_name(f"old-{file.name}"))
+
+
+def touch_wal(act: Callable[[Path], None]) -> Callable[[Path], None]:
+    return lambda path: act(path.with_name(f"{path.name}-wal"))
+
+
+def touch_shm(act: Callable[[Path], None]) -> Callable[[Path], None]:
+    return lambda path: act(path.with_name(f"{path.name}-shm"))
+
+
+ACTS = {
+    "deleted": delete,
+    "moved": move,
+    "replaced": replace,
+    "its folder moved": move_folder,
+    "moved with its -wal": move_all,
+    "-wal deleted": touch_wal(delete),
+    "-wal replaced": touch_wal(replace),
+    "-shm deleted": touch_shm(delete),
+    "-shm replaced": touch_shm(replace),
+}
+
+
+@pytest.fixture(params=ACTS)
+def lose(request: pytest.FixtureRequest) -> Callable[[Path], None]:
+    return ACTS[request.param]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "db" / f"{schema_name(RUN_ID)}.sqlite"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with Database(f"sqlite:///{tmp_path / 'db'}") as database:
+        yield database.run(RUN_ID)
+
+
+def test_no_message_is_accepted_into_a_file_that_is_gone(run: Run, path: Path, lose: Callable[[Path], None]) -> None:
+    with run.writer("t") as writer:
+        writer.send(BatchInfo(tick_start=1))
+        lose(path)
+        for _ in range(2):
+            with pytest.raises(DatabaseMoved, match="Stop every process"):
+                writer.send(BatchInfo(tick_start=2))
+
+
+def test_no_reader_goes_on_with_a_file_that_is_gone(run: Run, path: Path, lose: Callable[[Path], None]) -> None:
+    with run.writer("t") as writer:
+        writer.send_many([BatchInfo(tick_start=1), BatchInfo(tick_start=2)])
+    reader = run.reader("t", group="g")
+    message = reader.receive()
+    lose(path)
+    with pytest.raises(DatabaseMoved):
+        reader.ack(message)
+    with pytest.raises(DatabaseMoved):
+        reader.poll(0)
+    with pytest.raises(DatabaseMoved):
+        run.groups.list("t")
+
+
+def test_no_batch_is_claimed_in_a_file_that_is_gone(run: Run, path: Path) -> None:
+    coordinator = Coordinator(run, "Indexer", step=1)
+    coordinator.try_claim(Found("a", TickRange(0, 9)))
+    move(path)
+    with pytest.raises(DatabaseMoved):
+        coordinator.try_claim(Found("b", TickRange(10, 19)))
+
+
+@pytest.mark.warns("was moved, deleted or replaced", "stopped without writing")
+def test_no_event_is_accepted_into_a_file_that_is_gone(tmp_path: Path, lose: Callable[[Path], None]) -> None:
+    (tmp_path / "queue").mkdir()
+    path = tmp_path / "queue" / "queue.db"
+    bus, queue = EventBus(), IndexerQueue(path)
+    queue.start()
+    queue.subscribe_to_eventbus(bus)
+    bus.publish(Event("e-1", "t"))
+    lose(path)
+    with pytest.raises(EventsNotDurable, match="was moved"):
+        bus.publish(Event("e-2", "t"))
+    queue.stop(graceful=False)
+
+
+def test_a_file_that_is_put_back_goes_on(run: Run, path: Path) -> None:
+    with run.writer("t") as writer:
+        writer.send(BatchInfo(tick_start=1))
+        path.rename(path.with_name("elsewhere"))
+        with pytest.raises(DatabaseMoved):
+            writer.send(BatchInfo(tick_start=2))
+        path.with_name("elsewhere").rename(path)
+        writer.send(BatchInfo(tick_start=3))
+    assert {1, 3} <= {stored.opened().payload.tick_start for stored in run.browse("t")}  # type: ignore[union-attr]
+
+
+def test_who_still_has_the_old_file_harms_nothing_in_the_new_one(tmp_path: Path, path: Path) -> None:
+    """To close a file checkpoints its -wal and removes it by its name, which is the new file's by now."""
+    url = f"sqlite:///{tmp_path / 'db'}"
+    with Database(url) as old:
+        old.run(RUN_ID).writer("t").send(BatchInfo(tick_start=1))
+        move_all(path)
+        new = Database(url)
+        new.run(RUN_ID).writer("t").send(BatchInfo(tick_start=2))
+        with pytest.raises(DatabaseMoved):
+            old.run(RUN_ID).writer("t").send(BatchInfo(tick_start=3))
+    assert path.with_name(f"{path.name}-wal").exists()
+    new.run(RUN_ID).writer("t").send(BatchInfo(tick_start=4))
+    new.close()
+    with Database(url) as again:
+        stored = again.run(RUN_ID).browse("t")
+        assert [one.opened().payload.tick_start for one in stored] == [2, 4]  # type: ignore[union-attr]
