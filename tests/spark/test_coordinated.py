@@ -254,7 +254,7 @@ def test_a_missing_tail_is_a_gap(maker: Any, index_all: Callable[[], dict[str, A
     maker.batches(2)
     end(maker, 299)
     index_all()
-    found = {one.indexer_class: one.pending for one in gaps_of(database, maker.run_id)}
+    found = {one.indexer_class: one.pending for one in gaps_of([database], maker.run_id)}
     assert found == {"EnvironmentIndexer": 1, "OrganismIndexer": 1}
 
 
