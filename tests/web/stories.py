@@ -87,7 +87,7 @@ class Story:
         return found
 
 
-def write(story: Story, root: Path) -> str:
+def write(story: Story, root: Path, attempts: int = 5) -> str:
     """Files, messages and tables of a story; the URL of its database."""
     storage, url = Storage(root / "storage"), f"sqlite:///{root / 'database'}"
     world = EnvironmentConfig(dimensions=2, shape=[WIDTH, HEIGHT], toroidal=[True, True])
@@ -108,7 +108,9 @@ def write(story: Story, root: Path) -> str:
         resources = IndexerResources(storage, Lake(root / "lake"), database, spark=lambda: spark)
         MetadataIndexer("metadata-indexer", resources).write(story.run_id)
         for kind, name in ((EnvironmentIndexer, "environment-indexer"), (OrganismIndexer, "organism-indexer")):
-            kind(name, resources, IndexerOptions(story.run_id, until_caught_up=True)).run()
+            kind(
+                name, resources, IndexerOptions(story.run_id, until_caught_up=True, max_delivery_attempts=attempts)
+            ).run()
     return url
 
 

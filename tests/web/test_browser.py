@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +16,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from ticklake.config.options import HttpOptions
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
 from ticklake.topics import Database
 from ticklake.web import rendering
 from ticklake.web.server import HttpServer, open_site
@@ -281,3 +285,50 @@ def test_one_walks_through_the_pages_by_keyboard(open_page: Callable[..., Any], 
     assert page.evaluate("document.activeElement.textContent") == "World"
     page.keyboard.press("Enter")
     page.wait_for_url("**/world?run=*")
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A run with a sampling interval of 10 that records only the living, and lacks ticks 200 to 290."""
+    spec = importlib.util.spec_from_file_location("stories", Path(__file__).with_name("stories.py"))
+    assert spec is not None and spec.loader is not None
+    stories = sys.modules["stories"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stories)
+    root = tmp_path_factory.mktemp("sampled")
+    lives = [stories.Life(1, None, 0), stories.Life(2, 1, 45, 155)]
+    url = stories.write(stories.Story("sampled", 10, [TickRange(0, 190), TickRange(300, 500)], lives), root)
+    with Database(url) as database, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TICKLAKE_TOKEN", TOKEN)
+        server = open_site(Site(Storage(root / "storage"), root / "lake", [database]), HttpOptions(port=0), root)
+        server.start()
+        yield server.url
+        server.stop()
+
+
+def test_a_zoom_stays_on_sampled_ticks_and_says_what_is_not_exact(sampled: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(f"{sampled}/charts")
+    shown = "document.getElementById('charts').dataset.shown"
+    until(page, f"{shown} === '0-500'")
+    page.fill("input[name=from]", "13")
+    page.fill("input[name=to]", "147")
+    page.click("#range button:has-text('Show')")
+    until(page, f"{shown} === '10-150'")
+    assert "at least, since the sampled tick before" in page.inner_text(".charts")
+    page.click("#whole")
+    until(page, f"{shown} === '0-500'")
+    assert "some ticks of this range are not in" in page.inner_text("#how")
+
+
+def test_a_query_of_text_is_shown_as_a_table(sampled: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(f"{sampled}/charts?sql=SELECT DISTINCT program_id FROM organism_data ORDER BY 1")
+    until(page, "document.getElementById('own').dataset.shown !== undefined")
+    assert page.inner_text("#own .past").split() == ["program_id", "p0", "p1"]
+    assert not page.is_visible("#answer canvas")
+    assert page.inner_text("#found").startswith("2 rows")
+
+
+def test_a_tick_that_is_missing_is_said_to_be(sampled: str, open_page: Callable[..., Any]) -> None:
+    page = open_page(f"{sampled}/world?tick=250")
+    until(page, "document.getElementById('world').dataset.shown === '250'")
+    assert page.inner_text("#facts").count("not in the table") == 2
+    assert "what the world was like is not known" in page.inner_text("#legend")

@@ -435,6 +435,29 @@ def test_topics_groups_and_claims_are_counted(told: Told) -> None:
     assert f"batch-topic {len(told.story.files)} 2 " in page
 
 
+@pytest.mark.warns("DEAD_LETTER", "Two rows share one key", "failed")
+def test_overview_and_status_show_what_a_tick_with_an_organism_twice_leaves_out(
+    tmp_path: Path, serve_site: Callable[..., httpx.Client]
+) -> None:
+    class Twins(stories.Story):  # type: ignore[misc, name-defined]
+        def tick(self, number: int) -> Any:
+            tick = super().tick(number)
+            tick.organisms.extend(tick.organisms[:1] if number == 5 else [])
+            return tick
+
+    story = Twins("twins", 1, [TickRange(0, 3), TickRange(4, 7)], [Life(1, None, 0)])
+    url = stories.write(story, tmp_path, attempts=1)
+    with Database(url) as database:
+        site = Site(Storage(tmp_path / "storage"), tmp_path / "lake", [database])
+        told = Told(story, tmp_path, url, serve_site(site))
+        tables = {one["name"]: one for one in told.json("status")["tables"]}
+        assert (tables["organism_data"]["rows"], tables["organism_data"]["lag"]) == (4, 4)
+        assert (tables["environment_data"]["ticks"], tables["environment_data"]["lag"]) == ([0, 7], 0)
+        shown = told.page("/")
+        assert "4 ticks behind" in shown and "dead letters 1" in shown
+        assert told.series()["population_mean"] == [1.0] * 4 + [None] * 4
+
+
 def test_the_table_above_names_tests_that_are_there() -> None:
     named = set(re.findall(r"(test_\w+?)_\*", __doc__ or ""))
     here = [name for name in globals() if name.startswith("test_")]

@@ -17,6 +17,9 @@ from ticklake.ticks import TickRange
 Numbers = npt.NDArray[np.int64]
 TICK = "tick_number"
 NO_TICKS: Numbers = np.empty(0, np.int64)
+IDS = 2**32
+"""Ids of organisms have 32 bit: with the number of a tick above them, a life at a tick is one number."""
+
 NEVER = np.iinfo(np.int64).min
 GROUP_ROWS = 2 * 128 * 1024
 """Row groups are read whole, and a tick may lie across two."""
@@ -63,7 +66,7 @@ def _cells(rows: pa.RecordBatch, _step: int) -> list[npt.NDArray[np.generic]]:
 SOURCES = (
     Source(
         "organism_data",
-        20_000_000,
+        10_000_000,
         (TICK, "organism_id", "energy", "birth_tick", "parent_id", "is_dead"),
         ("population", "births", "energy", "deaths"),
         _organisms,
@@ -78,34 +81,46 @@ class Lives:
 
     def __init__(self, step: int) -> None:
         self._step = step
-        self._firsts: list[Numbers] = []
-        self._lasts: list[Numbers] = []
+        self._base: int | None = None
+        self._firsts, self._lasts = [NO_TICKS], [NO_TICKS]
 
     def add(self, ticks: Numbers, ids: Numbers) -> None:
         """The living of some rows, in any order."""
-        lives = np.stack([ids, ticks])[:, np.lexsort((ticks, ids))]
-        if not lives.shape[1]:
+        if not len(ticks):
             return
-        apart = np.diff(lives, axis=1)
-        lives = lives[:, np.concatenate(([True], apart.any(axis=0)))]
-        apart = np.diff(lives, axis=1)
-        goes_on = (apart[0] == 0) & (apart[1] == self._step)
-        self._firsts.append(lives[:, np.concatenate(([True], ~goes_on))])
-        self._lasts.append(lives[:, np.concatenate((~goes_on, [True]))])
+        self._base = int(ticks[0]) if self._base is None else self._base
+        numbered = self._numbered(ticks)
+        keys = (numbered * IDS + ids + IDS // 2)[self.counts(ticks)]
+        if not (keys[1:] > keys[:-1]).all():
+            keys = np.unique(keys)  # ours are in order
+        next_place = np.searchsorted(keys, keys + IDS)
+        goes_on = keys[np.minimum(next_place, len(keys) - 1)] == keys + IDS
+        went_on = np.zeros(len(keys), np.bool_)
+        went_on[next_place[goes_on]] = True
+        self._firsts.append(keys[~went_on])
+        self._lasts.append(keys[~goes_on])
 
     def vanished(self, ticks: Numbers) -> Numbers:
         """How many were alive at the sampled tick before each of these, and not at it."""
-        none = np.empty((2, 0), np.int64)
-        firsts, lasts = (np.concatenate([none, *parts], axis=1) for parts in (self._firsts, self._lasts))
-        gone = np.concatenate([lasts + np.array([[0], [self._step]]), firsts], axis=1)
-        starts = np.repeat([0, 1], [lasts.shape[1], firsts.shape[1]])
-        order = np.lexsort((starts, gone[1], gone[0]))
-        gone, starts = gone[:, order], starts[order]
         # What ends in one batch of rows may go on in the next one.
-        goes_on = np.concatenate(((np.diff(gone, axis=1) == 0).all(axis=0) & (np.diff(starts) == 1), [False]))
-        found = np.sort(gone[1, (starts == 0) & ~goes_on])
-        counts: Numbers = np.searchsorted(found, ticks, "right") - np.searchsorted(found, ticks, "left")
-        return counts
+        ended, begun = np.sort(np.concatenate(self._lasts)) + IDS, np.sort(np.concatenate(self._firsts))
+        place = np.searchsorted(begun, ended)
+        goes_on = begun[np.minimum(place, len(begun) - 1)] == ended if len(begun) else np.zeros(0, np.bool_)
+        twice = np.concatenate((ended[1:] == ended[:-1], [False]))[: len(ended)]
+        gone, wanted = ended[~goes_on & ~twice] // IDS, self._numbered(ticks)
+        counts: Numbers = np.searchsorted(gone, wanted, "right") - np.searchsorted(gone, wanted, "left")
+        return np.where(self.counts(ticks), counts, 0)
+
+    def counts(self, ticks: Numbers) -> npt.NDArray[np.bool_]:
+        """Which of these ticks are sampled ones, and near enough to be told apart."""
+        numbered = self._numbered(ticks)
+        found: npt.NDArray[np.bool_] = np.abs(numbered) < IDS // 4
+        found &= numbered * self._step + (self._base or 0) == ticks
+        return found
+
+    def _numbered(self, ticks: Numbers) -> Numbers:
+        numbered: Numbers = (ticks - (self._base or 0)) // self._step
+        return numbered
 
 
 class Buckets(NamedTuple):
@@ -168,7 +183,7 @@ def tallied(batches: Iterable[pa.RecordBatch], source: Source, step: int, empty:
     known = np.ones(total.shape, np.bool_)
     if source.deaths:
         total[-1] += lives.vanished(found)
-        known[-1] = np.isin(found - step, found) | (found < step)
+        known[-1] = (np.isin(found - step, found) | (found < step)) & lives.counts(found)
     return Tally(found, total, known)
 
 
