@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ticklake.lake.presence import Presence
     from ticklake.storage.files import Storage
     from ticklake.topics import Database, Run
+    from ticklake.topics.store import OpenTransaction
 
 
 GLANCE_SECONDS = 1.0
@@ -144,7 +145,7 @@ class Places:
         if self.presence is not None and self.catalog is not None:
             tables = with_missing(tables, self.catalog, chosen, self.presence, GLANCE_SECONDS)
         groups, gaps = groups_of(self.databases, chosen), gaps_of(self.databases, chosen)
-        return Glance(chosen, at, tables, groups, gaps, _held_back(self.databases, chosen))
+        return Glance(chosen, at, tables, groups, gaps, [str(one) for one in held_back_of(self.databases, chosen)])
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -208,9 +209,9 @@ def gaps_of(databases: Iterable[Database], run_id: str) -> list[GapsReport]:
     return [GapsReport(one.indexer_class, one.pending, one.permanent, one.oldest_ms / 1000) for one in counts]
 
 
-def _held_back(databases: Iterable[Database], run_id: str) -> list[str]:
-    """Transactions of others that slow claims down, by name."""
-    return [str(held) for run in runs_of(databases, run_id) if (held := run.held_back_by()) is not None]
+def held_back_of(databases: Iterable[Database], run_id: str) -> list[OpenTransaction]:
+    """Transactions of others that keep a database's vacuum from its work."""
+    return [held for run in runs_of(databases, run_id) if (held := run.held_back_by()) is not None]
 
 
 def announced_of(databases: Iterable[Database], run_id: str, topics: Iterable[str]) -> Announcement | None:

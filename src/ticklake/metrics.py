@@ -49,6 +49,7 @@ METRICS: tuple[Metric, ...] = (
         info="Always 1; the labels are the node's name and version.",
         ready="1 if every service can do its work and every database answers.",
         store_up="1 if every database of the configuration answered when the lag was last looked up.",
+        open_transaction_seconds="Age of a transaction that holds vacuum back, over a minute, by its name.",
         queued_ticks="Ticks that wait in a queue, by its name.",
         queued_bytes="Bytes of the ticks that wait in a queue, by its name.",
     ),

@@ -20,6 +20,8 @@ from ticklake.doctor.databases import open_transactions
 from ticklake.doctor.patient import Patient, Store
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
+from ticklake.topics.store import OpenTransaction
+from ticklake.web.lag import ask
 
 
 @pytest.fixture
@@ -314,3 +316,24 @@ def test_doctor_and_top_name_the_transaction_that_holds_vacuum_back(
         with Database(postgres_url) as database:
             frame = Frame(0.0, Places(databases=[database]).glance(run.id))
         assert any("a long report" in text for text in frame.errors)
+
+
+def test_a_metric_names_the_transaction_that_holds_vacuum_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the metrics are made from, for a node that has this run."""
+    run.topics()
+    monkeypatch.setattr(Run, "held_back_by", lambda _: OpenTransaction(7, "a long report", 90.0))
+
+    class Known:
+        def runs(self) -> list[str]:
+            return [run.id]
+
+    class Stored:
+        url = "postgresql://"
+
+        def run(self, run_id: str, *, create: bool) -> Run:
+            return run
+
+        def runs(self) -> list[str]:
+            return [run.id]
+
+    assert ask(Known(), [Stored()]).held_back == {"a long report (pid 7)": 90.0}  # type: ignore[arg-type, list-item]

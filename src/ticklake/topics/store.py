@@ -52,9 +52,12 @@ class OpenTransaction(NamedTuple):
     name: str
     seconds: float
 
+    @property
+    def who(self) -> str:
+        return self.name if self.pid is None else f"{self.name} (pid {self.pid})"
+
     def __str__(self) -> str:
-        which = self.name if self.pid is None else f"{self.name} (pid {self.pid})"
-        return f"{which} has a transaction open for {self.seconds:,.0f} s, so claims slow down"
+        return f"{self.who} has a transaction open for {self.seconds:,.0f} s, so claims slow down"
 
 
 class TopicStore(ABC):

@@ -72,6 +72,8 @@ class NodeCollector(Collector):
         families.gauge(NODE, "info", tuple(who.values()), 1, labels=tuple(who))
         families.gauge(NODE, "ready", (), not (views.not_ready(node) or sample.away))
         families.gauge(NODE, "store_up", (), sample.up)
+        for transaction, seconds in sample.held_back.items():
+            families.gauge(NODE, "open_transaction_seconds", (transaction,), seconds, labels=("transaction",))
         for name, queue in node.queues.items():
             families.gauge(NODE, "queued_ticks", (name,), len(queue), labels=("queue",))
             families.gauge(NODE, "queued_bytes", (name,), queue.size_bytes, labels=("queue",))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
-from ticklake.insights import GroupReport, groups_of
+from ticklake.insights import GroupReport, groups_of, held_back_of
 from ticklake.logs import redacted
 from ticklake.node import Node
 from ticklake.topics import Database
@@ -17,10 +17,14 @@ log = logging.getLogger(__name__)
 
 
 class LagSample(NamedTuple):
-    """Of the databases that answered; `away` names the others, about which nothing is known."""
+    """Of the databases that answered; `away` names the others, about which nothing is known.
+
+    `held_back`: transactions that keep a database's vacuum from its work, with their ages in seconds.
+    """
 
     groups: list[tuple[str, GroupReport]]
     away: dict[str, str]
+    held_back: dict[str, float]
 
     @property
     def up(self) -> bool:
@@ -31,18 +35,21 @@ def ask(node: Node, databases: Sequence[Database]) -> LagSample:
     """The groups of the node's runs in all databases, one report a run, topic and group."""
     found: dict[tuple[str, str, str], GroupReport] = {}
     away: dict[str, str] = {}
+    held_back: dict[str, float] = {}
     for database in databases:
         try:
             reports = [(run, one) for run in node.runs() for one in groups_of([database], run)]
+            held = [one for run in node.runs() for one in held_back_of([database], run)]
             database.runs()  # where the node has no run yet, nothing else has asked
         except (TickLakeError, OSError) as error:
             away[split_password(database.url)[0]] = redacted(str(error))
             log.debug("A database did not answer: %s", error)
             continue
+        held_back |= {one.who: one.seconds for one in held}
         for run, one in reports:
             key = (run, one.topic, one.group)
             found[key] = _together(found[key], one) if key in found else one
-    return LagSample([(run, one) for (run, _, _), one in found.items()], away)
+    return LagSample([(run, one) for (run, _, _), one in found.items()], away, held_back)
 
 
 def _together(one: GroupReport, other: GroupReport) -> GroupReport:
