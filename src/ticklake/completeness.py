@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +14,14 @@ from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
 from ticklake.coordination.gaps import Gap
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, overall
+from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, judge_batches, overall
 from ticklake.errors import DamagedCommit, DatabaseDamaged, StorageUnavailable, TableUnreadable
+from ticklake.events.records import BatchRecord, batch_records
 from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.insights import GroupReport, groups_of, runs_of
 from ticklake.lake.catalog import Catalog
-from ticklake.lake.coverage import covered, row_counts, table_id
+from ticklake.lake.coverage import TICK, RowCounts, covered, key_of, row_counts, table_id
 from ticklake.lake.deep import Deep
 from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
@@ -90,6 +92,10 @@ class TableVerdict:
     deep: Deep | None = None
     unreadable: str = ""
     """Why it could not be read, so that nothing is known of it."""
+    unit: str = "ticks"
+    """What it counts by, as people call it."""
+    disagreements: list[str] = field(default_factory=list)
+    """What an event queue says otherwise."""
 
     @property
     def verdict(self) -> Verdict:
@@ -122,6 +128,8 @@ class RunVerdict:
     storage: FilesVerdict
     tables: list[TableVerdict]
     messages: MessagesVerdict | None = None
+    unjudged: list[str] = field(default_factory=list)
+    """Tables that count by nothing, so that nobody can say what they lack."""
 
     @property
     def flawless(self) -> bool:
@@ -154,8 +162,13 @@ class Completeness:
         catalog: Catalog | None,
         *databases: Database | None,
         ended: bool = False,
+        events: Path | None = None,
     ) -> None:
-        """With `ended`, a run whose producer has not said so has ended with its last file."""
+        """With `ended`, a run whose producer has not said so has ended with its last file.
+
+        `events` is the file of the event queue that the table `events` is filled from.
+        """
+        self._events = {record.sequence: record for record in batch_records(events)} if events else None
         self._run_id, self._storage, self._catalog = run_id, storage, catalog
         self._databases = [database for database in databases if database is not None]
         self._runs = runs_of(self._databases, run_id)
@@ -185,17 +198,24 @@ class Completeness:
     ) -> RunVerdict:
         """With a Spark session every file is decoded again, and each tick's rows compared with the table's."""
         messages = self._examined(deeply=spark is not None) if read_messages else None
-        tables = [self._table(name, count_rows, spark) for name in self.tables(only)]
+        keys = {name: self._key(name) for name in self.tables(only)}
+        tables = [
+            self._event_table(name, count_rows) if key == EVENTS.key else self._table(name, count_rows, spark)
+            for name, key in keys.items()
+            if key
+        ]
+        unjudged = [name for name, key in keys.items() if not key]
         verdicts = [table.verdict for table in tables]
         if messages is not None and messages.damaged:
             verdicts.append(Verdict.INCOMPLETE)
         verdict = overall(self.expected.last_tick is not None, verdicts)
-        return RunVerdict(self._run_id, verdict, self._files(), tables, messages)
+        return RunVerdict(self._run_id, verdict, self._files(), tables, messages, unjudged)
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False) -> Repair:
         """What would be done, without doing it."""
         messages = self._messages()
-        tables = [self._repair(table, retry_failed) for table in self.tables(only)]
+        counted_by_ticks = [name for name in self.tables(only) if self._key(name) not in ((), EVENTS.key)]
+        tables = [self._repair(table, retry_failed) for table in counted_by_ticks]
         return Repair(
             unannounced=messages.unannounced if messages else [],
             vanished=messages.vanished if messages else [],
@@ -243,7 +263,7 @@ class Completeness:
         directory = self._directory(table)
         counts, found, unreadable = None, np.empty(0, np.int64), ""
         try:
-            counts = row_counts(directory, _key(table)) if count_rows else None
+            counts = row_counts(directory) if count_rows else None
             found = covered(directory).ticks
         except (TableUnreadable, DamagedCommit) as error:
             if not count_rows:
@@ -268,6 +288,39 @@ class Completeness:
             deep=deep,
             unreadable=unreadable,
         )
+
+    def _event_table(self, table: str, count_rows: bool) -> TableVerdict:
+        """Judged by itself and by its queue: batch files tell nothing of events."""
+        directory = self._directory(table)
+        counts, found, unreadable = None, np.empty(0, np.int64), ""
+        try:
+            counts = row_counts(directory) if count_rows else None
+            found = covered(directory).ticks
+        except (TableUnreadable, DamagedCommit) as error:
+            if not count_rows:
+                raise
+            unreadable = str(error)
+        disagreements = _disagreements(counts, self._events or {}) if counts else []
+        known = {number: record.status for number, record in self._events.items()} if self._events else None
+        flaws = (counts.duplicated if counts else 0) + len(disagreements) + bool(unreadable)
+        return TableVerdict(
+            table=table,
+            step=1,
+            coverage=judge_batches(found, known, flaws),
+            rows=int(counts.rows.sum()) if counts else None,
+            duplicated=counts.duplicated if counts else 0,
+            duplicates=counts.duplicates if counts else [],
+            unreadable=unreadable,
+            unit="event batches",
+            disagreements=disagreements,
+        )
+
+    def _key(self, table: str) -> tuple[str, ...]:
+        """What a table says of its key. One that cannot be read is one of ticks: then its verdict says why."""
+        try:
+            return key_of(self._directory(table))
+        except TableUnreadable:
+            return (TICK,)
 
     def _examined(self, deeply: bool) -> MessagesVerdict | None:
         """A database that is damaged is not asked any further: tables and files can be judged without it."""
@@ -341,10 +394,14 @@ def _kinds() -> dict[str, type[BatchIndexer]]:
     return {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
 
 
-def _key(table: str) -> Sequence[str]:
-    """The columns that tell rows apart; none are known of a table that an indexer of the user's own writes."""
-    kind = _kinds().get(table)
-    return kind.table.key if kind is not None and kind.table is not None else ()
+def _disagreements(counts: RowCounts, records: Mapping[int, BatchRecord]) -> list[str]:
+    """Batches of which the table has another number of rows than the queue has events."""
+    found = zip(counts.ticks.tolist(), counts.rows.tolist(), strict=True)
+    return [
+        f"batch {number} has {rows:,} rows, the queue has {records[number].event_count:,} events"
+        for number, rows in found
+        if number in records and rows != records[number].event_count
+    ]
 
 
 def _counted(number: int, thing: str) -> str:

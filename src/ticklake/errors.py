@@ -813,6 +813,14 @@ class TwoProducers(TickLakeError):
     second: str
 
 
+class EventRunMissing(TickLakeError):
+    message = (
+        "{file}: service {service} does not know which run its events belong to. Give it run_id, or add a Simulation."
+    )
+    file: object
+    service: str
+
+
 class InstanceRunning(TickLakeError):
     message = (
         "Node {name!r} runs already in {directory}: process {pid} on {host}. Stop that one, give this one another "
@@ -997,6 +1005,11 @@ class BadEvent(TickLakeError):
     )
     event: str
     reason: object
+
+
+class EventQueueNotFound(TickLakeError):
+    message = "There is no event queue at {queue}. Give the file that its IndexerQueue writes."
+    queue: str
 
 
 class QueueNotRunning(TickLakeError):

@@ -19,6 +19,7 @@ from ticklake.config.order import start_order
 from ticklake.config.suggest import listed, nearest
 from ticklake.database.names import check_name
 from ticklake.errors import (
+    EventRunMissing,
     ProducerMissing,
     RowsMissing,
     SourceMissing,
@@ -28,11 +29,13 @@ from ticklake.errors import (
     UnknownService,
     UnknownTable,
 )
+from ticklake.events import IndexerQueue
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.dummy import DummyIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.events import EventIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.organism import OrganismIndexer
@@ -118,6 +121,7 @@ class Node:
         produced = {self.run_id} if self._simulation is not None else set()
         indexers = [service for service in self.services.values() if isinstance(service, Indexer)]
         indexed = {one.run_id or one.options.run_id for one in indexers}
+        indexed |= {one.run_id for one in self.services.values() if isinstance(one, EventIndexer)}
         return sorted(produced | {run for run in indexed if run is not None})
 
     @property
@@ -190,6 +194,7 @@ class Node:
             "CompletionService": self._build_completion,
             "ReconciliationService": self._build_reconciliation,
             "CompactionService": self._build_compaction,
+            "EventIndexer": self._build_event_indexer,
         }
         run_id = getattr(service.options, "run_id", None)
         if run_id is not None:
@@ -267,6 +272,25 @@ class Node:
         policy = Policy(full_bytes=options.full_bytes, fan_in=options.fan_in)
         interval = options.interval_ms / 1000
         return CompactionService(lake.path, interval, run_id=options.run_id, policy=policy, name=service.name)
+
+    def _build_event_indexer(self, service: ServiceSettings) -> Service:
+        options = cast(given.EventIndexerOptions, service.options)
+        produces = any(one.class_name == "Simulation" for one in self._settings.services.values())
+        if options.run_id is None and not produces:
+            raise EventRunMissing(file=self._settings.file, service=service.name)
+        events = cast(given.EventQueueOptions, self._settings.of_kind(service.name, "EventQueue").options)
+        lake = self._settings.of_kind(service.name, "Lake")
+        tables = cast(given.LakeOptions, lake.options)
+        return EventIndexer(
+            IndexerQueue(events.path, max_attempts=events.max_attempts),
+            Lake(tables.path),
+            options.run_id or self.run_id,
+            partial(self._spark, lake.name, tables.spark),
+            max_batches=options.max_batches,
+            until_drained=options.until_caught_up,
+            owns_queue=True,
+            name=service.name,
+        )
 
     def _build_indexer(self, service: ServiceSettings) -> Service:
         kind = INDEXERS.get(service.class_name) or _own_indexer(service.class_name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from ticklake.config import load
+from ticklake.errors import EventRunMissing
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.indexers.events import EventIndexer
+from ticklake.node import Node
 
 SOME = [Event(f"event-{number}", "moved", {"to": [number, 2]}, 1000.0 + number) for number in range(250)]
 
@@ -81,3 +86,77 @@ def test_it_goes_on_with_what_comes_later(queue: IndexerQueue, maker: Any, spark
     publish(queue, SOME[50:])
     drain(queue, maker, spark)
     assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME]
+
+
+def test_a_commit_names_the_batches_that_it_added(queue: IndexerQueue, maker: Any, spark: Any) -> None:
+    publish(queue, SOME)
+    drain(queue, maker, spark)
+    commit = DeltaTable(maker.lake.directory(maker.run_id, "events")).history(1)[0]
+    sources = json.loads(commit["ticklake.sources"])
+    assert [source["batch_numbers"] for source in sources] == [[n, n] for n in range(1, len(sources) + 1)]
+    assert all(source["event_batch"] and "file" not in source for source in sources)
+
+
+def ticklake(*words: object) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-c", "from ticklake.cli import main; main()", *map(str, words))
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_command_drains_a_queue_and_another_proves_it(queue: IndexerQueue, maker: Any) -> None:
+    publish(queue, SOME)
+    queue.stop()
+    maker.metadata()
+    lake = ("--lake", maker.lake.root)
+    for written in (250, 0):
+        done = ticklake("index-events", maker.run_id, "--events", queue.path, *lake, "--master", "local[2]", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["rows"] == written
+    assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME]
+    places = ("--storage", maker.storage.url, *lake)
+    proved = ticklake("verify", maker.run_id, *places, "--events", queue.path, "--json")
+    (table,) = json.loads(proved.stdout)["tables"]
+    assert (table["table"], table["rows"], table["coverage"]["verdict"]) == ("events", 250, "complete")
+
+
+def test_a_file_that_is_no_queue_is_one_line(maker: Any, tmp_path: Path) -> None:
+    done = ticklake("index-events", maker.run_id, "--events", tmp_path / "none.db", "--lake", maker.lake.root)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "There is no event queue at" in done.stderr
+
+
+CONFIGURATION = """
+resources {{
+  event-queue {{ class = EventQueue, path = "{queue}" }}
+  lake {{ class = Lake, path = "{lake}" }}
+}}
+services {{
+  event-indexer {{
+    resources {{ events = "events-read:event-queue", lake = "lake-write:lake" }}
+    options {{ until_caught_up = true{run_id} }}
+  }}
+}}
+"""
+
+
+def test_a_configuration_drains_a_queue(queue: IndexerQueue, maker: Any, spark: Any, tmp_path: Path) -> None:
+    publish(queue, SOME)
+    queue.stop()
+    file = tmp_path / "node.conf"
+    run_id = f', run_id = "{maker.run_id}"'
+    file.write_text(CONFIGURATION.format(queue=queue.path, lake=maker.lake.root, run_id=run_id))
+    node = Node(load(file))
+    assert node.runs() == [maker.run_id]
+    (service,) = node.services.values()
+    service.start()
+    assert service.join(120) and service.error is None
+    assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME]
+    # The queue is closed again: another process may have it.
+    queue.start()
+    assert queue.metrics().pending_batches == 0
+
+
+def test_a_configuration_must_say_which_run_events_belong_to(maker: Any, tmp_path: Path) -> None:
+    file = tmp_path / "node.conf"
+    file.write_text(CONFIGURATION.format(queue=tmp_path / "queue.db", lake=maker.lake.root, run_id=""))
+    with pytest.raises(EventRunMissing, match=r"event-indexer.*Give it run_id"):
+        Node(load(file))

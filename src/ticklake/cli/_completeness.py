@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +20,13 @@ SHOWN = 20
 
 @contextmanager
 def open_run(
-    run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], *, ended: bool = False
+    run: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: tuple[str, ...],
+    *,
+    ended: bool = False,
+    events: str | None = None,
 ) -> Iterator[Completeness]:
     """The run asked for, or the newest one in the storage, which is needed."""
     if not storage:
@@ -33,7 +40,8 @@ def open_run(
         wanted = run or (runs[-1] if runs else "newest")
         if wanted not in runs:
             raise RunNotFound(run_id=wanted, places=places.storage.url, found=", ".join(runs[-5:]) or "none")
-        yield Completeness(wanted, places.storage, places.catalog, *places.databases, ended=ended)
+        queue = Path(events) if events else None
+        yield Completeness(wanted, places.storage, places.catalog, *places.databases, ended=ended, events=queue)
 
 
 def ranges_text(ranges: Sequence[TickRange]) -> str:

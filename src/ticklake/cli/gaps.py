@@ -44,6 +44,8 @@ def show(run: RunVerdict) -> None:
     click.echo(f"Run {run.run_id}: {run.verdict}")
     for table in run.tables:
         _show_table(table)
+    if run.unjudged:
+        click.echo(f"\nNot drawn, for they have no key that begins with a number: {', '.join(run.unjudged)}")
     if run.tables:
         click.echo(LEGEND)
     else:
@@ -63,7 +65,9 @@ def _show_table(table: TableVerdict) -> None:
         ("x", sorted(given_up)),
     ]
     total = coverage.expected.count(table.step)
-    click.echo(f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} ticks in {coverage.expected}")
+    click.echo(
+        f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} {table.unit} in {coverage.expected}"
+    )
     click.echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH)}")
     for label, ranges in (("waiting", coverage.waiting), ("missing", pending), ("missing for good", given_up)):
         if ranges:

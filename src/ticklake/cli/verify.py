@@ -26,6 +26,7 @@ COLUMNS = ("table", "rows", "ticks", "missing", "duplicated", "verdict")
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
 @click.option("--ended", is_flag=True, help="The run has ended with its last file, though no producer has said so.")
 @click.option("--deep", is_flag=True, help="Decode every file again on Spark and compare each tick's rows.")
+@click.option("--events", metavar="FILE", help="The event queue that the table `events` is filled from.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master for --deep.")
 @json_option
 def verify(
@@ -36,6 +37,7 @@ def verify(
     tables: tuple[str, ...],
     ended: bool,
     deep: bool,
+    events: str | None,
     master: str,
     as_json: bool,
 ) -> None:
@@ -50,7 +52,7 @@ def verify(
     from ticklake.lake.spark import open_session
 
     with (
-        open_run(run, storage, lake, database, ended=ended) as completeness,
+        open_run(run, storage, lake, database, ended=ended, events=events) as completeness,
         open_session(master) if deep else nullcontext() as spark,
     ):
         verdict = completeness.verify(tables, spark=spark)
@@ -83,6 +85,8 @@ def show(run: RunVerdict) -> None:
         print_table(COLUMNS, rows, numbers=COLUMNS[1:-1])
     for table in run.tables:
         _show_flaws(table)
+    if run.unjudged:
+        click.echo(f"Not verified, for they have no key that begins with a number: {keys_text(run.unjudged)}")
     _show_sum(run)
 
 
@@ -110,10 +114,10 @@ def _show_messages(run: RunVerdict) -> None:
 
 
 def _show_flaws(table: TableVerdict) -> None:
-    coverage, deep = table.coverage, table.deep
+    coverage, deep, by_ticks = table.coverage, table.deep, table.unit == "ticks"
     flaws = {
-        "missing, no file": coverage.lost,
-        "missing, has a file": coverage.waiting,
+        "missing, no file" if by_ticks else "missing batches": coverage.lost,
+        "missing, has a file" if by_ticks else "missing batches, still in the queue": coverage.waiting,
         "unexpected ticks": coverage.unexpected,
         "rows differ from the files'": deep.different if deep else [],
         "files disagree about": deep.disputed if deep else [],
@@ -128,6 +132,8 @@ def _show_flaws(table: TableVerdict) -> None:
         click.echo(f"{table.table}: twice: {', '.join(f'{name} {value}' for name, value in key.items())}")
     for key_, error in (deep.unreadable if deep else {}).items():
         click.echo(f"{table.table}: {error if key_ in error else f'{key_}: {error}'}")
+    for disagreement in table.disagreements:
+        click.echo(f"{table.table}: {disagreement}")
     for batch in table.failed:
         click.echo(f"{table.table}: failed: {batch.name}: {batch.error}")
 

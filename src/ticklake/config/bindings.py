@@ -19,6 +19,7 @@ USAGES = {
     "db-meta-write": "Database",
     "db-coordinator": "Database",
     "db-idempotency": "Database",
+    "events-read": "EventQueue",
     "lake-read": "Lake",
     "lake-write": "Lake",
 }

@@ -22,6 +22,7 @@ RESOURCES: dict[str, type[options.Options]] = {
     "Storage": options.StorageOptions,
     "Queue": options.QueueOptions,
     "Lake": options.LakeOptions,
+    "EventQueue": options.EventQueueOptions,
 }
 
 _STORED = ("storage-write", "topic-write")
@@ -38,6 +39,7 @@ SERVICES: dict[str, ServiceClass] = {
     "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "DummyIndexer": ServiceClass(options.BatchIndexerOptions, ("storage-read",)),
     "SimpleBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, _INDEXED),
+    "EventIndexer": ServiceClass(options.EventIndexerOptions, ("events-read", "lake-write")),
     "MinimalBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, ("storage-read",)),
 }
 OWN_INDEXER = ServiceClass(options.BatchIndexerOptions, ("storage-read",))

@@ -101,6 +101,15 @@ class QueueOptions(Options):
     max_bytes: Annotated[Bytes, Field(ge=1)] = 256 << 20
 
 
+class EventQueueOptions(Options):
+    """The file of an event queue (`IndexerQueue`)."""
+
+    synonyms = {"db_path": "path"}
+
+    path: Directory
+    max_attempts: Count = 5
+
+
 class SparkOptions(Options):
     """The Spark session; every setting whose name starts with `spark.` passes through."""
 
@@ -232,6 +241,14 @@ class UnbufferedIndexerOptions(IndexerOptions):
 
     topic_poll_timeout_ms: PositiveMilliseconds = 5000
     enable_idempotency: bool = False
+    until_caught_up: bool = False
+
+
+class EventIndexerOptions(Options):
+    """Without a `run_id` events belong to the run that this node's simulation produces."""
+
+    run_id: str | None = None
+    max_batches: Count = 100
     until_caught_up: bool = False
 
 

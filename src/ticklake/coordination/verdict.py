@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -78,6 +78,22 @@ def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) ->
         missing=lacking,
         flawless=flawless,
     )
+
+
+def judge_batches(present: npt.NDArray[np.int64], known: Mapping[int, str] | None = None, flaws: int = 0) -> Coverage:
+    """The verdict on a table of event batches, which count from 1 without a gap.
+
+    `known` has the status of every batch that the queue remembers. Without it, nobody knows of batches at the end.
+    """
+    known = known or {}
+    whole = TickRange(1, max([0, *known, *present.tolist()]))
+    covered = ranges_of(present, 1)
+    lacking = subtract([whole], covered, 1)
+    open_ = [TickRange(number, number) for number, status in known.items() if status in ("pending", "processing")]
+    waiting = common(lacking, open_, 1)
+    lost = subtract(lacking, waiting, 1)
+    verdict = Verdict.INCOMPLETE if lost or flaws else Verdict.RUNNING if waiting else Verdict.COMPLETE
+    return Coverage(verdict, whole, len(present), covered, waiting, lost, [], lacking, not (lacking or flaws))
 
 
 def overall(ended: bool, verdicts: Sequence[Verdict]) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,11 +20,12 @@ from ticklake.errors import TableUnreadable
 from ticklake.lake.dataset import dataset_of
 from ticklake.lake.empty import joined
 from ticklake.lake.ledger import ticks_in
-from ticklake.lake.log import one_line
+from ticklake.lake.log import KEY, one_line
 from ticklake.lake.summary import recorded
 from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
+TICK = "tick_number"
 _EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)
 # Rows that are looked through at a time for keys that are there twice.
 _ROWS_AT_ONCE = 4 << 20
@@ -52,12 +54,21 @@ class RowCounts:
     duplicated: int
 
 
-def covered(directory: Path) -> Covered:
-    """Reads only tick numbers, and those only where a row group's bounds do not tell."""
+def key_of(directory: Path) -> tuple[str, ...]:
+    """The key that a table says it has. Its first column is what the table counts by; none: it counts by nothing.
+
+    A table that names no key and has ticks, such as another engine may write, counts by those.
+    """
     delta = _open(directory)
-    if delta is None:
+    return (TICK,) if delta is None else _named_key(delta) or ((TICK,) if _counts_by_ticks(delta) else ())
+
+
+def covered(directory: Path) -> Covered:
+    """Reads only the column that the table counts by, and that only if a row group's bounds do not tell."""
+    delta, key = _open(directory), key_of(directory)
+    if delta is None or not key:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
-    found = joined(part for path in delta.file_uris() for part in _ticks(Path(path)))
+    found = joined(part for path in delta.file_uris() for part in _ticks(Path(path), key[0]))
     empty = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
     return Covered(found, empty.all())
 
@@ -68,51 +79,65 @@ def table_id(directory: Path) -> str | None:
     return None if delta is None else str(delta.metadata().id)
 
 
-def row_counts(directory: Path, key: Sequence[str]) -> RowCounts:
+def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
     """Counts rows and looks for duplicates a stretch of ticks at a time: memory does not grow with the table.
 
     Without a key, rows are duplicates that are the same in every column.
     """
     delta = _open(directory)
-    key = key or (pa.schema(delta.schema().to_arrow()).names if delta is not None else ())
+    ordinal = (key or key_of(directory))[0]
+    key = key or (_named_key(delta) or pa.schema(delta.schema().to_arrow()).names if delta is not None else ())
     counts: list[pa.Table] = []
     twins: list[pa.Table] = []
     if delta is not None:
         try:
-            for keys in _stretches(delta, directory, key):
+            for keys in _stretches(delta, directory, key, ordinal):
                 grouped = keys.group_by(list(key)).aggregate([([], "count_all")])
                 twins.append(grouped.filter(pc.greater(grouped["count_all"], 1)))
-                counts.append(keys.group_by("tick_number").aggregate([([], "count_all")]))
+                counts.append(keys.group_by(ordinal).aggregate([([], "count_all")]))
         except (OSError, pa.ArrowException) as error:
             raise TableUnreadable(table=directory, reason=one_line(error)) from error
-    counted = pa.concat_tables(counts).sort_by("tick_number") if counts else None
+    counted = pa.concat_tables(counts).sort_by(ordinal) if counts else None
     double = pa.concat_tables(twins) if twins else None
     return RowCounts(
-        counted["tick_number"].to_numpy() if counted else np.empty(0, np.int64),
+        counted[ordinal].to_numpy() if counted else np.empty(0, np.int64),
         counted["count_all"].to_numpy() if counted else np.empty(0, np.int64),
         double.select(list(key)).slice(0, _SHOWN).to_pylist() if double else [],
         double.num_rows if double else 0,
     )
 
 
-def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str]) -> Iterator[pa.Table]:
+def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: str) -> Iterator[pa.Table]:
     """The key columns, in stretches of ticks that hold about as many rows as may be looked at together."""
     actions = pa.table(delta.get_add_actions(flatten=True))
     if not actions.num_rows:
         return
-    rows = pc.sum(actions["num_records"], min_count=0).as_py()
-    low, high = pc.min(actions["min.tick_number"]).as_py(), pc.max(actions["max.tick_number"]).as_py()
-    parts = max(1, -(-rows // _ROWS_AT_ONCE))
-    edges = [low + (high + 1 - low) * part // parts for part in range(parts + 1)]
     dataset = dataset_of(delta, directory)
-    tick = ds.field("tick_number")
+    bounds = [f"min.{ordinal}", f"max.{ordinal}", "num_records"]
+    if any(name not in actions.schema.names or actions[name].null_count for name in bounds):
+        # Another engine wrote it, without statistics.
+        yield dataset.to_table(columns=list(key))
+        return
+    low, high, rows = pc.min(actions[bounds[0]]).as_py(), pc.max(actions[bounds[1]]).as_py(), pc.sum(actions[bounds[2]])
+    parts = max(1, -(-rows.as_py() // _ROWS_AT_ONCE))
+    edges = [low + (high + 1 - low) * part // parts for part in range(parts + 1)]
+    tick = ds.field(ordinal)
     for first, beyond in pairwise(edges):
         yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick < beyond))
 
 
-def _ticks(path: Path) -> list[Ticks]:
+def _named_key(delta: DeltaTable) -> tuple[str, ...]:
+    return tuple(json.loads(delta.metadata().configuration.get(KEY) or "[]"))
+
+
+def _counts_by_ticks(delta: DeltaTable) -> bool:
+    schema = pa.schema(delta.schema().to_arrow())
+    return TICK in schema.names and pa.types.is_integer(schema.field(TICK).type)
+
+
+def _ticks(path: Path, ordinal: str) -> list[Ticks]:
     try:
-        return list(ticks_in(path, [_EVERY_TICK]))
+        return list(ticks_in(path, [_EVERY_TICK], ordinal))
     except (OSError, pa.ArrowException) as error:
         raise TableUnreadable(table=path, reason=one_line(error)) from error
 

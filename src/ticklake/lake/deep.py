@@ -57,8 +57,13 @@ def compare(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep
     unreadable = {key: result for key, result in decoded if isinstance(result, str)}
     from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
     directory = Path(work.directory)
-    log = inspected(directory)
-    items = [_Item(directory, work.name, file, log.checksums.get(file.path, "")) for file in _files(directory)]
+    assert work.table is not None  # noqa: S101  there is a table to compare with
+    ordinal = work.table.ordinal
+    log = inspected(directory, ordinal)
+    items = [
+        _Item(directory, work.name, ordinal, file, log.checksums.get(file.path, ""))
+        for file in _files(directory, ordinal)
+    ]
     scanned = _deal(spark, items, _scan)
     unreadable |= {path: result for path, result in scanned if isinstance(result, str)}
     unreadable |= log.flaws
@@ -114,7 +119,8 @@ def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
 
 def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
     for batch in (work.read or read)(work, whole):
-        yield fingerprints(checked_rows(work, batch), batch.column("tick_number").to_numpy())
+        rows, ticks = checked_rows(work, batch), batch.column(work.ordinal).to_numpy()
+        yield fingerprints(rows, ticks, work.table.ordinal if work.table else work.ordinal)
 
 
 class _Item(NamedTuple):
@@ -122,6 +128,7 @@ class _Item(NamedTuple):
 
     directory: Path
     table: str
+    ordinal: str
     file: LiveFile
     checksum: str
 
@@ -137,10 +144,10 @@ class _Item(NamedTuple):
         return str(self.path), str(error)
 
 
-def _files(directory: Path) -> list[LiveFile]:
+def _files(directory: Path, ordinal: str) -> list[LiveFile]:
     """None where the log cannot be read, of which the look at the log tells."""
     try:
-        return live_files(DeltaTable(directory), "tick_number")
+        return live_files(DeltaTable(directory), ordinal)
     except (DeltaError, OSError):
         return []
 
@@ -151,6 +158,6 @@ def _scan(item: _Item) -> tuple[str, Fingerprints | str]:
             return item.damaged("its checksum is wrong")
         with opened(item.path) as file:
             groups = (file.read_row_group(number) for number in range(file.num_row_groups))
-            return str(item.path), merged(fingerprints(group) for group in groups)
+            return str(item.path), merged(fingerprints(group, ordinal=item.ordinal) for group in groups)
     except (OSError, pa.ArrowException, KeyError) as error:
         return item.damaged(one_line(error))

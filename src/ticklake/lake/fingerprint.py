@@ -27,9 +27,11 @@ class Fingerprints(NamedTuple):
     hashes: Hashes
 
 
-def fingerprints(rows: pa.RecordBatch | pa.Table, without_rows: Ticks | None = None) -> Fingerprints:
+def fingerprints(
+    rows: pa.RecordBatch | pa.Table, without_rows: Ticks | None = None, ordinal: str = "tick_number"
+) -> Fingerprints:
     """Of all ticks in these rows, and of those that are named because they have none."""
-    ticks = rows.column("tick_number").to_numpy()
+    ticks = rows.column(ordinal).to_numpy()
     hashes = np.zeros(len(ticks), np.uint64)
     for column in rows.columns:
         hashes = _mixed(hashes ^ _codes(column))

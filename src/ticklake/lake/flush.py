@@ -254,8 +254,7 @@ def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str
         added.setdefault(one.number, []).append(one.ticks)
     sources = [
         {
-            "file": slices[number].file.key,
-            "ticks": [first, last],
+            **slices[number].source.claim(first, last),
             "step": step,
             "message": slices[number].message_id,
             "claim": slices[number].claim_version,

@@ -27,7 +27,7 @@ class Inspection(NamedTuple):
     checksums: dict[str, str]
 
 
-def inspected(directory: Path) -> Inspection:
+def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
     """Reads all of the log."""
     log = directory / "_delta_log"
     summary = Summary.stored(log)
@@ -37,11 +37,11 @@ def inspected(directory: Path) -> Inspection:
     history: dict[int, Commit] = {}
     for path in sorted(path for path in log.glob("*.json") if path.stem.isdigit()):
         try:
-            history[int(path.stem)] = commits.decoded(path.read_bytes(), "tick_number")
+            history[int(path.stem)] = commits.decoded(path.read_bytes(), ordinal)
         except (OSError, ValueError) as error:
             flaws[str(path)] = str(DamagedCommit(file=str(path), reason=one_line(error)))
     if not flaws:
-        flaws |= _difference(directory, history)
+        flaws |= _difference(directory, history, ordinal)
     sums = {path: found for commit in history.values() for path, found in commit.checksums.items()}
     return Inspection(flaws, sums)
 
@@ -56,11 +56,11 @@ def _flaw(checkpoint: Path, expected: str) -> str:
     return ""
 
 
-def _difference(directory: Path, history: dict[int, Commit]) -> dict[str, str]:
+def _difference(directory: Path, history: dict[int, Commit], ordinal: str) -> dict[str, str]:
     """A checkpoint has no checksum, but every commit that it sums up is kept: the two must agree."""
     try:
         delta = DeltaTable(directory)
-        found = set(live_files(delta, "tick_number"))
+        found = set(live_files(delta, ordinal))
     except (DeltaError, OSError) as error:
         return {str(directory / "_delta_log"): one_line(error)}
     versions = range(int(delta.version()) + 1)

@@ -36,7 +36,7 @@ def common_slices(requests: Sequence[Request]) -> list[Common]:
     files: dict[str, list[tuple[int, Piece]]] = {}
     for place, request in enumerate(requests):
         for piece in request.pieces:
-            files.setdefault(piece.slice.file.key, []).append((place, piece))
+            files.setdefault(piece.slice.source.key, []).append((place, piece))
     return [common for wanted in files.values() for common in _cut(wanted)]
 
 
@@ -121,11 +121,8 @@ class _Taker(NamedTuple):
 
 def _alike(takers: Sequence[_Taker]) -> bool:
     """Whether they read the same storage in the same way."""
-    first = takers[0].table.work
-    return all(
-        (table.work.storage.url, table.work.world, table.work.read) == (first.storage.url, first.world, None)
-        for table, _ in takers
-    )
+    ways = {(table.work.storage and table.work.storage.url, table.work.world, table.work.read) for table, _ in takers}
+    return len(ways) == 1 and takers[0].table.work.read is None
 
 
 def _read_once(takers: Sequence[_Taker], common: Slice) -> bool:

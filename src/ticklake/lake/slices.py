@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from ticklake.storage.files import BatchFile
 from ticklake.ticks import TickRange
+
+
+class Source(Protocol):
+    """What a slice is of: a batch file, or a batch of an event queue.
+
+    `ticks` are the numbers that it holds, of whatever the table counts by: ticks, or batches of events.
+    """
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def ticks(self) -> TickRange: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def claim(self, first: int, last: int) -> dict[str, object]:
+        """How a commit names it and what it took of it."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The ticks of one batch file that a task is to index, less those the table has already."""
+    """The ticks of one source that a task is to index, less those the table has already."""
 
-    file: BatchFile
+    source: Source
     ticks: TickRange
     skip: frozenset[int] = frozenset()
     whole: TickRange | None = None
@@ -27,7 +45,7 @@ class Slice:
 
     def done(self, step: int) -> bool:
         """Whether the table has every tick that this slice can hold: sampled ticks count from the file's first."""
-        first = self.ticks.start + (self.file.ticks.start - self.ticks.start) % step
+        first = self.ticks.start + (self.source.ticks.start - self.ticks.start) % step
         return all(tick in self.skip for tick in range(first, self.ticks.end + 1, step))
 
     def rest(self) -> list[Slice]:
@@ -40,7 +58,7 @@ class Slice:
 
     def weight(self) -> float:
         """Its share of the file's bytes."""
-        return max(self.file.size, 1) * self.ticks.count() / self.file.ticks.count()
+        return max(self.source.size, 1) * self.ticks.count() / self.source.ticks.count()
 
     def cut(self, ticks: int, step: int) -> tuple[Slice, Slice]:
         """Its first `ticks` sampled ticks and the rest."""

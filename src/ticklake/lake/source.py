@@ -97,7 +97,7 @@ class TicksReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         wanted, fields = to_arrow_schema(self._schema, timezone="UTC"), fields_of(self._schema)
         for _, piece, *_ in getattr(partition, "pieces", ()):
-            found = read_ticks(self._storage, piece.file, ticks=piece.ticks, fields=fields, chunk_bytes=_CHUNK_BYTES)
+            found = read_ticks(self._storage, piece.source, ticks=piece.ticks, fields=fields, chunk_bytes=_CHUNK_BYTES)
             for batch in found:
                 yield batch.select(wanted.names).cast(wanted)
 

@@ -29,7 +29,7 @@ from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.table import Table
 from ticklake.storage.codec import read_ticks
-from ticklake.storage.files import Storage
+from ticklake.storage.files import BatchFile, Storage
 from ticklake.world import World
 
 Rows = Callable[[pa.RecordBatch, World | None], pa.RecordBatch]
@@ -54,7 +54,7 @@ class Work:
     """What every task of a flush is told."""
 
     flush_id: str
-    storage: Storage
+    storage: Storage | None
     world: World | None
     reads: tuple[str, ...]
     table: Table | None = None
@@ -63,6 +63,8 @@ class Work:
     observe: Observe = _nothing
     read: Read | None = None
     """Where ticks come from, if not from storage."""
+    ordinal: str = "tick_number"
+    """The column of what is read that counts: ticks, or batches of events."""
 
     @property
     def name(self) -> str:
@@ -157,7 +159,7 @@ class Account:
 
     def take(self, batch: pa.RecordBatch) -> None:
         # A copy: a view would keep the whole decoded batch alive.
-        ticks = batch.column("tick_number").to_numpy().copy()
+        ticks = batch.column(self._work.ordinal).to_numpy().copy()
         self._check_grid(ticks)
         rows = checked_rows(self._work, batch) if self._work.table is not None else None
         if self._piece.check:
@@ -186,7 +188,7 @@ class Account:
 
     def _check_grid(self, ticks: Ticks) -> None:
         """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
-        file, step = self._piece.slice.file, self._work.world.sampling_interval if self._work.world else 1
+        file, step = self._piece.slice.source, self._work.world.sampling_interval if self._work.world else 1
         off = ticks[(ticks - file.ticks.start) % step != 0]
         if len(off):
             raise OffTheGrid(key=file.key, tick=int(off[0]), start=file.ticks.start, step=step)
@@ -259,10 +261,11 @@ class Files:
 
 
 def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
+    assert work.storage is not None and isinstance(piece.source, BatchFile)  # noqa: S101  others bring their own `read`
     try:
         yield from read_ticks(
             work.storage,
-            piece.file,
+            piece.source,
             ticks=piece.ticks,
             skip=piece.skip,
             fields=work.reads,
@@ -270,7 +273,7 @@ def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
             chunk_bytes=_CHUNK_BYTES,
         )
     except (OSError, StoredFileMissing) as error:
-        if not work.storage.reachable(piece.file.run_id):
+        if not work.storage.reachable(piece.source.run_id):
             raise StorageUnavailable(storage=work.storage.url, reason=error) from error
         raise
 
@@ -286,7 +289,7 @@ def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
         if rows.column(name).null_count:
             raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {name}, which is part of the key")
     rows = ordered(pa.RecordBatch.from_arrays(rows.columns, schema=work.table.schema), work.table.key)
-    strangers = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column("tick_number").to_numpy())
+    strangers = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column(work.ordinal).to_numpy())
     if len(strangers):
         raise RowsDoNotFit(table=work.table.name, reason=f"it has rows for tick {strangers[0]}, which it was not given")
     return rows

@@ -40,6 +40,10 @@ class BatchFile(NamedTuple):
     ticks: TickRange
     size: int
 
+    def claim(self, first: int, last: int) -> dict[str, object]:
+        """How the commit of a table names this file and the ticks that it took of it."""
+        return {"file": self.key, "ticks": [first, last]}
+
 
 class Page(NamedTuple):
     """Some batch files in tick order. `token` continues after them; None: there was nothing after."""

@@ -19,7 +19,9 @@ def show_completeness(request: Request) -> Response:
         return nothing(request, "Completeness", run_id, text, "ticklake ui --storage DIR")
     survey: Survey = request.app.state.surveys[run_id].latest()
     shown = asked_ticks(request, survey.ticks) if survey.ticks else None
-    maps = [(table, table.stripes(shown) if shown else []) for table in survey.tables]
+    maps = [
+        (table, seen, table.stripes(seen) if seen else []) for table in survey.tables for seen in [table.seen(shown)]
+    ]
     zooms = zooming(shown, survey.ticks) if shown else []
     return page(request, "completeness.html", run_id=run_id, survey=survey, maps=maps, shown=shown, zooms=zooms)
 

@@ -67,6 +67,8 @@ class TableMap:
     table: str
     verdict: Verdict
     step: int
+    unit: str
+    whole: TickRange
     ticks: int
     covered: Ranges
     waiting: Ranges
@@ -77,7 +79,13 @@ class TableMap:
     def of(cls, found: TableVerdict) -> TableMap:
         coverage = found.coverage
         kinds = (coverage.covered, coverage.waiting, coverage.lost, coverage.missing)
-        return cls(found.table, found.verdict, found.step, coverage.ticks, *map(Ranges, kinds))
+        return cls(
+            found.table, found.verdict, found.step, found.unit, coverage.expected, coverage.ticks, *map(Ranges, kinds)
+        )
+
+    def seen(self, shown: TickRange | None) -> TickRange | None:
+        """The part of it to be drawn: the ticks that are shown, or all of a table that counts by something else."""
+        return shown if self.unit == "ticks" else self.whole or None
 
     def stripes(self, shown: TickRange) -> list[Stripe]:
         """The bad lies over the good."""
@@ -94,6 +102,7 @@ class Survey:
     files: FilesVerdict
     messages: MessagesVerdict | None
     tables: list[TableMap]
+    unjudged: list[str]
 
 
 def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
@@ -101,7 +110,7 @@ def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
     looked = Completeness(run_id, storage, site.catalog, *site.databases)
     found = looked.verify(count_rows=False, read_messages=_few_messages(site.databases, run_id))
     tables = [TableMap.of(table) for table in found.tables]
-    return Survey(found.verdict, looked.expected.ticks, found.storage, found.messages, tables)
+    return Survey(found.verdict, looked.expected.ticks, found.storage, found.messages, tables, found.unjudged)
 
 
 def surveys(site: Site) -> PerRun[Sampler[Survey]]:

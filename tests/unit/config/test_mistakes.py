@@ -124,7 +124,11 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
         ("services { x = 3 }", errors.BadValue, "services.x: it must be a block"),
         ("services { x { } }", errors.ClassMissing, "services.x needs a class; one of: CompactionService"),
         ("services { x { class = DumyIndexer } }", errors.UnknownClass, "'DumyIndexer'; did you mean 'DummyIndexer'?"),
-        ("resources { x { path = y } }", errors.ClassMissing, "one of: Database, Lake, Queue, Storage, Topic"),
+        (
+            "resources { x { path = y } }",
+            errors.ClassMissing,
+            "one of: Database, EventQueue, Lake, Queue, Storage, Topic",
+        ),
         ("resources { x { class = Storag } }", errors.UnknownClass, "did you mean 'Storage'? Allowed: Database"),
         ("resources { x { class = Storage } }", errors.BadValue, "resources.x.path: it is missing"),
         ('resources { x { class = Storage, path = "" } }', errors.BadValue, "it needs a directory"),

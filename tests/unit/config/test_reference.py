@@ -60,6 +60,7 @@ def test_it_loads_and_lacks_nothing(file):
     settings.check_complete()
     assert set(SERVICES) - {found.class_name for found in settings.services.values()} <= {
         "OrganismIndexer", "DummyIndexer", "MinimalBatchIndexer", "SimpleBatchIndexer", "ReconciliationService",
+        "EventIndexer",
     }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def commands(group: click.Group = cli, name: str = "ticklake") -> Iterator[tuple
 
 @pytest.mark.parametrize(("name", "command"), [pytest.param(*found, id=found[0]) for found in commands()])
 def test_every_command_and_option_is_documented(name: str, command: click.Command):
-    (section,) = re.findall(rf"^## `{name}\b[^\n]*\n(.*?)(?=^## |\Z)", COMMANDS, re.MULTILINE | re.DOTALL)
+    (section,) = re.findall(rf"^## `{name}(?![\w-])[^\n]*\n(.*?)(?=^## |\Z)", COMMANDS, re.MULTILINE | re.DOTALL)
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
     assert [option for option in options if f"`{option}" not in section] == []
     assert command.help

@@ -65,7 +65,7 @@ def weighed(slices: list[Slice], tasks: int, step: int) -> list[list[tuple[int, 
 
 def test_a_slice_that_starts_off_the_grid_loses_no_tick_when_cut() -> None:
     whole_file = whole(0, 990)
-    piece = Slice(whole_file.file, TickRange(5, 990))
+    piece = Slice(whole_file.source, TickRange(5, 990))
     shares = spread([piece], 2, 10)
     ticks = [tick for share in shares for one in share for tick in range(0, 991, 10) if tick in one.slice.ticks]
     assert ticks == list(range(10, 991, 10))
@@ -105,7 +105,7 @@ def test_a_slice_is_done_when_every_sampled_tick_is_there() -> None:
 def test_a_slice_and_what_is_checked_with_it_are_the_whole_file(before: int, count: int, after: int, step: int) -> None:
     file = whole(0, (before + count + after) * step)
     ticks = TickRange(before * step, (before + count) * step)
-    one = Slice(file.file, ticks, whole=file.ticks)
+    one = Slice(file.source, ticks, whole=file.ticks)
     numbers = [tick for part in (one, *one.rest()) for tick in range(part.ticks.start, part.ticks.end + 1)]
     assert sorted(numbers) == list(range(file.ticks.end + 1))
-    assert Slice(file.file, ticks).rest() == []
+    assert Slice(file.source, ticks).rest() == []

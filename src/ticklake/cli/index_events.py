@@ -1,0 +1,56 @@
+"""`ticklake index-events`: an event queue into the table `events` of a run."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from ticklake.cli import INTERRUPTED
+from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._output import json_option, print_json, print_table
+from ticklake.cli.index import SparkSetting
+
+COLUMNS = ("table", "batches", "failed", "rows")
+
+
+@click.command()
+@click.argument("run")
+@click.option("--events", metavar="FILE", required=True, help="The file of the event queue.")
+@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Where the tables go.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
+@click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
+@json_option
+def index_events(
+    run: str, events: str, lake: str, master: str, settings: tuple[tuple[str, str], ...], as_json: bool
+) -> None:
+    """Drain an event queue into the table `events` of RUN. It can be repeated at any time; each event is there once."""
+    from ticklake.errors import EventQueueNotFound
+    from ticklake.events import IndexerQueue
+    from ticklake.indexers.events import TABLE, EventIndexer
+    from ticklake.lake.lake import Lake
+    from ticklake.lake.spark import open_session
+
+    queue = IndexerQueue(events)
+    if not queue.path.is_file():
+        raise EventQueueNotFound(queue=str(queue.path))
+    with queue, graceful_stop() as stop:
+        session = partial(open_session, master, dict(settings))
+        indexer = EventIndexer(queue, Lake(lake), run, session, until_drained=True)
+        indexer.start()
+        while not indexer.join(0.2) and not stop.is_set():
+            pass
+        indexer.stop(timeout=120)
+    if indexer.error is not None:
+        raise indexer.error
+    counts = {name: indexer.monitor.counter(name).value for name in ("batches_processed", "batches_failed")}
+    rows = indexer.monitor.counter("events_written").value
+    if as_json:
+        print_json({"run": run, "lake": lake, "table": TABLE.name, **counts, "rows": rows})
+    else:
+        print_table(COLUMNS, [(TABLE.name, *counts.values(), rows)], numbers=COLUMNS[1:])
+    if stop.is_set():
+        click.echo("Stopped before the end; the same command goes on from here.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED)
+    if counts["batches_failed"]:
+        raise click.exceptions.Exit(1)

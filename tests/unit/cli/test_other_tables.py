@@ -1,0 +1,157 @@
+"""Commands and pages over a lake that has more than tables of ticks: events, foreign tables, tables without rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import Result
+from deltalake import write_deltalake
+
+from ticklake import RunCompleted
+from ticklake.events import Event, IndexerQueue
+from ticklake.indexers.events import TABLE, slices_of, work_of
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake import task
+from ticklake.lake.flush import Flusher
+from ticklake.lake.slices import Piece, Slice
+from ticklake.lake.table import Table
+from ticklake.lake.task import Work
+from ticklake.world import World
+
+Command = Callable[..., Result]
+
+
+def index_here(spark: Any, work: Work, pieces: list[Piece], step: int) -> list[Any]:
+    """What a job does, in this process."""
+    return task.index(work, 0, pieces)
+
+
+class Lakeful:
+    """A complete run of 20 ticks and its organism table, and beside it whatever a test asks for."""
+
+    def __init__(self, maker: Any, path: Path) -> None:
+        self.maker, self.queue_path = maker, path / "queue.db"
+        self.world = World.of(maker.metadata())
+        maker.batches(2, ticks=10, cells=1)
+        maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=19))
+        kind = OrganismIndexer
+        ledger = maker.lake.ledger(maker.run_id, kind.table)
+        work = Work("", maker.storage, self.world, kind.reads, kind.table, str(ledger.directory), kind.rows)
+        files = maker.storage.batches(maker.run_id).files
+        Flusher(lambda: None, work, ledger, index_here).flush([Slice(file, file.ticks) for file in files])
+
+    @property
+    def places(self) -> list[str]:
+        return ["--storage", self.maker.storage.url, "--lake", str(self.maker.lake.root)]
+
+    def directory(self, table: str) -> Path:
+        found: Path = self.maker.lake.directory(self.maker.run_id, table)
+        return found
+
+    def events(self, batches: int = 3, leave_out: int | None = None) -> None:
+        """So many batches of events, all indexed but one."""
+        ledger = self.maker.lake.ledger(self.maker.run_id, TABLE)
+        with IndexerQueue(self.queue_path) as queue:
+            for number in range(batches):
+                events = [Event(f"{number}-{place}", "moved", {"to": place}, 1.0) for place in range(100)]
+                queue.offer(events).wait()
+            found = []
+            while batch := queue.get_next_batch(timeout=0.0):
+                if batch.sequence != leave_out:
+                    found.append(batch)
+                queue.mark_batch_done(batch.batch_id)
+            work = work_of(found, str(ledger.directory))
+            assert not Flusher(lambda: None, work, ledger, index_here).flush(slices_of(found)).failures
+
+    def foreign(self) -> None:
+        write_deltalake(str(self.directory("notes")), pa.table({"note": ["a", "a"], "at": [1.5, 2.5]}))
+
+    def without_a_key(self) -> None:
+        write_deltalake(str(self.directory("loose")), pa.table({"tick_number": pa.array(range(20), pa.int64())}))
+
+    def empty(self) -> None:
+        schema = pa.schema([("tick_number", pa.int64()), ("value", pa.int64())])
+        self.maker.lake.ledger(self.maker.run_id, Table("empty_data", schema, ("tick_number",)))
+
+
+@pytest.fixture
+def run(maker: Any, tmp_path: Path) -> Lakeful:
+    return Lakeful(maker, tmp_path)
+
+
+KINDS = ["events", "foreign", "without_a_key", "empty"]
+NAMES = {"events": "events", "foreign": "notes", "without_a_key": "loose", "empty": "empty_data"}
+
+
+COMMANDS = {
+    "verify": ["--storage", "--lake"],
+    "gaps": ["--storage", "--lake"],
+    "status": ["--storage", "--lake", "--database"],
+    "runs": ["--storage", "--lake", "--database"],
+    "reconcile": ["--storage", "--lake", "--database"],
+    "top": ["--storage", "--lake", "--database", "--once"],
+    "doctor": ["--storage", "--lake", "--database"],
+    "optimize": ["--lake"],
+    "vacuum": ["--lake"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_works_beside_any_table(run: Lakeful, ticklake: Command, command: str, kind: str) -> None:
+    getattr(run, kind)()
+    run.maker.publish()
+    places = {"--database": run.maker.database_url, **dict(zip(run.places[::2], run.places[1::2], strict=True))}
+    given = [word for option in COMMANDS[command] for word in (option, places.get(option)) if word]
+    done = ticklake(command, *given)
+    # A table of ticks that has none of them is a finding, not a failure of the command.
+    assert done.exit_code == (1 if (command, kind) == ("verify", "empty") else 0), done.output
+    if command in ("verify", "gaps", "status", "runs", "top"):
+        assert NAMES[kind] in done.stdout
+        assert "organism_data" in done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_json_too(run: Lakeful, report: Callable[..., Any], kind: str) -> None:
+    getattr(run, kind)()
+    found = {table["table"]: table for table in report("verify", *run.places)["tables"]}
+    assert found["organism_data"]["coverage"]["verdict"] == "complete"
+    assert ("notes" in found) is False
+    if kind == "events":
+        assert (found["events"]["rows"], found["events"]["coverage"]["ticks"]) == (300, 3)
+        assert found["events"]["coverage"]["verdict"] == "complete"
+
+
+def test_a_batch_of_events_that_is_missing_is_found(run: Lakeful, ticklake: Command) -> None:
+    run.events(batches=3, leave_out=2)
+    verified = ticklake("verify", *run.places)
+    assert verified.exit_code == 1
+    assert "events: missing" in verified.stdout and "[2, 2]" in verified.stdout
+    assert "[2, 2]" in ticklake("gaps", *run.places).stdout
+
+
+def test_the_queue_itself_tells_of_a_last_batch_that_is_missing(run: Lakeful, ticklake: Command) -> None:
+    run.events(batches=3, leave_out=3)
+    assert ticklake("verify", *run.places).exit_code == 0
+    verified = ticklake("verify", *run.places, "--events", run.queue_path)
+    assert verified.exit_code == 1
+    assert "[3, 3]" in verified.stdout
+
+
+def test_the_queue_and_the_table_agree(run: Lakeful, ticklake: Command) -> None:
+    run.events(batches=3)
+    assert ticklake("verify", *run.places, "--events", run.queue_path).exit_code == 0
+
+
+def test_an_event_that_is_there_twice_is_found(run: Lakeful, ticklake: Command) -> None:
+    run.events()
+    table = pa.table([[2], pa.array([7], pa.int32()), ["again"], ["moved"], [1.0], ["{}"]], schema=TABLE.schema)
+    write_deltalake(str(run.directory("events")), table, mode="append")
+    verified = ticklake("verify", *run.places, "--events", run.queue_path)
+    assert verified.exit_code == 1
+    assert "events: twice: batch_number 2, position 7" in verified.stdout
+    assert "101 rows, the queue has 100 events" in verified.stdout
