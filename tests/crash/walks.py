@@ -34,6 +34,7 @@ from ticklake.lake.vacuum import Vacuum
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks
 from ticklake.storage.files import Storage
+from ticklake.storage.objects import ObjectFolder
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
 
@@ -330,9 +331,11 @@ def _write_run(storage: Storage, run_id: str) -> None:
 
 
 def _write_objects(root: str, run_id: str) -> None:
-    """To what is an object store for us, behind fsspec."""
+    """Through fsspec, as to an object store, into one that outlives the process."""
     (Path(root) / "objects" / run_id).mkdir(parents=True, exist_ok=True)
-    _write_run(Storage(f"local://{root}/objects"), run_id)
+    storage = Storage(Path(root) / "objects")
+    storage._folder = ObjectFolder(f"local://{root}/objects")
+    _write_run(storage, run_id)
 
 
 def _ledger(tables: Lake, run_id: str) -> Any:
