@@ -6,11 +6,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from ticklake import BatchInfo, Database
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.database.names import schema_name
+from ticklake.database.url import open_backend
+from ticklake.database.versions import package_versions
 from ticklake.errors import DatabaseMoved, EventsNotDurable
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.ticks import TickRange
@@ -152,3 +155,20 @@ def test_who_still_has_the_old_file_harms_nothing_in_the_new_one(tmp_path: Path,
     with Database(url) as again:
         stored = again.run(RUN_ID).browse("t")
         assert [one.opened().payload.tick_start for one in stored] == [2, 4]  # type: ignore[union-attr]
+
+
+def test_a_reader_that_came_before_the_wal_goes_on(tmp_path: Path, path: Path):
+    url = f"sqlite:///{tmp_path / 'db'}"
+    with Database(url) as database:
+        database.run(RUN_ID).writer("t").send(BatchInfo(tick_start=0))
+    restored = apsw.Connection(str(path))
+    restored.pragma("journal_mode", "DELETE")  # as after .dump and restore
+    restored.close()
+    backend = open_backend(url)
+    try:
+        schema = backend.schema(RUN_ID)
+        before = package_versions(schema)
+        schema.prepare("ticklake.topics")
+        assert package_versions(schema) == before
+    finally:
+        backend.close()

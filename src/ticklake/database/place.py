@@ -10,7 +10,7 @@ _Identity = tuple[int, int] | None
 
 
 class Place(NamedTuple):
-    """The three files of a database in WAL mode while a transaction is open, which is when all of them are there."""
+    """The three files of a database in WAL mode. A connection that has read nothing may have only the first."""
 
     paths: tuple[str, ...]
     found: tuple[_Identity, ...]
@@ -20,10 +20,18 @@ class Place(NamedTuple):
         paths = (str(path), f"{path}-wal", f"{path}-shm")
         return cls(paths, tuple(map(_identity, paths)))
 
+    @property
+    def complete(self) -> bool:
+        return None not in self.found
+
+    def completed(self) -> Place:
+        """With the files that were made since."""
+        return Place(self.paths, tuple(known or _identity(path) for path, known in zip(*self, strict=True)))
+
     def lost(self) -> str | None:
         """Which of the files is gone or is another one now; None if all are there. Costs three calls of `stat`."""
         for path, found in zip(self.paths, self.found, strict=True):
-            if _identity(path) != found:
+            if found is not None and _identity(path) != found:
                 return path
         return None
 

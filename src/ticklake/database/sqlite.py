@@ -319,6 +319,8 @@ class _Seat(Inheritable):
     def remember_place(self) -> None:
         if self._place is None:
             self._place = Place.of(self._path)
+        elif not self._place.complete:
+            self._place = self._place.completed()
 
     def check_place(self) -> None:
         """Raises `DatabaseMoved` if what was written is where nobody will look for it."""
