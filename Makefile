@@ -33,6 +33,7 @@ test-all: setup ## run every test, the slow ones and those that fetch the Delta 
 
 chaos: setup ## torment a whole pipeline (KILLS=1000, CUTS=200, SEED=n) and check that nothing is lost or doubled
 	@$(BIN)/python tests/crash/chaos.py --faults $(KILLS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python tests/crash/scenes.py --acts $(KILLS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python tests/crash/powercut.py --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
 
 fuzz: setup ## read mutated files, messages and configurations (N=10000000, SEED=n)

@@ -1,0 +1,185 @@
+"""The processes of `post.py`: publishers of batches, in every form that the API has, and readers.
+
+Each writes down what it is about to do, and what became of it, in a journal of its own (see `account.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ticklake import BatchInfo, Database
+from ticklake.database import Transaction
+from ticklake.errors import TickLakeError
+from ticklake.topics import Run
+
+TOPIC, LEASE = "t", 1.0
+SIZES = (1, 3, 20, 200, 500)
+PAUSE = 0.15
+
+
+class Place(NamedTuple):
+    folder: Path
+    url: str
+    run_id: str
+    seed: int
+
+
+class Journal:
+    def __init__(self, file: Path) -> None:
+        self._file = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
+
+    def write(self, *what: Any) -> None:
+        os.write(self._file, json.dumps([time.monotonic(), *what]).encode() + b"\n")
+
+
+class Undo(Exception):
+    """The sender changes its mind."""
+
+
+class Sender:
+    """One transaction of a caller, step by step; its keys are those of publisher `p0`."""
+
+    def __init__(self, run: Run, journal: Journal) -> None:
+        self._run, self._writer, self._journal = run, run.writer(TOPIC), journal
+        self._stack = ExitStack()
+        self._transaction: Transaction | None = None
+        self._parts: list[range] = []
+
+    def send(self, keys: range) -> None:
+        self._journal.write("try", keys.start, len(keys))
+        self._parts.append(keys)
+        if self._transaction is None:  # not before: on SQLite only one can write
+            self._transaction = self._stack.enter_context(self._run.transaction())
+        self._writer.send_many([_message("p0", number) for number in keys], connection=self._transaction)
+
+    def commit(self) -> None:
+        self._stack.close()
+        for keys in self._parts:
+            self._journal.write("sent", keys.start, len(keys))
+
+
+class Publisher:
+    def __init__(self, place: Place, name: str) -> None:
+        self._place, self._name = place, name
+        self._run = Database(place.url, max_pool_size=2, min_idle=0).run(place.run_id)
+        self._writer = self._run.writer(TOPIC)
+        self._rng = random.Random(f"{place.seed} {name}")
+        self._journal = Journal(place.folder / f"{name}.sent")
+        self._next = 0
+
+    def work(self) -> None:
+        forms: dict[Callable[[], None], int] = {
+            self._send: 3, self._transact: 4, self._roll_back: 1, self._keep_a_part: 2,
+        }  # fmt: skip
+        while not (self._place.folder / "enough").exists():
+            (form,) = self._rng.choices(list(forms), list(forms.values()))
+            try:
+                form()
+            except TickLakeError as error:
+                self._journal.write("failed", 0, 0)
+                os.write(2, f"{self._name}: {type(error).__name__}: {error}\n".encode())
+            time.sleep(self._rng.uniform(0, PAUSE))
+
+    def _send(self) -> None:
+        keys = self._taken()
+        self._writer.send_many(self._messages(keys))
+        self._journal.write("sent", keys.start, len(keys))
+
+    def _transact(self) -> None:
+        """Several batches in a transaction of the caller, with pauses: others commit in between."""
+        parts = [self._taken() for _ in range(self._rng.randint(1, 3))]
+        with self._run.transaction() as transaction:
+            for keys in parts:
+                self._writer.send_many(self._messages(keys), connection=transaction)
+                time.sleep(self._rng.choice((0.0, 0.0, 0.02, PAUSE)))
+        self._written("sent", parts)
+
+    def _roll_back(self) -> None:
+        keys = self._taken()
+        try:
+            with self._run.transaction() as transaction:
+                self._writer.send_many(self._messages(keys), connection=transaction)
+                raise Undo
+        except Undo:
+            self._journal.write("undone", keys.start, len(keys))
+
+    def _keep_a_part(self) -> None:
+        """Savepoints, some of them rolled back; each is a transaction of its own below the caller's."""
+        kept, undone = [], []
+        with self._run.transaction() as transaction:
+            for _ in range(self._rng.randint(2, 4)):
+                keys, keep = self._taken(), self._rng.random() < 0.6
+                (kept if keep else undone).append(keys)
+                try:
+                    with transaction.savepoint():
+                        self._writer.send_many(self._messages(keys), connection=transaction)
+                        time.sleep(self._rng.choice((0.0, 0.02)))
+                        if not keep:
+                            raise Undo
+                except Undo:
+                    pass
+        self._written("sent", kept)
+        self._written("undone", undone)
+
+    def _taken(self) -> range:
+        count = self._rng.choice(SIZES)
+        keys = range(self._next, self._next + count)
+        self._next += count
+        self._journal.write("try", keys.start, count)
+        return keys
+
+    def _written(self, outcome: str, parts: Iterable[range]) -> None:
+        for keys in parts:
+            self._journal.write(outcome, keys.start, len(keys))
+
+    def _messages(self, keys: Sequence[int]) -> list[BatchInfo]:
+        return [_message(self._name, number) for number in keys]
+
+
+class Reader:
+    """Acknowledges most of what it gets; some it gives back, and some it forgets until the lease is over."""
+
+    def __init__(self, place: Place, name: str, group: str) -> None:
+        self._rng = random.Random(f"{place.seed} {name}")
+        self._journal = Journal(place.folder / f"{name}.{group}.read")
+        self._reader = (
+            Database(place.url, max_pool_size=2, min_idle=0)
+            .run(place.run_id)
+            .reader(TOPIC, group=group, claim_timeout=LEASE, max_delivery_attempts=1_000_000, consumer=name)
+        )
+
+    def work(self) -> None:
+        while True:
+            found = self._reader.poll_many(self._rng.choice((20, 1000, 1000, 1000)), 0.5)
+            if not found:
+                continue
+            self._journal.write("got", list(map(_claim, found)))
+            chance = self._rng.random()
+            if chance < 0.03:
+                self._reader.release(found, delay=self._rng.choice((0.0, LEASE)))
+            elif chance > 0.06:
+                done = self._reader.ack_many(found)
+                self._journal.write("ack", [_claim(one) for one, mine in zip(found, done, strict=True) if mine])
+
+
+def _message(publisher: str, number: int) -> BatchInfo:
+    return BatchInfo(storage_key=f"{publisher}:{number}", tick_start=number)
+
+
+def _claim(message: Any) -> tuple[str, int]:
+    return message.payload.storage_key, message.claim_version
+
+
+def publish(place: Place, name: str) -> None:
+    Publisher(place, name).work()
+
+
+def read(place: Place, name: str, group: str) -> None:
+    Reader(place, name, group).work()
