@@ -28,7 +28,7 @@ from truth import indexed
 
 from ticklake import BatchInfo, Database, faults
 from ticklake.completeness import Completeness
-from ticklake.errors import TickLakeError
+from ticklake.errors import DatabaseLocked, DatabaseUnusable, TickLakeError
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.environment import EnvironmentIndexer
@@ -271,7 +271,7 @@ class Harvest:
         self._cut_newest_commit(self._table())
         mark = self._part.root / "dawdles"
         mark.unlink(missing_ok=True)
-        self._hire("lake-0", dawdle="lake.set_aside.before")
+        self._hire("lake-0", dawdle="lake.torn")
         self._until(mark.exists)
         self._index()
         self._until(lambda: len(self._found("lake")) > 0)
@@ -373,16 +373,15 @@ class Harvest:
     def _gaps(self) -> set[int]:
         """Of the first lake; what the coordinator has written down."""
         query = "SELECT gap_start_tick, gap_end_tick FROM coordinator_gaps"
-        with suppress(TickLakeError), Database(self._part.url) as database:
-            run = database.run(self._part.run_id)
-            if run.has_tables_of("ticklake.coordination"):
-                with run.reading() as view:
-                    ranges = view.execute(query, {})
-                last_tick = self._run.last_tick  # a name can promise more than the run has
-                return {
-                    tick for first, last in ranges for tick in range(first, min(last, last_tick) + 1, self._run.step)
-                }
-        return set()
+        ranges: list[Any] = []
+        with (
+            suppress(DatabaseUnusable, DatabaseLocked),  # until there is such a table
+            Database(self._part.url) as database,
+            database.run(self._part.run_id).reading() as view,
+        ):
+            ranges = view.execute(query, {})
+        last_tick = self._run.last_tick  # a name can promise more than the run has
+        return {tick for first, last in ranges for tick in range(first, min(last, last_tick) + 1, self._run.step)}
 
     def complain(self, what: str) -> None:
         acts = ", ".join(f"{name} {count}" for name, count in sorted(self.findings.acts.items()))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import reverted
 from account import Account
 from post_child import Journal
 
@@ -70,3 +71,10 @@ def test_a_group_that_is_set_back_is_owed_all_that_is_still_there(tmp_path: Path
     account.removed["p1:0"] = 0.0
     account.groups["g"].reset(begun=10.0**9, ended=10.0**9, since=float("-inf"))
     assert account.lost("g") == {"p1:1", "p1:2"}
+
+
+@pytest.mark.parametrize("one", reverted.known(), ids=lambda one: one.name)
+def test_every_fix_can_still_be_reverted(one: reverted.Reverted, tmp_path: Path) -> None:
+    """The patch applies, and what it names can be played. `reverted.py` shows that each bug is found."""
+    assert one.apply(tmp_path) == ""
+    assert one.command.startswith("scenes.py --scene ")
