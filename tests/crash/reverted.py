@@ -45,6 +45,8 @@ class Reverted(NamedTuple):
                 check=False,
                 timeout=SECONDS,
             )
+        if done.returncode not in (0, 1) or "took " not in done.stdout:
+            return [f"it did not end: {done.stderr.strip()[-200:]}"]
         return [line.removeprefix("wrong").strip() for line in done.stdout.splitlines() if line.startswith("wrong")]
 
 
@@ -62,7 +64,7 @@ def main(wanted: list[str]) -> None:
         if wanted and one.name not in wanted:
             continue
         found = one.play()
-        missed += not found
+        missed += not found or found[0].startswith("it did not end")
         said = found[0].partition(": ")[2].partition(" (acts")[0] if found else "nothing"
         sys.stdout.write(f"| {one.name} | `{one.command}` | {said} |\n")
         sys.stdout.flush()

@@ -40,11 +40,13 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     whole, begun = Findings(), time.monotonic()
     sys.stdout.write(f"seed        {options.seed}\n")
+    interrupted = True
     with suppress(KeyboardInterrupt):  # whoever has seen enough gets the report of what was
         for number in range(-(-options.acts // ACTS_A_ROUND)):
             whole.add(play(options, number))
+        interrupted = False
     sys.stdout.write(f"\nseed        {options.seed}\n{whole}\ntook        {time.monotonic() - begun:.0f} s\n")
-    raise SystemExit(bool(whole.complaints))
+    raise SystemExit(130 if interrupted else bool(whole.complaints))
 
 
 def play(options: Any, number: int) -> Findings:

@@ -21,13 +21,13 @@ def play(*options: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.mark.parametrize("database", [pytest.param("sqlite", marks=pytest.mark.slow), "postgres"])
 def test_every_message_of_several_publishers_is_delivered_to_every_group(database: str) -> None:
     play("--scene", "post", "--acts", "3", "--seed", "2", "--database", database)
 
 
 def test_good_files_are_indexed_once_and_nothing_of_bad_ones() -> None:
-    play("--scene", "harvest", "--acts", "4", "--seed", "5", "--database", "sqlite")
+    play("--scene", "harvest", "--acts", "1", "--only", "kill", "--seed", "1", "--database", "sqlite")
 
 
 def test_a_message_that_nobody_can_handle_stops_no_other() -> None:
