@@ -145,5 +145,5 @@ def test_thousands_of_interrupts_leave_a_small_pool_as_it_was(postgres_url: str)
             pids = {t.execute("SELECT pg_backend_pid()", {})[0][0] for t in (one, two, three)}
         assert len(pids) == 3
         with psycopg.connect(postgres_url) as administrator:
-            query = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND pid = ANY(%s)"
+            query = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%%' AND pid = ANY(%s)"
             assert administrator.execute(query, [list(pids)]).fetchone() == (0,)

@@ -30,9 +30,9 @@ def end(run: str, storage: str, database: str | None, last_tick: int | None, sil
     from ticklake.topics import Database
 
     place = Storage(storage)
-    if run not in (runs := place.runs()):
-        raise RunNotFound(run_id=run, places=place.url, found=", ".join(runs[-5:]) or "none")
     with Database(database) if database else nullcontext() as opened:
+        if run not in (runs := place.runs()):
+            raise RunNotFound(run_id=run, places=place.url, found=", ".join(runs[-5:]) or "none")
         topics = opened.run(run) if opened is not None else None
         ended = end_run(place, run, topics, last_tick=last_tick, silent_for=silent_for)
     if as_json:

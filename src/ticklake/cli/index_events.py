@@ -31,12 +31,13 @@ def index_events(
     from ticklake.lake.lake import Lake
     from ticklake.lake.spark import open_session
 
+    tables = Lake(lake)
     queue = IndexerQueue(events)
     if not queue.path.is_file():
         raise EventQueueNotFound(queue=str(queue.path))
     with queue, graceful_stop() as stop:
         session = partial(open_session, master, dict(settings))
-        indexer = EventIndexer(queue, Lake(lake), run, session, until_drained=True)
+        indexer = EventIndexer(queue, tables, run, session, until_drained=True)
         indexer.start()
         while not indexer.join(0.2) and not stop.is_set():
             pass

@@ -150,6 +150,7 @@ MORE = {
     "dead-letters replay": ["--all"],
     "groups reset": ["--to", "earliest"],
     "topics send": ["--json", "{}"],
+    "index-events": ["--events", __file__],  # any file: it is not read before the places are known
 }
 
 
