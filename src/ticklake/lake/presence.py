@@ -29,12 +29,15 @@ _EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)
 
 
 class Presence:
-    """Shared by all who look. Files of a table never change, so a look reads only those that are new."""
+    """Shared by all who look. Files of a table never change, so a look reads only those that are new.
+
+    A table made anew in the same place has another id.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[str, int], list[TickRange]] = OrderedDict()
+        self._files: OrderedDict[tuple[str, str, int], list[TickRange]] = OrderedDict()
 
     def ranges(
         self, catalog: Catalog, run_id: str, table: str, step: int, seconds: float = math.inf
@@ -43,10 +46,10 @@ class Presence:
         delta, directory = catalog.open(run_id, table), catalog.root / run_id / table
         if "tick_number" not in [field.name for field in delta.schema().fields]:
             return None
-        until = self._clock() + seconds
+        until, table_id = self._clock() + seconds, str(delta.metadata().id)
         found: list[TickRange] = []
         for path in delta.file_uris():
-            if (ranges := self._of(path, step, until)) is None:
+            if (ranges := self._of(table_id, path, step, until)) is None:
                 return None
             found += ranges
         runs = json.loads(empty_of(delta, directory).text())
@@ -57,11 +60,12 @@ class Presence:
         ]
         return merged(found, step)
 
-    def _of(self, path: str, step: int, until: float) -> list[TickRange] | None:
+    def _of(self, table_id: str, path: str, step: int, until: float) -> list[TickRange] | None:
+        key = table_id, path, step
         with self._lock:
-            if (path, step) in self._files:
-                self._files.move_to_end((path, step))
-                return self._files[path, step]
+            if key in self._files:
+                self._files.move_to_end(key)
+                return self._files[key]
         if self._clock() > until:
             return None
         try:
@@ -69,7 +73,7 @@ class Presence:
         except (OSError, pa.ArrowException) as error:
             raise TableUnreadable(table=path, reason=one_line(error)) from error
         with self._lock:
-            self._files[path, step] = found
+            self._files[key] = found
             while len(self._files) > REMEMBERED_FILES:
                 self._files.popitem(last=False)
         return found

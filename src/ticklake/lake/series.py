@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ticklake.errors import InvalidOption
-from ticklake.lake.frames import Frames
+from ticklake.lake.frames import Frames, OpenTable
 from ticklake.ticks import TickRange
 
 Numbers = npt.NDArray[np.int64]
@@ -251,7 +251,7 @@ class Series:
         step, whole, here = self.step(run_id), self.ticks(run_id), self._sources(run_id, sources)
         asked, ticks = ticks, sampled(ticks, whole.start if whole else 0, step)
         samples = ticks.count(step)
-        rates = [self._frames.rows(run_id, source.table, ticks) / max(1, samples) for source in here]
+        rates = [self._rows(run_id, source, ticks) / max(1, samples) for source in here]
         plans = [affordable(points, samples, rate, source.most) for source, rate in zip(here, rates, strict=True)]
         buckets = divided(ticks, step, min((parts for parts, _ in plans), default=points))
         columns = {
@@ -282,12 +282,17 @@ class Series:
         if not shown:
             return bucketed(tallied([], source, step), buckets, source)
         span = TickRange(shown.start - before, shown.end)
-        batches = self._frames.scan(run_id, source.table, source.columns, span, wanted)
-        empty = self._frames.empty(run_id, source.table, span)
-        tally = tallied(batches, source, step, empty)
+
+        def tally_of(table: OpenTable) -> Tally:
+            return tallied(table.scan(source.columns, span, wanted), source, step, table.empty(span))
+
+        tally = self._frames.reading(run_id, source.table, tally_of)
         kept = (tally.ticks >= shown.start) & (tally.ticks <= shown.end)
         kept &= True if some is None else np.isin(tally.ticks, some)
         return bucketed(Tally(tally.ticks[kept], tally.sums[:, kept], tally.known[:, kept]), buckets, source)
+
+    def _rows(self, run_id: str, source: Source, ticks: TickRange) -> float:
+        return self._frames.reading(run_id, source.table, lambda table: table.rows(ticks))
 
     def _sources(self, run_id: str, sources: Sequence[Source] = SOURCES) -> list[Source]:
         tables = self._frames.tables(run_id)

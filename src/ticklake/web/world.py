@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ticklake.errors import InvalidOption, RunNotInLake
-from ticklake.lake.frames import Frames
+from ticklake.lake.frames import Frames, OpenTable
 from ticklake.ticks import TickRange
 from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
 from ticklake.world import World
@@ -75,10 +76,9 @@ def frame(frames: Frames, run_id: str, tick: int) -> bytes:
     """Header with flags, then column after column: cells' id, owner; organisms' id, x, y, energy; cells' value, type;
     whether organisms are dead."""
     columns = ("cell_id", "owner_id", "molecule_value", "molecule_type")
-    cells = frames.tick(run_id, CELLS, tick, columns)
-    found = _organisms(frames, run_id, tick)
-    lacks = (NO_CELLS, cells, CELLS), (NO_ORGANISMS, found, ORGANISMS)
-    flags = sum(flag for flag, rows, table in lacks if not rows.num_rows and not _has(frames, run_id, table, tick))
+    cells, has_cells = _at(frames, run_id, CELLS, tick, columns)
+    found, has_organisms = _organisms(frames, run_id, tick)
+    flags = (0 if has_cells else NO_CELLS) + (0 if has_organisms else NO_ORGANISMS)
     parts = [
         HEADER.pack(MAGIC, cells.num_rows, found.num_rows, flags, tick),
         *(_packed(cells, name, "<i4") for name in ("cell_id", "owner_id")),
@@ -95,10 +95,14 @@ def history(frames: Frames, run_id: str, cell: int, tick: int) -> dict[str, Any]
     step = _step(frames, run_id)
     span = frames.reach(run_id, CELLS, tick, step, SAMPLES)
     columns = ("tick_number", "molecule_type", "molecule_value", "owner_id")
-    rows = frames.look_back(run_id, CELLS, span, columns, pc.field("cell_id") == cell).to_pylist()
+
+    def looked_at(table: OpenTable) -> tuple[list[dict[str, Any]], list[int]]:
+        return table.look_back(span, columns, pc.field("cell_id") == cell).to_pylist(), table.has(span).tolist()
+
+    rows, ticks = frames.reading(run_id, CELLS, looked_at)
     for row in rows:
         row["molecule_type"] >>= 16
-    changes = changed(rows, frames.has(run_id, CELLS, span).tolist(), span, step)
+    changes = changed(rows, ticks, span, step)
     return {"cell": cell, "from": span.start, "to": span.end, "rows": rows, "changes": changes}
 
 
@@ -126,15 +130,20 @@ def life(frames: Frames, run_id: str, organism: int, tick: int) -> dict[str, Any
     """
     span = frames.reach(run_id, ORGANISMS, tick, _step(frames, run_id), SAMPLES)
     columns = ("tick_number", "x", "y", "energy", "age", "parent_id", "birth_tick", "program_id", "is_dead")
-    rows = frames.look_back(run_id, ORGANISMS, span, columns, pc.field("organism_id") == organism).to_pylist()
-    born = frames.look_back(run_id, ORGANISMS, span, ("tick_number", "organism_id"), pc.field("parent_id") == organism)
+
+    def looked_at(table: OpenTable) -> tuple[list[dict[str, Any]], pa.Table, bool]:
+        own = table.look_back(span, columns, pc.field("organism_id") == organism).to_pylist()
+        born = table.look_back(span, ("tick_number", "organism_id"), pc.field("parent_id") == organism)
+        return own, born, bool(len(table.has(TickRange(tick, tick))))
+
+    rows, born, recorded = frames.reading(run_id, ORGANISMS, looked_at)
     children = sorted(set(born["organism_id"].to_pylist()))
     last = rows[-1] if rows else {}
     return {
         "organism": organism,
         "from": span.start,
         "to": span.end,
-        "state": _state(last, tick, _has(frames, run_id, ORGANISMS, tick)),
+        "state": _state(last, tick, recorded),
         "last_seen": last.get("tick_number"),
         **{name: last.get(name) for name in ("energy", "age", "parent_id", "birth_tick", "program_id")},
         "children": children[:CHILDREN],
@@ -155,15 +164,21 @@ def _state(last: dict[str, Any], tick: int, recorded: bool) -> str:
     return "gone" if last else "absent"
 
 
-def _has(frames: Frames, run_id: str, table: str, tick: int) -> bool:
-    return table in frames.tables(run_id) and len(frames.has(run_id, table, TickRange(tick, tick))) > 0
+def _at(frames: Frames, run_id: str, table: str, tick: int, columns: Sequence[str]) -> tuple[pa.Table, bool]:
+    """The rows of a tick, and whether the table has it: an empty tick has no rows."""
+
+    def read(opened: OpenTable) -> tuple[pa.Table, bool]:
+        rows = opened.tick(tick, columns)
+        return rows, bool(rows.num_rows or len(opened.empty(TickRange(tick, tick))))
+
+    return frames.reading(run_id, table, read)
 
 
-def _organisms(frames: Frames, run_id: str, tick: int) -> pa.Table:
+def _organisms(frames: Frames, run_id: str, tick: int) -> tuple[pa.Table, bool]:
     names = ("organism_id", "x", "y", "energy", "is_dead")
     if ORGANISMS not in frames.tables(run_id):
-        return pa.table({name: pa.array([], pa.int32()) for name in names})
-    return frames.tick(run_id, ORGANISMS, tick, names)
+        return pa.table({name: pa.array([], pa.int32()) for name in names}), False
+    return _at(frames, run_id, ORGANISMS, tick, names)
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from ticklake.errors import InvalidOption
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake import frames
 from ticklake.lake.catalog import Catalog
-from ticklake.lake.frames import Frames
+from ticklake.lake.frames import Frames, OpenTable
 from ticklake.lake.lake import Lake
 from ticklake.lake.parquet import ParquetFileWriter
 from ticklake.lake.series import SOURCES, Series, affordable, bucketed, divided, tallied
@@ -180,14 +179,14 @@ def test_of_too_many_rows_some_ticks_are_read_and_their_figures_are_right(
     series: Series, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    original = Frames.scan
+    original = OpenTable.scan
 
-    def counted(self: Frames, *arguments: object) -> Iterator[pa.RecordBatch]:
+    def counted(self: OpenTable, *arguments: object) -> Iterator[pa.RecordBatch]:
         for batch in original(self, *arguments):  # type: ignore[arg-type]
             read.append(batch.num_rows)
             yield batch
 
-    monkeypatch.setattr(frames.Frames, "scan", counted)
+    monkeypatch.setattr(OpenTable, "scan", counted)
     little = replace(ORGANISMS, most=100)
     found = series.chart(RUN, TickRange(0, 299), 2, [little])
     assert not found.exact
