@@ -13,7 +13,7 @@ from ticklake.consumer.outbox import Attempts
 from ticklake.consumer.relay import _batch, _pause
 from ticklake.database import Transaction
 from ticklake.errors import InvalidOption, TransactionAborted
-from ticklake.topics import Run
+from ticklake.topics import GroupStatus, Run
 
 TOPIC = "validation-topic"
 
@@ -211,3 +211,27 @@ def test_a_relay_survives_a_transaction_that_the_database_has_ended(
 def test_a_lease_must_last(run: Run) -> None:
     with pytest.raises(InvalidOption, match="more than 0 seconds"):
         Relay(run, TOPIC, lease=0)
+
+
+def test_an_outbox_is_as_far_behind_as_it_has_unsent_messages(run: Run, outbox: Outbox, relays, pass_time) -> None:
+    """The baton is never acknowledged: it is not a message that anybody waits for."""
+    relay = relays()
+    assert relay.relay() == 0
+    pass_time(1000)
+    assert run.groups.list() == [GroupStatus(f"outbox/{TOPIC}", "relay", 0, 0, 0, None)]
+
+    add(run, outbox, 1, 2, 3)
+    pass_time(60)
+    (status,) = run.groups.list(f"outbox/{TOPIC}")
+    assert (status.lag, status.claimed) == (3, 0)
+    assert status.oldest_ms is not None and 60_000 <= status.oldest_ms < 1_000_000
+    relay.relay()
+    (status,) = run.groups.list()
+    assert (status.lag, status.oldest_ms) == (0, None)
+
+
+def test_a_topic_of_another_kind_is_not_taken_for_an_outbox(run: Run) -> None:
+    with run.writer("outbox/mine") as writer, run.reader("outbox/mine", group="relay"):
+        writer.send(MetadataInfo(written_at_ms=1))
+    (status,) = run.groups.list()
+    assert status.lag == 1

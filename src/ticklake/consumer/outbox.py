@@ -78,8 +78,8 @@ class Outbox:
     def count_unsent(self) -> int:
         """Up to a million."""
         with self._run.reading() as view:
-            ((count,),) = view.sql(PACKAGE).count_unsent(topic=self.topic, limit=COUNT_LIMIT)
-        return int(count)
+            ((unsent, _),) = view.sql(PACKAGE).backlog(topic=self.topic, limit=COUNT_LIMIT)
+        return int(unsent)
 
     def mark_sent(self, rows: Sequence[Row], connection: Transaction) -> None:
         connection.sql(PACKAGE).mark_sent(ids=json.dumps([row.id for row in rows]))

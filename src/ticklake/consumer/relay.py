@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from uuid import NAMESPACE_URL, uuid5
 
 from ticklake import faults
 from ticklake.consumer.outbox import Attempts, Outbox, Row
@@ -15,6 +14,7 @@ from ticklake.database import OUTAGES, Listener
 from ticklake.errors import DatabaseClosed, InvalidOption, TickLakeError, TopicClosed
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
+from ticklake.topics import baton as batons
 from ticklake.topics.envelope import client_clock_ms, wrap
 
 LEASE_SECONDS = 5.0
@@ -41,7 +41,7 @@ class Relay:
         self._lease = lease
         self._batch_size = batch_size
         self._batons = run.reader(
-            f"outbox/{topic}", group="relay", claim_timeout=lease, max_delivery_attempts=_FOR_EVER
+            batons.baton_topic(topic), group=batons.GROUP, claim_timeout=lease, max_delivery_attempts=_FOR_EVER
         )
         self._baton: Message | None = None
         self._renewed = 0.0
@@ -161,6 +161,6 @@ def _batch(size: int, attempts: Attempts) -> int:
 
 def _offer_baton(run: Run, topic: str) -> None:
     """One and always the same message, whoever comes first."""
-    baton = wrap(TopicEnvelope(), client_clock_ms(), str(uuid5(NAMESPACE_URL, topic)))
+    baton = wrap(TopicEnvelope(), client_clock_ms(), batons.baton_id(topic))
     with run.writer(topic) as writer:
         writer.forward([baton])

@@ -5,15 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
+from ticklake.database import Transaction
 from ticklake.database.schema import Statements
 from ticklake.errors import UnknownGroup, UnknownMessage
+from ticklake.topics.baton import backlog, outbox_of
 from ticklake.topics.store import PACKAGE, TopicStore
 
 COUNT_LIMIT = 1_000_000
 
 
 class GroupStatus(NamedTuple):
-    """`lag` counts what is not acknowledged, up to a million; `oldest_ms` is the age of the oldest of it."""
+    """`lag` counts what is not acknowledged, up to a million; `oldest_ms` is the age of the oldest of it.
+
+    For the relays of an outbox, both are about the messages in the outbox that are not sent.
+    """
 
     topic: str
     group: str
@@ -33,10 +38,11 @@ class Groups:
         """From the store, so it is there when no consumer is alive."""
         with self._store.schema.reading() as transaction:
             rows = transaction.sql(PACKAGE).groups(topic=topic, limit=COUNT_LIMIT)
-        return [
-            GroupStatus(name, group, fresh + open_, claimed, dead, oldest)
-            for name, group, _, fresh, open_, claimed, dead, oldest in rows
-        ]
+            found = [
+                GroupStatus(name, group, fresh + open_, claimed, dead, oldest)
+                for name, group, _, fresh, open_, claimed, dead, oldest in rows
+            ]
+            return [_of_outbox(status, transaction) for status in found]
 
     def reset(self, topic: str, group: str, to: str | datetime, *, dry_run: bool = False) -> int:
         """Deliver from `to` on: "earliest", "end", a message's id, or a time. How many messages are then ahead.
@@ -54,6 +60,15 @@ class Groups:
                 sql.pass_over(topic=topic, group=group)
                 transaction.notify(topic)
         return int(ahead)
+
+
+def _of_outbox(status: GroupStatus, transaction: Transaction) -> GroupStatus:
+    """A baton is claimed for as long as there is a relay: it is not behind, what is in its outbox may be."""
+    outbox = outbox_of(status.topic, status.group, transaction)
+    if outbox is None:
+        return status
+    unsent, oldest_ms = backlog(outbox, COUNT_LIMIT, transaction)
+    return status._replace(lag=unsent, claimed=0, oldest_ms=oldest_ms)
 
 
 def _position(sql: Statements, topic: str, to: str | datetime) -> tuple[int, str | None]:
