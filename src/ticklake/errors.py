@@ -465,6 +465,15 @@ class DatabaseForked(TickLakeError):
     child: int
 
 
+class DatabaseInUseAtFork(TickLakeError):
+    message = (
+        "Process {child} cannot open {database}: the process that it was forked from was in a transaction there, and "
+        "SQLite's locks do not survive that. Fork it outside of transactions, or start it with `spawn`."
+    )
+    database: object
+    child: int
+
+
 class DatabaseUnavailable(TickLakeError):
     message = "The database {database} does not answer: {reason}. Readers and writers go on by themselves once it does."
     database: object

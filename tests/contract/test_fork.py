@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,7 +14,7 @@ import psycopg
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.errors import DatabaseForked, QueueInUse
+from ticklake.errors import DatabaseForked, DatabaseInUseAtFork, DatabaseMoved, QueueInUse
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.topics import Run
 
@@ -36,6 +38,45 @@ def in_a_child(act: Callable[[], object]) -> None:
     os.close(readable)
     os.waitpid(child, 0)
     assert said == b"done", said.decode()
+
+
+@contextmanager
+def child_in_steps(steps: Callable[[], Generator[None, None, None]]) -> Iterator[Callable[[], None]]:
+    """Forks a process that does the next step each time that the function is called; the last one when it ends."""
+    orders, said = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(orders[1])
+            for _ in steps():
+                os.write(said[1], b".")
+                if not os.read(orders[0], 1):
+                    break
+            os.write(said[1], b"!")
+        except BaseException:
+            os.write(said[1], traceback.format_exc().encode()[-4000:])
+        finally:
+            os._exit(0)
+    os.close(orders[0])
+    os.close(said[1])
+
+    def step() -> None:
+        os.write(orders[1], b".")
+        answered()
+
+    def answered(answer: bytes = b".") -> None:
+        found = os.read(said[0], 4096)
+        assert found == answer, found.decode()
+
+    try:
+        answered()
+        yield step
+        os.write(orders[1], b".")
+        answered(b"!")
+    finally:
+        os.close(orders[1])
+        os.close(said[0])
+        os.waitpid(child, 0)
 
 
 def refused(act: Callable[[], object]) -> None:
@@ -118,6 +159,112 @@ def test_a_child_can_open_the_database_itself(database_url: str) -> None:
 
         in_a_child(send)
         assert len(database.run(run_id).browse("t")) == 2
+
+
+def ticks_of(database_url: str, run_id: str) -> list[int]:
+    with Database(database_url) as database:
+        run = database.run(run_id)
+        run.check()
+        return sorted(message.opened().payload.tick_start for message in run.browse("t", limit=1000))
+
+
+def sends(database_url: str, run_id: str, *ticks: int) -> Generator[None, None, None]:
+    with Database(database_url) as own, own.run(run_id).writer("t") as writer:
+        for tick in ticks:
+            writer.send(BatchInfo(tick_start=tick))
+            yield
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_a_child_sends_is_stored_whatever_its_parent_closes(database_url: str, busy: bool) -> None:
+    run_id = f"20251014-143025-{uuid4().hex[:8]}"
+    inside, done = threading.Event(), threading.Event()
+    with Database(database_url) as database:
+        run = database.run(run_id)
+        run.writer("t").send(BatchInfo(tick_start=0))
+        assert len(run.browse("t")) == 1
+
+        def work() -> None:
+            with run.transaction():
+                inside.set()
+                done.wait(0.2)  # it ends while the fork waits for it
+
+        thread = threading.Thread(target=work)
+        if busy:
+            thread.start()
+            assert inside.wait(10)
+        with child_in_steps(lambda: sends(database_url, run_id, 1, 3, 4)) as step:
+            done.set()
+            run.writer("t").send(BatchInfo(tick_start=2))
+            if busy:
+                thread.join(10)
+            database.close()
+            step()
+            step()
+    assert ticks_of(database_url, run_id) == [0, 1, 2, 3, 4]
+
+
+def test_children_that_send_at_the_same_time_lose_nothing(database_url: str) -> None:
+    run_id = f"20251014-143025-{uuid4().hex[:8]}"
+    with Database(database_url) as database:
+        database.run(run_id).writer("t").send(BatchInfo(tick_start=0))
+
+        def grandchild() -> Generator[None, None, None]:
+            with Database(database_url) as own:
+                own.run(run_id).writer("t").send(BatchInfo(tick_start=3))
+                with child_in_steps(lambda: sends(database_url, run_id, 4, 5)) as step:
+                    yield
+                    own.close()
+                    step()
+
+        with (
+            child_in_steps(lambda: sends(database_url, run_id, 1, 6)) as one,
+            child_in_steps(lambda: sends(database_url, run_id, 2, 7)) as two,
+            child_in_steps(grandchild),
+        ):
+            database.close()
+            one()
+            two()
+    assert ticks_of(database_url, run_id) == list(range(8))
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_file_that_is_in_use_at_the_fork_is_refused_in_the_child(database_url: str) -> None:
+    run_id, other = (f"20251014-143025-{uuid4().hex[:8]}" for _ in range(2))
+    with Database(database_url) as database:
+        database.run(other).writer("t").send(BatchInfo(tick_start=0))
+
+        def send() -> Generator[None, None, None]:
+            for attempt in (send_here, lambda: in_a_child(send_here)):
+                attempt()
+                yield
+            with Database(database_url) as own:
+                own.run(other).writer("t").send(BatchInfo(tick_start=1))
+
+        def send_here() -> None:
+            with Database(database_url) as own, pytest.raises(DatabaseInUseAtFork, match="Fork it outside"):
+                own.run(run_id).writer("t").send(BatchInfo(tick_start=1))
+
+        run = database.run(run_id)
+        writer = run.writer("t")
+        with run.transaction() as transaction, child_in_steps(send) as step:
+            writer.send(BatchInfo(tick_start=0), connection=transaction)
+            step()
+    assert ticks_of(database_url, run_id) == [0]
+    assert ticks_of(database_url, other) == [0, 1]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_file_that_was_moved_around_a_fork_is_not_made_anew(database_url: str, tmp_path: Path) -> None:
+    with Database(database_url) as database:
+        run = database.run("20251014-143025-moved")
+        writer = run.writer("t")
+        writer.send(BatchInfo(tick_start=0))
+        (file,) = tmp_path.rglob("*.sqlite")
+        in_a_child(lambda: file.rename(tmp_path / "elsewhere"))
+        with pytest.raises(DatabaseMoved):
+            writer.send(BatchInfo(tick_start=1))
+        assert not file.exists()
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)

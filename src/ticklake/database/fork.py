@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import threading
+import time
 import weakref
 from abc import ABC, abstractmethod
 
 from ticklake.errors import DatabaseForked
+
+FORK_SECONDS = 1.0
+"""How long a fork waits for what other threads are doing."""
+
+
+class Fork:
+    """A fork that is under way in one thread. Who is asked to stand still meanwhile is held by this."""
+
+    def __init__(self) -> None:
+        self.parent = os.getpid()
+        self._end = time.monotonic() + FORK_SECONDS
+
+    @property
+    def seconds(self) -> float:
+        """How much longer it may wait."""
+        return max(0.0, self._end - time.monotonic())
 
 
 class Inheritable(ABC):
@@ -15,7 +34,7 @@ class Inheritable(ABC):
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        _all.add(self)
+        _all[next(_numbers)] = self
 
     @property
     def inherited(self) -> bool:
@@ -26,9 +45,15 @@ class Inheritable(ABC):
         if os.getpid() != self._pid:
             raise DatabaseForked(database=what, parent=self._pid, child=os.getpid())
 
+    def _before_fork(self, fork: Fork) -> None:  # noqa: B027
+        """In the parent: lets go of what a child must not inherit."""
+
+    def _after_fork(self, fork: Fork) -> None:  # noqa: B027
+        """In the parent: goes on. Called also if `_before_fork` failed."""
+
     @abstractmethod
-    def _disown(self) -> None:
-        """Lets go of what the parent still uses, without closing it."""
+    def _disown(self, fork: Fork) -> None:
+        """In the child: lets go of what the parent still uses, without closing it."""
 
 
 def keep_for_ever(inherited: object) -> None:
@@ -36,10 +61,37 @@ def keep_for_ever(inherited: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
-def _disown_all() -> None:
-    for one in list(_all):
-        one._disown()
+class _Current(threading.local):
+    fork: Fork | None = None
 
 
-_all: weakref.WeakSet[Inheritable] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_disown_all)
+def _before() -> None:
+    fork = _current.fork = Fork()
+    for one in _of(fork.parent):
+        one._before_fork(fork)
+
+
+def _after_in_parent() -> None:
+    if (fork := _current.fork) is not None:
+        for one in _of(fork.parent):
+            one._after_fork(fork)
+    _current.fork = None
+
+
+def _after_in_child() -> None:
+    if (fork := _current.fork) is not None:
+        for one in _of(fork.parent):
+            one._disown(fork)
+    _current.fork = None
+
+
+def _of(process: int) -> list[Inheritable]:
+    """In the order in which they were made, so that two threads that fork do not wait for each other."""
+    found = (reference() for reference in _all.valuerefs())
+    return [one for one in found if one is not None and one._pid == process]
+
+
+_all: weakref.WeakValueDictionary[int, Inheritable] = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+_current = _Current()
+os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

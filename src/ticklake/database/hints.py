@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ticklake.database.fork import Inheritable
+from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.readiness import readable
 
 SAFETY_SECONDS = 1.0
@@ -86,7 +86,7 @@ class HintListener(Inheritable):
         for end in (self._socket, self._mine, self._others):
             end.close()
 
-    def _disown(self) -> None:
+    def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         self.close()
 
     def _drain(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql as compose
 
-from ticklake.database.fork import Inheritable, keep_for_ever
+from ticklake.database.fork import Fork, Inheritable, keep_for_ever
 from ticklake.database.readiness import readable
 from ticklake.errors import DatabaseUnavailable, TransactionAborted
 
@@ -85,7 +85,7 @@ class PostgresListener(Inheritable):
             raise
         return connection
 
-    def _disown(self) -> None:
+    def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         if self._connection is not None:
             keep_for_ever(self._connection)
         self._connection = None

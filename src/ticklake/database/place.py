@@ -6,37 +6,42 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-_Identity = tuple[int, int] | None
+Identity = tuple[int, int] | None
 
 
 class Place(NamedTuple):
     """The three files of a database in WAL mode. A connection that has read nothing may have only the first."""
 
     paths: tuple[str, ...]
-    found: tuple[_Identity, ...]
+    found: tuple[Identity, ...]
 
     @classmethod
     def of(cls, path: Path) -> Place:
         paths = (str(path), f"{path}-wal", f"{path}-shm")
-        return cls(paths, tuple(map(_identity, paths)))
+        return cls(paths, tuple(map(identity, paths)))
 
     @property
     def complete(self) -> bool:
         return None not in self.found
 
+    def reopened(self) -> Place:
+        """Of a connection that is made anew: the other two files may have come and gone meanwhile."""
+        return Place(self.paths, (self.found[0], None, None))
+
     def completed(self) -> Place:
         """With the files that were made since."""
-        return Place(self.paths, tuple(known or _identity(path) for path, known in zip(*self, strict=True)))
+        return Place(self.paths, tuple(known or identity(path) for path, known in zip(*self, strict=True)))
 
     def lost(self) -> str | None:
         """Which of the files is gone or is another one now; None if all are there. Costs three calls of `stat`."""
         for path, found in zip(self.paths, self.found, strict=True):
-            if found is not None and _identity(path) != found:
+            if found is not None and identity(path) != found:
                 return path
         return None
 
 
-def _identity(path: str) -> _Identity:
+def identity(path: str) -> Identity:
+    """Which file a path leads to; None if to none."""
     try:
         found = os.stat(path)  # noqa: PTH116  at every commit
     except OSError:

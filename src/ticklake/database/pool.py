@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
-from ticklake.database.fork import Inheritable, keep_for_ever
+from ticklake.database.fork import Fork, Inheritable, keep_for_ever
 from ticklake.database.waiting import Waiters
 
 MAX_IDLE_SECONDS = 600.0
@@ -134,7 +134,7 @@ class Pool(Inheritable, Generic[_Connection]):
             with suppress(IndexError):
                 self._idle.pop(0).close()
 
-    def _disown(self) -> None:
+    def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         for reference in list(self._places.values()):
             if (link := reference()) is not None and link.connection is not None:
                 keep_for_ever(link.connection)

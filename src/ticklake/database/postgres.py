@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql as compose
 
 from ticklake import faults
-from ticklake.database.fork import Inheritable
+from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import schema_name
 from ticklake.database.notifications import PostgresListener
 from ticklake.database.outages import in_our_words, postgres_fault
@@ -167,7 +167,7 @@ class PostgresBackend(Inheritable):
         lost = isinstance(error, psycopg.OperationalError) if connection is None else connection.broken
         return in_our_words(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
 
-    def _disown(self) -> None: ...
+    def _disown(self, fork: Fork) -> None: ...
 
 
 def _usable(connection: Connection) -> bool:

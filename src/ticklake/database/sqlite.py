@@ -14,18 +14,18 @@ from typing import Any
 import apsw
 
 from ticklake import faults
-from ticklake.database.fork import Inheritable, keep_for_ever
+from ticklake.database.fork import Fork, Inheritable, keep_for_ever
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
 from ticklake.database.outages import Fault, in_our_words, sqlite_fault
-from ticklake.database.place import Place
+from ticklake.database.place import Identity, Place, identity
 from ticklake.database.schema import Row, Transaction, uncounted
-from ticklake.database.statements import statements
 from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
 from ticklake.errors import (
     DatabaseClosed,
     DatabaseDamaged,
+    DatabaseInUseAtFork,
     DatabaseLocked,
     DatabaseMoved,
     DatabaseUnusable,
@@ -92,7 +92,7 @@ class SqliteBackend(Inheritable):
         for schema in schemas:
             schema.close()
 
-    def _disown(self) -> None: ...
+    def _disown(self, fork: Fork) -> None: ...
 
 
 class SqliteSchema:
@@ -282,8 +282,7 @@ class _Seat(Inheritable):
 
     def take(self, work: SqliteWork, reference: weakref.ref[object]) -> None:
         self.check_process(self._path)
-        holder = self.turn.holder
-        if isinstance(holder, SqliteWork) and holder.thread == threading.get_ident():
+        if self._is_mine():
             raise NestedTransaction(database=self._path)
         work.thread = threading.get_ident()
         if not self.turn.take(reference, LOCK_SECONDS):
@@ -294,7 +293,9 @@ class _Seat(Inheritable):
             raise DatabaseClosed(database=self._path)
         if self._connection is None:
             self._synchronous = ""
-            self._place = None
+            if self._place is not None:
+                self._place = self._place.reopened()
+                self.check_place()
             self._connection = _connect(self._path, self._clock, write=self._write)
         return self._connection
 
@@ -317,10 +318,12 @@ class _Seat(Inheritable):
             self._connection = None
 
     def remember_place(self) -> None:
-        if self._place is None:
-            self._place = Place.of(self._path)
-        elif not self._place.complete:
-            self._place = self._place.completed()
+        """After the beginning of a transaction."""
+        if self._place is not None and self._place.complete:
+            return
+        # BEGIN alone opens no -wal: another connection that is closed would take it away. To read opens and locks it.
+        self.connected().pragma("user_version")
+        self._place = Place.of(self._path) if self._place is None else self._place.completed()
 
     def check_place(self) -> None:
         """Raises `DatabaseMoved` if what was written is where nobody will look for it."""
@@ -335,22 +338,53 @@ class _Seat(Inheritable):
         try:
             self.turn.take(reference, LOCK_SECONDS)
             self._closed = True
-            if self._connection is not None:
-                if self._place is not None and self._place.lost():
-                    # A checkpoint would go where nobody looks, and the -wal that it removes may be another file's.
-                    self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-                self._connection.close()
-                self._connection = None
+            self._disconnect()
         finally:
             self.turn.give_back(reference)
 
-    def _disown(self) -> None:
-        if self._connection is not None:
-            keep_for_ever(self._connection)
+    def _disconnect(self) -> None:
+        if self._connection is None:
+            return
+        if self._place is not None and self._place.lost():
+            # A checkpoint would go where nobody looks, and the -wal that it removes may be another file's.
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._connection.close()
         self._connection = None
+
+    def _before_fork(self, fork: Fork) -> None:
+        """SQLite remembers, for the whole process, which locks it has. A child has the memory, and not the locks: its
+        own connections would go unprotected. So there is nothing open at a fork; the next transaction opens it again.
+        """
+        if not self._is_mine() and self.turn.take(self.turn.reference(fork), fork.seconds):
+            self._disconnect()
+
+    def _after_fork(self, fork: Fork) -> None:
+        self.turn.take_from(fork)
+
+    def _disown(self, fork: Fork) -> None:
+        if self._connection is not None or self.turn.holder not in (None, fork):
+            _bar(self._path, self._place)
+            keep_for_ever(self._connection)
+            self._connection = None
+
+    def _is_mine(self) -> bool:
+        """Whether this thread has it."""
+        holder = self.turn.holder
+        return isinstance(holder, SqliteWork) and holder.thread == threading.get_ident()
+
+
+_barred: set[Identity] = set()
+"""The files that this process's ancestors had open at a fork."""
+
+
+def _bar(path: Path, place: Place | None) -> None:
+    """Its name may lead to another file by now."""
+    _barred.update({identity(str(path)), place and place.found[0]} - {None})
 
 
 def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Connection:
+    if identity(str(path)) in _barred:
+        raise DatabaseInUseAtFork(database=path, child=os.getpid())
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     connection = apsw.Connection(str(path), flags=flags)
     try:
@@ -395,16 +429,16 @@ def _make_directory(directory: Path) -> None:
 
 def _run_ids(path: Path) -> list[str]:
     """The run of a file; none where the file is not one of ours or is being made."""
+    schema = SqliteSchema(path, "")
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
-            return [row[0] for row in connection.execute(statements(_OWN, "sqlite")["read_run"])]
-        finally:
-            connection.close()
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise _in_our_words(error, str(path)) from error
-    except apsw.Error:
+        with schema.reading() as view:
+            return [row[0] for row in view.sql(_OWN).read_run()]
+    except (DatabaseDamaged, DatabaseInUseAtFork):
+        raise
+    except TickLakeError:
         return []
+    finally:
+        schema.close()
 
 
 def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:

@@ -85,5 +85,11 @@ class Turn:
             del self._slot[_HOLDER]
         self.waiters.ring()
 
+    def take_from(self, holder: object) -> None:
+        """Does nothing if `holder` does not have it."""
+        if self.holder is holder:
+            self._slot.pop(_HOLDER, None)
+            self.waiters.ring()
+
     def _try(self, mine: weakref.ref[object]) -> bool:
         return self._slot.setdefault(_HOLDER, mine) is mine

@@ -6,7 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from ticklake.database.fork import Inheritable
+from ticklake.database.fork import Fork, Inheritable
 from ticklake.errors import DatabaseUnusable, QueueInUse
 
 
@@ -35,6 +35,6 @@ class Ownership(Inheritable):
             os.close(self._handle)
         self._handle = -1
 
-    def _disown(self) -> None:
+    def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         """A lock lasts until the last process that inherited it has closed it."""
         self.give_back()
