@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
+from ticklake.coordination.destination import Destination, Topic, destination, topics_with
 from ticklake.coordination.gaps import Gap
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
@@ -30,7 +33,7 @@ from ticklake.lake.task import Work
 from ticklake.node import INDEXERS
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
-from ticklake.topics import Database, Run
+from ticklake.topics import Database
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -114,11 +117,12 @@ class TableRepair:
 
 @dataclass(frozen=True)
 class Repair:
-    """What storage, topic and tables do not agree on."""
+    """What storage, topic and tables do not agree on. `topic` is the one that unannounced files are published to."""
 
     unannounced: list[str]
     vanished: list[str]
     tables: list[TableRepair]
+    topic: str = BATCH_TOPIC
 
 
 @dataclass(frozen=True)
@@ -163,13 +167,15 @@ class Completeness:
         *databases: Database | None,
         ended: bool = False,
         events: Path | None = None,
+        topic: str | None = None,
     ) -> None:
         """With `ended`, a run whose producer has not said so has ended with its last file.
 
-        `events` is the file of the event queue that the table `events` is filled from.
+        `events` is the file of the event queue that the table `events` is filled from. `topic` is the one that batches
+        are announced on; the default is the one that has such messages.
         """
         self._events = {record.sequence: record for record in batch_records(events)} if events else None
-        self._run_id, self._storage, self._catalog = run_id, storage, catalog
+        self._run_id, self._storage, self._catalog, self._topic = run_id, storage, catalog, topic
         self._databases = [database for database in databases if database is not None]
         self._runs = runs_of(self._databases, run_id)
         self._world = World.of(storage.read_metadata(run_id))
@@ -213,19 +219,21 @@ class Completeness:
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False) -> Repair:
         """What would be done, without doing it."""
-        messages = self._messages()
+        messages = self._messages(self._announcing.existing()) if self._databases else None
         counted_by_ticks = [name for name in self.tables(only) if self._key(name) not in ((), EVENTS.key)]
         tables = [self._repair(table, retry_failed) for table in counted_by_ticks]
         return Repair(
             unannounced=messages.unannounced if messages else [],
             vanished=messages.vanished if messages else [],
             tables=[table for table in tables if table.missing or table.retried],
+            topic=self._announcing.topic if self._databases else BATCH_TOPIC,
         )
 
     def apply(self, repair: Repair) -> None:
         """Announces files that the topic never heard of, and has the coordinator look for what tables lack."""
         if self._databases and repair.unannounced:
-            publish(self._announcing(), self._storage, repair.unannounced)
+            run, topic = self._announcing.made()
+            publish(run, self._storage, repair.unannounced, topic)
         for table in repair.tables:
             if coordinator := self.coordinator(table.table):
                 coordinator.search_again(table.missing)
@@ -327,7 +335,7 @@ class Completeness:
         try:
             for run in self._runs if deeply else []:
                 run.check()
-            return self._messages()
+            return self._messages(self._announced_on())
         except DatabaseDamaged as error:
             self._runs = []
             return MessagesVerdict(0, [], [], 0, [], str(error))
@@ -358,10 +366,10 @@ class Completeness:
             assumed=self._assumed,
         )
 
-    def _messages(self) -> MessagesVerdict | None:
+    def _messages(self, topics: Sequence[Topic]) -> MessagesVerdict | None:
         if not self._databases:
             return None
-        told = list(map(announced, self._runs))
+        told = [announced(run, topic) for run, topic in topics]
         keys = {key: ticks for one in told for key, ticks in one.keys.items()}
         removed = frozenset(key for one in told for key in one.removed)
         heard = Announced(keys, sum(one.messages for one in told), sum(one.undecodable for one in told), removed)
@@ -377,10 +385,17 @@ class Completeness:
             removed=len(heard.removed),
         )
 
-    def _announcing(self) -> Run:
-        """The run in the database that has the batch topic; where none has it, in the first."""
-        found = [run for run in self._runs if any(one.topic == BATCH_TOPIC for one in run.topics())]
-        return next(iter(found or self._runs), None) or self._databases[0].run(self._run_id)
+    @cached_property
+    def _announcing(self) -> Destination:
+        """The topic that files are announced on."""
+        return destination(self._databases, self._run_id, BatchInfo, BATCH_TOPIC, self._topic)
+
+    def _announced_on(self) -> list[Topic]:
+        """Every topic that tells of files."""
+        if self._topic is not None:
+            return [Topic(run, self._topic) for run in self._runs]
+        usual = [Topic(run, BATCH_TOPIC) for run in self._runs]
+        return usual + [one for one in topics_with(self._runs, BatchInfo) if one.name != BATCH_TOPIC]
 
     def _numbers(self, ticks: TickRange) -> Ticks:
         return np.arange(ticks.start, ticks.end + 1, self.step, dtype=np.int64)

@@ -915,6 +915,27 @@ class UnknownTable(TickLakeError):
 # Coordination over storage
 
 
+class TopicUnknown(TickLakeError):
+    message = (
+        "Run {run_id} has no topic {topic!r} for {kind} messages, so nobody might read them; it has {topics}. Name the "
+        "right topic with --topic, or give the --config of the run."
+    )
+    run_id: str
+    topic: str
+    kind: str
+    topics: str
+
+
+class TopicAmbiguous(TickLakeError):
+    message = (
+        "Run {run_id} has more than one topic for {kind} messages: {topics}. Say which with --topic, and with "
+        "--database if several databases have it."
+    )
+    run_id: str
+    kind: str
+    topics: str
+
+
 class RunHasNoFiles(TickLakeError):
     message = "Run {run_id} has no batch files in {storage}, so it has no end. Check the run and the storage."
     run_id: str

@@ -27,6 +27,7 @@ def open_run(
     *,
     ended: bool = False,
     events: str | None = None,
+    topic: str | None = None,
 ) -> Iterator[Completeness]:
     """The run asked for, or the newest one in the storage, which is needed."""
     if not storage:
@@ -41,7 +42,9 @@ def open_run(
         if wanted not in runs:
             raise RunNotFound(run_id=wanted, places=places.storage.url, found=", ".join(runs[-5:]) or "none")
         queue = Path(events) if events else None
-        yield Completeness(wanted, places.storage, places.catalog, *places.databases, ended=ended, events=queue)
+        yield Completeness(
+            wanted, places.storage, places.catalog, *places.databases, ended=ended, events=queue, topic=topic
+        )
 
 
 def ranges_text(ranges: Sequence[TickRange]) -> str:

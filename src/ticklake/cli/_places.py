@@ -46,7 +46,12 @@ def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> s
         from ticklake.config import load
 
         found = load(file).places()
-        context.default_map = {"storage": found.storage, "lake": found.lake, "database": found.databases}
+        context.default_map = {
+            "storage": found.storage,
+            "lake": found.lake,
+            "database": found.databases,
+            "batch_topic": found.batch_topic,
+        }
         if found.others:
             names = ", ".join(found.others)
             click.echo(f"Not looked at, because one storage and one lake are shown at a time: {names}", err=True)

@@ -19,6 +19,7 @@ COLUMNS = ("what", "where", "action")
 @click.command()
 @click.argument("run", required=False)
 @places_options
+@click.option("--topic", "batch_topic", metavar="TOPIC", help="The topic of the batches; default: found out.")
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
 @click.option("--apply", is_flag=True, help="Do it; without this it is only shown.")
 @click.option("--retry-failed", is_flag=True, help="Also give failed batches another try.")
@@ -28,6 +29,7 @@ def reconcile(
     storage: str | None,
     lake: str | None,
     database: tuple[str, ...],
+    batch_topic: str | None,
     tables: tuple[str, ...],
     apply: bool,
     retry_failed: bool,
@@ -36,7 +38,7 @@ def reconcile(
     """Compare the files, messages and tables of RUN (or of the newest run), and make good what can be."""
     if not database:
         raise click.UsageError("Give --database URL: it has the topic and the coordinator.")
-    with open_run(run, storage, lake, database) as completeness:
+    with open_run(run, storage, lake, database, topic=batch_topic) as completeness:
         repair = completeness.plan(tables, retry_failed=retry_failed)
         if apply:
             completeness.apply(repair)
@@ -69,9 +71,10 @@ def show(repair: Repair, applied: bool) -> None:
 
 
 def _rows(repair: Repair) -> list[tuple[str, str, str]]:
-    rows = [("file that no message tells of", key, "publish") for key in repair.unannounced[:SHOWN]]
+    publish = f"publish to {repair.topic}"
+    rows = [("file that no message tells of", key, publish) for key in repair.unannounced[:SHOWN]]
     if len(repair.unannounced) > SHOWN:
-        rows.append(("", f"and {len(repair.unannounced) - SHOWN:,} more", "publish"))
+        rows.append(("", f"and {len(repair.unannounced) - SHOWN:,} more", publish))
     rows += [("announced and not there", key, "none: its file is gone") for key in repair.vanished[:SHOWN]]
     for table in repair.tables:
         action = "search and index again" if table.coordinated else "none: ticklake index, or its topic, does it"

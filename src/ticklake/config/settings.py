@@ -13,6 +13,9 @@ from ticklake.config.options import DatabaseOptions, LakeOptions, NodeOptions, O
 from ticklake.config.suggest import listed
 from ticklake.errors import BindingMissing
 
+_ANNOUNCING = ("PersistenceService", "ReconciliationService")
+_LISTENING = ("EnvironmentIndexer", "OrganismIndexer", "DummyIndexer", "SimpleBatchIndexer", "MinimalBatchIndexer")
+
 
 @dataclass(frozen=True)
 class ResourceSettings:
@@ -46,6 +49,8 @@ class NamedPlaces(NamedTuple):
     lake: str | None
     databases: tuple[str, ...]
     others: list[str]
+    batch_topic: str | None = None
+    """The topic that batches are announced on, if there is just one. Its database is the first."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,20 @@ class NodeSettings:
         options = [one.options for one in self.resources.values()]
         storages = [one.path for one in options if isinstance(one, StorageOptions)]
         lakes = [one.path for one in options if isinstance(one, LakeOptions)]
+        batch_topic = self.topic_of(*_ANNOUNCING) or self.topic_of(*_LISTENING)
         topics = [name for name, one in self.resources.items() if one.class_name == "Topic"]
+        topics.sort(key=lambda name: name != batch_topic)
         own = [cast(DatabaseOptions, one.options) for one in self.resources.values() if one.class_name == "Database"]
         databases = dict.fromkeys(one.dsn() for one in [*map(self.database_of, topics), *own])
         return NamedPlaces(
-            next(iter(storages), None), next(iter(lakes), None), tuple(databases), storages[1:] + lakes[1:]
+            next(iter(storages), None), next(iter(lakes), None), tuple(databases), storages[1:] + lakes[1:], batch_topic
         )
+
+    def topic_of(self, *classes: str) -> str | None:
+        """The one topic that the services of some classes are bound to; None if there are several or none."""
+        names = [name for name, service in self.services.items() if service.class_name in classes]
+        found = {topic.name for name in names if (topic := self.of_kind_if_any(name, "Topic"))}
+        return found.pop() if len(found) == 1 else None
 
     def check_complete(self) -> None:
         """Raises `BindingMissing` where a service lacks something it cannot run without."""

@@ -15,7 +15,16 @@ from ticklake import BatchInfo, RunCompleted
 from ticklake.cli._bar import bar
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
-from ticklake.errors import BadMetadata, RunEndedBefore, RunGoesOn, RunHasNoFiles, RunNotFound, RunNotSilent
+from ticklake.errors import (
+    BadMetadata,
+    RunEndedBefore,
+    RunGoesOn,
+    RunHasNoFiles,
+    RunNotFound,
+    RunNotSilent,
+    TopicAmbiguous,
+    TopicUnknown,
+)
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.empty import EMPTY, packed
 from ticklake.lake.slices import Piece, Slice
@@ -355,6 +364,97 @@ def test_reconcile_has_the_coordinator_index_again_what_a_table_lacks(pipeline: 
 def test_agreement_is_said(pipeline: Pipeline, ticklake: Command):
     pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
     assert "agree" in ticklake("reconcile", *pipeline.places[:2], *pipeline.database).stdout
+
+
+# Topics with names of the user's own
+
+OWN_NAMES = """
+resources {{
+  db {{ class = Database, url = "sqlite:///database" }}
+  tick-batches {{ class = Topic, database = db }}
+  metadata-topic {{ class = Topic, database = db }}
+  run-ends {{ class = Topic, database = db }}
+  st {{ class = Storage, path = storage }}
+  q {{ class = Queue }}
+}}
+services {{
+  simulation {{ options {{ max_ticks = 100 }} }}
+  metadata-persistence-service {{ resources {{ o = "topic-write:metadata-topic" }} }}
+  persistence-service {{ resources {{ o = "topic-write:{batches}" }} }}
+  completion-service {{ resources {{ o = "topic-write:run-ends" }} }}
+}}
+"""
+
+
+def messages_on(pipeline: Pipeline) -> dict[str, int]:
+    with Database(pipeline.maker.database_url) as database:
+        return {one.topic: one.messages for one in database.run(pipeline.maker.run_id).topics()}
+
+
+def publish_to(pipeline: Pipeline, topic: str, *messages: Any) -> None:
+    with (
+        Database(pipeline.maker.database_url) as database,
+        database.run(pipeline.maker.run_id).writer(topic) as writer,
+    ):
+        writer.send_many(messages)
+
+
+def configured(pipeline: Pipeline, batches: str = "tick-batches") -> list[str]:
+    file = Path(pipeline.maker.storage.url).parent / "node.conf"
+    file.write_text(OWN_NAMES.format(batches=batches))
+    return ["--config", str(file)]
+
+
+@pytest.mark.parametrize("by_config", [True, False])
+def test_reconcile_publishes_to_the_batch_topic_whatever_its_name(
+    pipeline: Pipeline, ticklake: Command, by_config: bool
+):
+    publish_to(pipeline, "metadata-topic", pipeline.maker.metadata())
+    publish_to(pipeline, "tick-batches", pipeline.maker.batch(0, 9, cells=1))
+    pipeline.write(10)
+    places = configured(pipeline) if by_config else [*pipeline.places[:2], *pipeline.database]
+    shown = ticklake("reconcile", *places)
+    assert (found(10).name in shown.stdout, found(0).name in shown.stdout) == (True, False)
+    assert ticklake("reconcile", *places, "--apply").exit_code == 0
+    assert messages_on(pipeline) == {"metadata-topic": 1, "tick-batches": 2}
+    assert "agree" in ticklake("reconcile", *places).stdout
+
+
+def test_reconcile_publishes_to_the_configured_topic_before_anything_was_announced(
+    pipeline: Pipeline, ticklake: Command
+):
+    publish_to(pipeline, "metadata-topic", pipeline.maker.metadata())
+    pipeline.write(0)
+    ticklake("reconcile", *configured(pipeline), "--apply")
+    assert messages_on(pipeline) == {"metadata-topic": 1, "tick-batches": 1}
+
+
+@pytest.mark.parametrize(
+    ("topics", "options", "error"),
+    [
+        (["alerts"], [], TopicUnknown),
+        (["tick-batches"], ["--topic", "tick-batch"], TopicUnknown),
+        (["batch-topic", "tick-batches"], [], TopicAmbiguous),
+    ],
+)
+def test_reconcile_publishes_nothing_if_the_topic_is_unclear(
+    pipeline: Pipeline, ticklake: Command, topics: list[str], options: list[str], error: type[Exception]
+):
+    info = pipeline.maker.batch(0, 9, cells=1)
+    for topic in topics:
+        publish_to(pipeline, topic, pipeline.maker.metadata() if topic == "alerts" else info)
+    pipeline.write(10)
+    with pytest.raises(error, match="--topic"):
+        ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--apply", *options)
+    assert messages_on(pipeline) == dict.fromkeys(topics, 1)
+    assert ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--topic", topics[0]).exit_code == 0
+
+
+def test_verify_counts_what_was_announced_on_a_topic_of_any_name(pipeline: Pipeline, report: Callable[..., Any]):
+    publish_to(pipeline, "tick-batches", pipeline.maker.batch(0, 9, cells=1))
+    pipeline.index(0)
+    told = report("verify", *pipeline.places, *pipeline.database)["messages"]
+    assert (told["messages"], told["unannounced"]) == (1, [])
 
 
 @pytest.mark.parametrize("command", ["verify", "gaps", "reconcile"])

@@ -1,0 +1,82 @@
+"""Where messages of a kind go: the topic that was named, or the one of the run that has such messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+
+from ticklake.errors import RunNotInDatabase, TopicAmbiguous, TopicUnknown
+from ticklake.topics import Database, Run
+
+_LOOKED_AT = 20
+_USUAL = {"batch-topic", "metadata-topic", "run-topic"}
+
+
+class Topic(NamedTuple):
+    """A topic of a run in one database."""
+
+    run: Run
+    name: str
+
+
+class Destination(NamedTuple):
+    """A topic, and the database to open it in. Looking for it makes nothing."""
+
+    database: Database
+    run_id: str
+    topic: str
+
+    def existing(self) -> list[Topic]:
+        """The topic, if the database has the run."""
+        run = _run_in(self.database, self.run_id)
+        return [Topic(run, self.topic)] if run else []
+
+    def made(self) -> Topic:
+        return Topic(self.database.run(self.run_id), self.topic)
+
+
+def topics_with(runs: Sequence[Run], kind: type[Message]) -> list[Topic]:
+    """Every topic that has messages of a kind. Only the first and the last few messages of each are looked at."""
+    return [Topic(run, one.topic) for run in runs for one in run.topics() if _has(run, one.topic, kind)]
+
+
+def destination(
+    databases: Sequence[Database], run_id: str, kind: type[Message], usual: str, named: str | None = None
+) -> Destination:
+    """The one topic that messages of a kind go to. Refused if that is unclear: nobody might read them.
+
+    A named topic that no database has is made in the first; without a name, the topic is `usual` if the run has it
+    or has no topics with names of the user's own.
+    """
+    runs = {database: run for database in databases if (run := _run_in(database, run_id))}
+    existing = [Destination(at, run_id, one.topic) for at, run in runs.items() for one in run.topics()]
+    telling = [one for one in existing if _has(runs[one.database], one.topic, kind)]
+    found = [one for one in telling if named in (None, one.topic)]
+    found = found or [one for one in existing if one.topic == (named or usual)]
+    if len(found) > 1:
+        raise TopicAmbiguous(run_id=run_id, kind=kind.DESCRIPTOR.name, topics=_names(found))
+    if found:
+        return found[0]
+    if telling or (named is None and any(one.topic not in _USUAL for one in existing)):
+        kind_name = kind.DESCRIPTOR.name
+        raise TopicUnknown(run_id=run_id, topic=named or usual, kind=kind_name, topics=_names(telling or existing))
+    first = databases[0] if named else next(iter(runs), databases[0])
+    return Destination(first, run_id, named or usual)
+
+
+def _run_in(database: Database, run_id: str) -> Run | None:
+    try:
+        return database.run(run_id, create=False)
+    except RunNotInDatabase:
+        return None
+
+
+def _has(run: Run, topic: str, kind: type[Message]) -> bool:
+    messages = run.browse(topic, limit=_LOOKED_AT) + run.browse_last(topic, _LOOKED_AT)
+    return any((opened := message.opened()) and isinstance(opened.payload, kind) for message in messages)
+
+
+def _names(found: Sequence[Destination]) -> str:
+    return ", ".join(sorted(one.topic for one in found))
