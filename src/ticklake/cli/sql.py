@@ -71,7 +71,11 @@ def write_json(result: Result) -> None:
 
 
 def finite(value: Any) -> Any:
-    """JSON knows neither NaN nor infinity."""
+    """JSON knows neither NaN nor infinity, nor keys that are no text."""
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): finite(one) for key, one in value.items()}
     return None if isinstance(value, float) and value - value != 0 else value
 
 

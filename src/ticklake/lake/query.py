@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ def query(catalog: Catalog, sql: str, run_id: str | None = None) -> Iterator[Res
     """Runs one SELECT over views named like the tables; each row says which run it is from in `run_id`."""
     with opened(catalog, run_id) as (connection, tables), _errors_in_one_line(tables):
         cursor = connection.execute(_only(connection, sql, tables))
-        columns = [column[0] for column in cursor.description or []]
+        columns = unique([column[0] for column in cursor.description or []])
         yield Result(columns, _rows(cursor))
 
 
@@ -121,6 +122,16 @@ def _only(connection: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]
     if statements[0].type is not duckdb.StatementType.SELECT:
         raise BadQuery(reason="only a SELECT can be asked", tables=", ".join(tables))
     return statements[0]
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Columns of the same name get a number, as DuckDB itself gives one in a subquery: a, a_1, a_2."""
+    found: list[str] = []
+    for name in names:
+        taken = {*names, *found}
+        numbered = (f"{name}_{number}" for number in itertools.count(1))
+        found.append(name if name not in found else next(one for one in numbered if one not in taken))
+    return found
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

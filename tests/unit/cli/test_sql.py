@@ -46,6 +46,21 @@ def test_json_is_json_whatever_the_values(report, lake):
     assert (row["a"], row["b"], row["c"], row["d"], row["e"]) == (None, None, "2020-02-29", "1.50", [1, 2])
 
 
+def test_columns_of_the_same_name_are_all_there(ticklake, report, lake):
+    query = "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a"
+    assert report("sql", query, "--lake", lake) == [{"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}]
+    shown = ticklake("sql", query, "--lake", lake, "--format", "csv").stdout.splitlines()
+    assert shown == ["a,a_2,a_1,a_3", "1,2,3,4"]
+
+
+def test_json_has_no_nan_inside_of_a_value_either(ticklake, lake):
+    query = "SELECT ['nan'::DOUBLE, 1] AS a, {'x': 'inf'::DOUBLE} AS b, MAP {1: 2} AS c"
+    shown = ticklake("sql", query, "--lake", lake, "--format", "json").stdout
+    assert "NaN" not in shown and "Infinity" not in shown
+    (row,) = json.loads(shown)
+    assert (row["a"], row["b"]) == ([None, 1.0], {"x": None})
+
+
 def test_json_of_no_rows_is_an_empty_list(report, lake):
     assert report("sql", "SELECT 1 WHERE false", "--lake", lake) == []
 
