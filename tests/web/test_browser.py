@@ -312,11 +312,45 @@ def test_a_zoom_stays_on_sampled_ticks_and_says_what_is_not_exact(sampled: str, 
     page.fill("input[name=from]", "13")
     page.fill("input[name=to]", "147")
     page.click("#range button:has-text('Show')")
-    until(page, f"{shown} === '10-150'")
+    until(page, f"{shown} === '20-140'")
+    for asked, answered in ((("200", "200"), "200-200"), (("210", "200"), "200-210"), (("300", "330"), "300-330")):
+        page.fill("input[name=from]", asked[0])
+        page.fill("input[name=to]", asked[1])
+        page.click("#range button:has-text('Show')")
+        until(page, f"{shown} === '{answered}'")
     assert "at least, since the sampled tick before" in page.inner_text(".charts")
     page.click("#whole")
     until(page, f"{shown} === '0-500'")
     assert "some ticks of this range are not in" in page.inner_text("#how")
+
+
+def test_a_range_outside_the_run_is_refused_in_one_line(sampled: str, browser: Any) -> None:
+    page = browser.new_page()  # the browser itself reports that the answer was no
+    page.goto(f"{sampled}/charts")
+    shown = "document.getElementById('charts').dataset.shown"
+    until(page, f"{shown} === '0-500'")
+    page.fill("input[name=from]", "5000")
+    page.fill("input[name=to]", "6000")
+    page.click("#range button:has-text('Show')")
+    page.get_by_text("5000 to 6000").wait_for()
+    assert "0 to 500" in page.inner_text("#how")
+    assert page.evaluate(shown) == "0-500", "what is drawn is still the whole run"
+    page.close()
+
+
+def test_a_table_lists_the_values_themselves(sampled: str, open_page: Callable[..., Any]) -> None:
+    sql = "SELECT 1 AS x, 1234.56 AS a, 0.001234 AS b, 100.75::DOUBLE AS c, 2026 AS year, 123456789.123 AS d"
+    page = open_page(f"{sampled}/charts?sql={sql}")
+    until(page, "document.getElementById('own').dataset.shown !== undefined")
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.inner_text("#own .past tbody").split() == [
+        "1",
+        "1234.56",
+        "0.001234",
+        "100.75",
+        "2026",
+        "123456789.123",
+    ]
 
 
 def test_a_query_of_text_is_shown_as_a_table(sampled: str, open_page: Callable[..., Any]) -> None:

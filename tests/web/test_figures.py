@@ -162,6 +162,20 @@ def told(written: tuple[Any, Path, str], serve_site: Callable[..., httpx.Client]
         yield Told(story, root, url, serve_site(Site(Storage(root / "storage"), root / "lake", [database])))
 
 
+@pytest.fixture(scope="module")
+def one_written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, str]:
+    story, root = STORIES["living"], tmp_path_factory.mktemp("one")
+    return story, root, stories.write(story, root)
+
+
+@pytest.fixture
+def one(one_written: tuple[Any, Path, str], serve_site: Callable[..., httpx.Client]) -> Iterator[Told]:
+    """One story, for what does not depend on it."""
+    story, root, url = one_written
+    with Database(url) as database:
+        yield Told(story, root, url, serve_site(Site(Storage(root / "storage"), root / "lake", [database])))
+
+
 def expected(told: Told, first: int, last: int) -> dict[str, tuple[float, float, float] | None]:
     """Mean, least and most of the ticks there are from one to another; None if there is none."""
     ticks = [tick for tick in sorted(told.truth.ticks) if first <= tick <= last]
@@ -344,6 +358,40 @@ def test_queries_count_the_same_rows_and_keep_what_a_browser_cannot_hold(told: T
     cut = told.get("query", **many, format="csv")
     assert 'filename="query-first-10000-rows.csv"' in cut.headers["content-disposition"]
     assert cut.text.count("\n") == 10_001
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("INTERVAL 1 DAY", "P0M1DT0S"),
+        ("INTERVAL '1 year 90.5 seconds'", "P12M0DT90.5S"),
+        ("[1, 2]", "[1, 2]"),
+        ("MAP {'a': 1}", "[('a', 1)]"),
+        ("12345678901234.12345678::DECIMAL(22, 8)", "12345678901234.12345678"),
+        ("12345678901234567890123456789", "12345678901234567890123456789"),
+    ],
+)
+def test_queries_of_every_type_can_be_taken_home(one: Told, value: str, text: str) -> None:
+    told = one
+    sql = f"SELECT {value} AS v, 1 AS n"
+    assert told.get("query", sql=sql).json()["columns"][0]["values"] == [text]
+    head, row = csv.reader(io.StringIO(told.get("query", sql=sql, format="csv").text))
+    assert (head, row) == (["v", "n"], [text, "1"])
+    assert pq.read_table(io.BytesIO(told.get("query", sql=sql, format="parquet").content)).num_rows == 1
+
+
+def test_queries_with_an_interval_deep_inside_can_be_taken_home(one: Told) -> None:
+    for form in ("json", "csv", "parquet"):
+        one.get("query", sql="SELECT [{'x': INTERVAL 1 DAY}] AS v", format=form)
+
+
+@pytest.mark.parametrize(("first", "last"), [(5000, 6000), (40, 10)])
+def test_series_of_a_range_that_is_not_there_are_refused(one: Told, first: int, last: int) -> None:
+    for form in ("json", "csv"):
+        params: dict[str, Any] = {"from": first, "to": last, "format": form}
+        answer = one.client.get(f"/api/runs/{one.story.run_id}/series", params=params)
+        assert answer.status_code == 400 and str(first) in answer.json()["error"]["message"]
+    assert one.client.get("/charts", params={"run": one.story.run_id, "from": first, "to": last}).status_code == 400
 
 
 def rows_of(told: Told) -> dict[str, int]:

@@ -6,6 +6,8 @@ import io
 import math
 import threading
 from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -140,12 +142,17 @@ def _column(table: pa.Table, at: int) -> dict[str, Any]:
     column, kind = table.column(at), table.schema.field(at).type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         values = column.to_pylist()
-        if pa.types.is_floating(kind) or all(value is None or abs(value) <= MOST_EXACT for value in values):
+        if pa.types.is_floating(kind) or all(value is None or _is_exact(value) for value in values):
             return {"name": table.column_names[at], "number": True, "values": list(map(_plain, values))}
     if pa.types.is_boolean(kind):
         return {"name": table.column_names[at], "number": False, "values": column.to_pylist()}
-    texts = [None if value is None else _short(str(value)) for value in column.to_pylist()]
+    texts = [None if text is None else _short(text) for text in _texts(column)]
     return {"name": table.column_names[at], "number": False, "values": texts}
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether a browser's number is this very value as it is written."""
+    return abs(value) <= MOST_EXACT and (isinstance(value, int) or Decimal(repr(float(value))) == value)
 
 
 def _plain(value: Any) -> float | None:
@@ -161,22 +168,39 @@ def _short(text: str) -> str:
 
 
 def _csv(table: pa.Table) -> bytes:
-    """Lists and the like become text: CSV has no other way to hold them."""
-    columns = [
-        pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
-        if pa.types.is_nested(column.type)
-        else column
-        for column in table.columns
-    ]
-    out = io.BytesIO()
-    pa_csv.write_csv(pa.table(columns, names=table.column_names), out)
-    return out.getvalue()
+    return _written(table, pa_csv.write_csv)
 
 
 def _parquet(table: pa.Table) -> bytes:
+    return _written(table, partial(pq.write_table, compression="zstd"))
+
+
+def _written(table: pa.Table, write: Callable[[pa.Table, io.BytesIO], None]) -> bytes:
+    """What the format cannot hold becomes text: lists in CSV, intervals in both."""
+    columns = [column if _holds(write, column) else pa.array(_texts(column), pa.string()) for column in table.columns]
     out = io.BytesIO()
-    pq.write_table(table, out, compression="zstd")
+    write(pa.table(columns, names=table.column_names), out)
     return out.getvalue()
+
+
+def _holds(write: Callable[[pa.Table, io.BytesIO], None], column: pa.ChunkedArray) -> bool:
+    try:
+        write(pa.table([column.slice(0, 1)], names=["one"]), io.BytesIO())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return False
+    return True
+
+
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    return [None if value is None else _text(value) for value in column.to_pylist()]
+
+
+def _text(value: object) -> str:
+    """An interval as ISO 8601 writes it; all else as Python does."""
+    if isinstance(value, pa.MonthDayNano):
+        months, days, nanoseconds = value
+        return f"P{months}M{days}DT{Decimal(nanoseconds) / 10**9:f}S"
+    return str(value)
 
 
 ROUTES = [

@@ -26,6 +26,7 @@ POLICY = (
 )
 # A form posted from a page that names no referrer has no origin either, and would be refused.
 HEADERS = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
+LAST_TICK = 2**63 - 1
 UNKNOWN = "\N{EN DASH}"
 STATUS: Mapping[type[TickLakeError], HTTPStatus] = {
     RunNotFound: HTTPStatus.NOT_FOUND,
@@ -166,14 +167,21 @@ def chosen_run(request: Request) -> str | None:
 
 
 def asked_ticks(request: Request, whole: TickRange) -> TickRange:
-    """The part of a run that the address asks for with `from` and `to`; all of it where that is nothing."""
+    """The part of a run that the address asks for with `from` and `to`. A range that has nothing of it is refused."""
     bounds = []
     for name, default in (("from", whole.start), ("to", whole.end)):
         text = request.query_params.get(name) or str(default)
-        if not text.isdecimal() or len(text) > 18:
+        if not text.isdecimal() or len(text) > 19 or int(text) > LAST_TICK:
             raise InvalidOption(option=name, value=text, allowed="a tick number")
         bounds.append(int(text))
-    return TickRange(*bounds).within(whole) or whole
+    start, end = bounds
+    if start > end:
+        raise InvalidOption(option="from", value=start, allowed=f"a tick up to `to`, which is {end}")
+    shown = TickRange(start, end).within(whole)
+    if not shown:
+        allowed = f"some of the ticks that there are, {whole.start} to {whole.end}"
+        raise InvalidOption(option="from and to", value=f"{start} to {end}", allowed=allowed)
+    return shown
 
 
 def _runs(site: Site) -> list[str]:

@@ -6,15 +6,17 @@ const address = new URLSearchParams(location.search);
 const PAD = { left: 58, right: 14, top: 12, bottom: 26 };
 const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-const exactly = (value) => value === null || value === undefined ? "–" : value.toLocaleString("en", { maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 });
-const plural = (count, noun) => `${exactly(count)} ${noun}${count === 1 ? "" : "s"}`;
+// For axes, legends and counts. A table lists the values themselves.
+const rounded = (value) => value === null || value === undefined ? "–" : value.toLocaleString("en", Math.abs(value) < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 });
+const listedValue = (value) => value === null || value === undefined ? "–" : String(value);
+const plural = (count, noun) => `${rounded(count)} ${noun}${count === 1 ? "" : "s"}`;
 const label = (name) => name.replaceAll("_", " ");
 
 function brief(value) {
   for (const [power, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (Math.abs(value) >= power * (unit === "k" ? 10 : 1)) return `${+(value / power).toFixed(1)} ${unit}`;
   }
-  return exactly(value);
+  return rounded(value);
 }
 
 // Round steps of 1, 2 or 5 times a power of ten.
@@ -113,7 +115,7 @@ class Chart {
       for (const x of steps(this.from, this.to, Math.max(2, Math.floor(this.width / 130)))) {
         const pixel = this.place(x);
         pen.textAlign = pixel > this.width - 40 ? "right" : "center";
-        pen.fillText(x.toLocaleString("en"), Math.min(pixel, this.width - 4), this.height - PAD.bottom + 8);
+        pen.fillText(x.toLocaleString("en", { maximumFractionDigits: 12 }), Math.min(pixel, this.width - 4), this.height - PAD.bottom + 8);
       }
     }
     pen.textAlign = "left"; pen.textBaseline = "alphabetic";
@@ -185,14 +187,14 @@ class Chart {
       const item = document.createElement("span"), text = document.createElement("span");
       item.className = `key key-${(this.first + i) % 6 + 1}`;
       let said = label(line.name);
-      if (at !== null) said += ` ${exactly(line.mean[at])}`;
-      if (at !== null && line.low && line.low[at] !== line.high[at]) said += ` (${exactly(line.low[at])} to ${exactly(line.high[at])})`;
+      if (at !== null) said += ` ${rounded(line.mean[at])}`;
+      if (at !== null && line.low && line.low[at] !== line.high[at]) said += ` (${rounded(line.low[at])} to ${rounded(line.high[at])})`;
       text.textContent = said; item.append(text);
       return item;
     });
     if (at !== null) {
       const where = document.createElement("strong");
-      where.textContent = bars ? x[at] : `${this.data.unit ?? ""} ${exactly(until ? this.data.since[at] : x[at])}${until && until[at] !== this.data.since[at] ? ` – ${exactly(until[at])}` : ""}`.trim();
+      where.textContent = bars ? x[at] : `${this.data.unit ?? ""} ${rounded(until ? this.data.since[at] : x[at])}${until && until[at] !== this.data.since[at] ? ` – ${rounded(until[at])}` : ""}`.trim();
       items.unshift(where);
     }
     this.readout.replaceChildren(...items);
@@ -211,7 +213,7 @@ class Chart {
       const first = since ? [since[i], until[i]] : [at];
       for (const value of [...first, ...lines.flatMap((line) => line.low ? [line.mean[i], line.low[i], line.high[i]] : [line.mean[i]])]) {
         const cell = row.insertCell();
-        cell.className = "n"; cell.textContent = typeof value === "string" ? value : exactly(value);
+        cell.className = "n"; cell.textContent = listedValue(value);
       }
     });
     this.table.replaceChildren(table);
@@ -276,7 +278,7 @@ function listed(columns) {
   for (const { name, number } of columns) { const cell = document.createElement("th"); cell.scope = "col"; if (number) cell.className = "n"; cell.textContent = name; head.append(cell); }
   (columns[0]?.values ?? []).slice(0, ROWS).forEach((_, i) => {
     const row = body.insertRow();
-    for (const { values, number } of columns) { const cell = row.insertCell(); if (number) cell.className = "n"; cell.textContent = number ? exactly(values[i]) : values[i] ?? "–"; }
+    for (const { values, number } of columns) { const cell = row.insertCell(); if (number) cell.className = "n"; cell.textContent = listedValue(values[i]); }
   });
   return table;
 }
@@ -296,7 +298,7 @@ function spans(values) {
 function summary(line) {
   const known = line.mean.filter((one) => one !== null);
   if (!known.length) return "has no values here";
-  return `from ${exactly(known.reduce((a, b) => Math.min(a, b)))} to ${exactly(known.reduce((a, b) => Math.max(a, b)))}, last ${exactly(known[known.length - 1])}`;
+  return `from ${rounded(known.reduce((a, b) => Math.min(a, b)))} to ${rounded(known.reduce((a, b) => Math.max(a, b)))}, last ${rounded(known[known.length - 1])}`;
 }
 
 async function ask(url) {
@@ -327,7 +329,11 @@ async function load() {
       if (!wanted) spread(found);
     }
     by("how").className = "";
-  } catch (error) { by("how").textContent = error.message; by("how").className = "wrong"; } finally { loading = false; root.classList.remove("loading"); }
+  } catch (error) {
+    // What is drawn is still the range before.
+    wanted = null; [from, to] = root.dataset.shown ? root.dataset.shown.split("-").map(Number) : [first, last];
+    by("how").textContent = error.message; by("how").className = "wrong";
+  } finally { loading = false; root.classList.remove("loading"); }
 }
 
 function spread(found) {
@@ -341,7 +347,7 @@ function spread(found) {
   }
   const form = by("range");
   form.elements.from.value = from; form.elements.to.value = to;
-  by("extent").textContent = `ticks ${exactly(from)} to ${exactly(to)}`;
+  by("extent").textContent = `ticks ${rounded(from)} to ${rounded(to)}`;
   const missing = ["organism_data", "environment_data"].filter((table) => found.exact && column[`${table}_ticks`]?.some((count, i) => count < column.ticks[i]));
   by("how").textContent = missing.length ? `some ticks of this range are not in ${missing.join(" and ")}: figures are of those that are` : found.exact ? `every ${step > 1 ? "sampled " : ""}tick was read` : "too many rows to read them all: each point is the mean of some ticks of its part";
   for (const form of ["csv", "parquet"]) by(form).href = `${api}/series?from=${from}&to=${to}&format=${form}`;
@@ -359,6 +365,7 @@ function remember(...pairs) {
 const sampled = (tick) => { const at = first + Math.round((clamp(tick, first, last) - first) / step) * step; return at > last ? at - step : at; };
 function range(start, end) {
   start = sampled(start); end = sampled(end);
+  // Zooming has a least width; a range that was typed has none.
   if (end - start < 2 * step) { const middle = sampled((start + end) / 2); start = sampled(middle - step); end = sampled(middle + step); }
   from = start; to = end;
   load();
@@ -376,7 +383,8 @@ by("later").addEventListener("click", () => { const far = Math.min(span() / 2, l
 by("range").addEventListener("submit", (event) => {
   event.preventDefault();
   const { from: start, to: end } = event.target.elements;
-  range(Number(start.value.replace(/\D/g, "") || first), Number(end.value.replace(/\D/g, "") || last));
+  [from, to] = [Number(start.value.replace(/\D/g, "") || first), Number(end.value.replace(/\D/g, "") || last)].sort((a, b) => a - b);
+  load();
 });
 
 const BARS = 200, LINES = 6;
@@ -398,7 +406,7 @@ async function answer() {
     own.canvas.hidden = own.readout.hidden = by("own").querySelector(".png").hidden = !drawn.length;
     by("own").querySelector("details").open ||= !drawn.length;
     own.show({ x: bars ? x.slice(0, BARS) : x, bars, columns: found.columns, unit: lines.length ? head.name : "row", lines: drawn.map((one) => ({ name: one.name, mean: bars ? one.values.slice(0, BARS) : one.values })) });
-    const limits = [found.more && `only the first ${plural(rows, "row")} of more`, rows > ROWS && `the table shows the first ${exactly(ROWS)}`,
+    const limits = [found.more && `only the first ${plural(rows, "row")} of more`, rows > ROWS && `the table shows the first ${rounded(ROWS)}`,
       drawn.length && bars && rows > BARS && `the chart the first ${BARS}`, rest.filter((one) => one.number).length > LINES && `the chart the first ${LINES} columns`, !drawn.length && "no column with numbers to draw"];
     by("found").textContent = [plural(rows, "row"), ...limits.filter(Boolean)].join("; ");
     for (const form of ["csv", "parquet"]) by(`query-${form}`).textContent = form.replace("csv", "CSV").replace("parquet", "Parquet") + (found.more ? `, first ${plural(rows, "row")}` : "");
