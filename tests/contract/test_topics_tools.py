@@ -314,3 +314,48 @@ def test_a_run_that_is_not_there_is_not_made_by_looking(database: Database) -> N
     with pytest.raises(RunNotInDatabase, match="no-such-run"):
         database.run("no-such-run", create=False)
     assert "no-such-run" not in database.runs()
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_a_dead_letter_that_is_delivered_again_and_acknowledged_is_one_no_more(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", max_delivery_attempts=1) as reader:
+        writer.send_many([batch(1), batch(2)])
+        bury(reader)
+        bury(reader)
+        run.groups.reset("t", "g", "earliest")
+        message = reader.poll(0)
+        assert message is not None and reader.ack(message)
+        assert [letter.message_id for letter in run.dead_letters.list()] != [message.id]
+        assert run.dead_letters.count() == 1
+        assert run.groups.list()[0].dead_letters == 1
+
+
+@pytest.mark.warns("DEAD_LETTER", "STALE_ACK_REJECTED")
+def test_an_ack_that_is_refused_or_undone_leaves_the_dead_letter(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", max_delivery_attempts=1) as reader:
+        writer.send(batch(1))
+        message = bury(reader)
+        assert reader.ack(message) is False
+        assert run.dead_letters.count() == 1
+        run.groups.reset("t", "g", "earliest")
+        again = reader.poll(0)
+        assert again is not None
+        with pytest.raises(ZeroDivisionError), run.transaction() as transaction:
+            reader.ack_many([again], connection=transaction)
+            raise ZeroDivisionError
+        assert run.dead_letters.count() == 1
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_a_replay_counts_what_will_be_delivered_because_of_it(run: Run, batch: Batch) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", max_delivery_attempts=1) as reader:
+        writer.send_many([batch(1), batch(2)])
+        bury(reader)
+        bury(reader)
+        run.groups.reset("t", "g", "earliest")
+        assert reader.poll(0) is not None  # the first is met again; so will be the second
+        assert run.dead_letters.replay() == 0
+        assert run.dead_letters.count() == 0
+        bury(reader)
+        assert run.dead_letters.replay() == 1
+        assert drain(reader) == [2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -61,14 +62,18 @@ class DeadLetters:
         return int(found)
 
     def replay(self, which: DeadLetterFilter = ALL) -> int:
-        """Have them delivered again, with all their attempts before them; the group's position stays. How many."""
+        """Have them delivered again, with all their attempts before them; the group's position stays.
+
+        Returns how many are delivered because of this. One that the group meets anyway, because it was set back, is not
+        among them; it is no dead letter any more either.
+        """
         with self._store.schema.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
             taken = sql.take_dead_letters(**asdict(which))
-            sql.reopen.many({"topic": t, "group": g, "message_id": message_id} for t, g, message_id in taken)
+            reopened = sql.reopen(letters=json.dumps(taken))
             for topic in sorted({row[0] for row in taken}):
                 transaction.notify(topic)
-        return len(taken)
+        return len(reopened)
 
     def discard(self, which: DeadLetterFilter = ALL) -> int:
         """Forget them: the messages stay in their topic and are never delivered to those groups again. How many."""

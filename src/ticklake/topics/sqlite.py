@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -63,6 +64,8 @@ class SqliteTopicStore(TopicStore):
         ((before,),) = sql.changes()
         self._fenced(sql.ack, consumer, claims)
         ((after,),) = sql.changes()
+        message_ids = json.dumps([claim.message_id for claim in claims])
+        sql.drop_done_dead_letters(topic=consumer.topic, group=consumer.group, message_ids=message_ids)
         return int(after - before)
 
     @staticmethod

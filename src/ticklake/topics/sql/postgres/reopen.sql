@@ -1,5 +1,10 @@
 -- A dead letter that is replayed is a new delivery. One that the group meets again anyway, because it was set back, is not.
-UPDATE topic_consumer_group
+UPDATE topic_consumer_group AS c
 SET set_aside_at = NULL, claimed_by = NULL, claimed_at = NULL, lease_until = NULL, not_before = 0, attempts = 0
-WHERE topic_name = %(topic)s::text AND consumer_group = %(group)s::text AND message_id = %(message_id)s::text AND set_aside_at IS NOT NULL
-  AND id <= (SELECT frontier FROM topic_group_positions WHERE topic_name = %(topic)s::text AND consumer_group = %(group)s::text)
+FROM (SELECT value ->> 0 AS topic_name, value ->> 1 AS consumer_group, value ->> 2 AS message_id
+      FROM json_array_elements(%(letters)s::json)) AS d
+WHERE c.topic_name = d.topic_name AND c.consumer_group = d.consumer_group AND c.message_id = d.message_id
+  AND c.set_aside_at IS NOT NULL
+  AND c.id <= (SELECT p.frontier FROM topic_group_positions AS p
+               WHERE p.topic_name = c.topic_name AND p.consumer_group = c.consumer_group)
+RETURNING c.message_id
