@@ -25,15 +25,18 @@ _Metric = TypeVar("_Metric")
 
 
 class Counter:
-    """A number that only grows."""
+    """A number that only grows. What is counted is also counted `into` another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, into: Counter | None = None) -> None:
         self._lock = threading.Lock()
         self._value = 0
+        self._into = into
 
     def add(self, amount: int = 1) -> None:
         with self._lock:
             self._value += amount
+        if self._into is not None:
+            self._into.add(amount)
 
     @property
     def value(self) -> int:
@@ -68,7 +71,13 @@ class _Slots:
 class Window:
     """How much of something happened in the last `seconds`, and how fast."""
 
-    def __init__(self, seconds: float = METRICS_WINDOW_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        seconds: float = METRICS_WINDOW_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        into: Window | None = None,
+    ) -> None:
+        self._into = into
         self._lock = threading.Lock()
         self._slots = _Slots(seconds, clock)
         self._amounts = [0.0] * WINDOW_SLOTS
@@ -78,6 +87,8 @@ class Window:
         with self._lock:
             self._amounts[self._advance()] += amount
             self._total += amount
+        if self._into is not None:
+            self._into.add(amount)
 
     @property
     def total(self) -> float:
@@ -110,8 +121,10 @@ class Percentiles:
         seconds: float = METRICS_WINDOW_SECONDS,
         bounds: tuple[float, ...] = LATENCY_BOUNDS,
         clock: Callable[[], float] = time.monotonic,
+        into: Percentiles | None = None,
     ) -> None:
         self.bounds = bounds
+        self._into = into
         self.count = 0
         self.sum = 0.0
         self._lock = threading.Lock()
@@ -126,6 +139,8 @@ class Percentiles:
             self._totals[bucket] += 1
             self.count += 1
             self.sum += seconds
+        if self._into is not None:
+            self._into.record(seconds)
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -145,11 +160,6 @@ class Percentiles:
                 if count and seen >= rank:
                     return bound
         return 0.0
-
-    def add_totals(self, other: Percentiles) -> None:
-        with self._lock:
-            self.count += other.count
-            self.sum += other.sum
 
     @property
     def average(self) -> float:
@@ -198,11 +208,13 @@ class ErrorLog:
 class Monitor:
     """What one component tells about itself, under names that are valid for Prometheus as they are.
 
-    Ask for a metric by name and it is made on first use; asking again gives the same one.
+    Ask for a metric by name and it is made on first use; asking again gives the same one. What is counted and timed
+    is counted `into` another monitor too, which may outlive this one. Gauges are only its own.
     """
 
-    def __init__(self, name: str, window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
+    def __init__(self, name: str, window_seconds: float = METRICS_WINDOW_SECONDS, into: Monitor | None = None) -> None:
         self.name = name
+        self._into = into
         self.errors = ErrorLog()
         self.healthy = True
         self._window_seconds = window_seconds
@@ -213,13 +225,16 @@ class Monitor:
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def counter(self, name: str) -> Counter:
-        return self._metric(self._counters, name, Counter)
+        into = None if self._into is None else self._into.counter(name)
+        return self._metric(self._counters, name, lambda: Counter(into))
 
     def window(self, name: str) -> Window:
-        return self._metric(self._windows, name, lambda: Window(self._window_seconds))
+        into = None if self._into is None else self._into.window(name)
+        return self._metric(self._windows, name, lambda: Window(self._window_seconds, into=into))
 
     def percentiles(self, name: str) -> Percentiles:
-        return self._metric(self._percentiles, name, lambda: Percentiles(self._window_seconds))
+        into = None if self._into is None else self._into.percentiles(name)
+        return self._metric(self._percentiles, name, lambda: Percentiles(self._window_seconds, into=into))
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A number that is asked for when it is wanted; `read` must be quick and never block. The last one counts."""
@@ -252,12 +267,11 @@ class Monitor:
             numbers[f"{name}_avg_ms"] = latency.average * 1000
         return numbers | {"error_count": self.errors.recorded.value, "healthy": self.healthy}
 
-    def add_counts(self, other: Monitor) -> None:
-        """Takes over what another one has counted and timed in its life."""
-        for name, counter in list(other._counters.items()):
-            self.counter(name).add(counter.value)
-        for name, latency in list(other._percentiles.items()):
-            self.percentiles(name).add_totals(latency)
+    def only_gauges(self) -> Monitor:
+        """The same gauges alone, for those who have the counts from where they are counted into."""
+        found = Monitor(self.name, self._window_seconds)
+        found._gauges = self._gauges
+        return found
 
     def _metric(self, metrics: dict[str, _Metric], name: str, make: Callable[[], _Metric]) -> _Metric:
         with self._lock:

@@ -106,6 +106,70 @@ def test_what_closed_readers_and_writers_have_counted_stays_counted(tmp_path) ->
         assert len(end.monitors) == 1
 
 
+def counted(run) -> dict[str, float]:
+    """What Prometheus reads of a run's readers and writers."""
+    from ticklake.metrics import READER, WRITER
+
+    found = Families()
+    for end in run.ends():
+        labels = (run.id, end.topic) if end.group is None else (run.id, end.topic, end.group)
+        found.monitors(WRITER if end.group is None else READER, labels, end.monitors)
+    samples = [sample for family in found for sample in family.samples]
+    return {one.name: one.value for one in samples if one.name.endswith(("_total", "_count", "_sum"))}
+
+
+def test_what_forgotten_readers_and_writers_have_counted_stays_counted(tmp_path) -> None:
+    import gc
+
+    from ticklake import BatchInfo
+
+    with Database(f"sqlite:///{tmp_path / 'db'}") as database:
+        run = database.run("20251014-143025-550e8400")
+        writer = run.writer("batch-topic")
+        writer.send_many([BatchInfo(simulation_run_id=run.id, tick_start=at) for at in range(5)])
+        reader = run.reader("batch-topic", group="indexer")
+        reader.ack_many(reader.poll_many(5, 5))
+        before = counted(run)
+        assert (
+            before["ticklake_writer_messages_sent_total"] == before["ticklake_reader_messages_acknowledged_total"] == 5
+        )
+        del reader, writer
+        gc.collect()
+        assert counted(run) == before
+
+
+def test_messages_are_counted_when_they_are_committed_also_by_a_closed_writer(tmp_path) -> None:
+    from ticklake import BatchInfo
+
+    with Database(f"sqlite:///{tmp_path / 'db'}") as database:
+        run = database.run("20251014-143025-550e8400")
+        with run.transaction() as transaction:
+            with run.writer("batch-topic") as writer:
+                writer.send(BatchInfo(simulation_run_id=run.id), connection=transaction)
+            assert counted(run)["ticklake_writer_messages_sent_total"] == 0
+        assert counted(run)["ticklake_writer_messages_sent_total"] == 1
+
+
+def test_a_writer_that_is_closed_during_a_scrape_is_not_counted_twice(tmp_path) -> None:
+    """A scrape that counted it twice would be followed by one that counts less."""
+    from ticklake import BatchInfo
+    from ticklake.metrics import WRITER
+
+    with Database(f"sqlite:///{tmp_path / 'db'}") as database:
+        run = database.run("20251014-143025-550e8400")
+        with run.writer("batch-topic") as first:
+            first.send(BatchInfo(simulation_run_id=run.id))
+        second = run.writer("batch-topic")
+        second.send(BatchInfo(simulation_run_id=run.id, tick_start=1))
+        (end,) = run.ends()
+        second.close()
+        found = Families()
+        found.monitors(WRITER, (run.id, end.topic), end.monitors)
+        sent = {sample.name: sample.value for family in found for sample in family.samples}
+        assert sent["ticklake_writer_messages_sent_total"] == 2
+        assert counted(run)["ticklake_writer_messages_sent_total"] == 2
+
+
 def test_monitors_of_the_same_labels_are_one_series() -> None:
     from ticklake.metrics import READER
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
@@ -13,7 +12,10 @@ from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
 
 
 class TopicEnd(NamedTuple):
-    """The readers of a group, or the writers (without a group), of one topic in this process."""
+    """The readers of a group, or the writers (without a group), of one topic in this process.
+
+    The first of the monitors has what all of them have ever counted; the others have the gauges of those that are open.
+    """
 
     topic: str
     group: str | None
@@ -27,7 +29,7 @@ class TopicMetrics:
         self.window_seconds = window_seconds
         self._lock = threading.Lock()
         self._open: dict[tuple[str, str | None], WeakSet[Monitor]] = {}
-        self._closed: dict[tuple[str, str | None], Monitor] = {}
+        self._counted: dict[tuple[str, str | None], Monitor] = {}
         self.monitor = Monitor(f"topics of {schema.run_id}", window_seconds)
         for name in (
             "messages_published",
@@ -47,23 +49,25 @@ class TopicMetrics:
         for state in ("active", "idle", "total", "waiting"):
             self.monitor.gauge(f"pool_{state}_connections", partial(_connections, schema, state))
 
-    def opened(self, monitor: Monitor, topic: str, group: str | None = None) -> None:
+    def opened(self, name: str, topic: str, group: str | None = None) -> Monitor:
+        """The monitor of one end. What it counts stays counted when it is closed, forgotten, or closed too early."""
+        end = topic, group
         with self._lock:
-            self._open.setdefault((topic, group), WeakSet()).add(monitor)
+            counted = self._counted.setdefault(end, Monitor(name, self.window_seconds))
+            monitor = Monitor(name, self.window_seconds, into=counted)
+            self._open.setdefault(end, WeakSet()).add(monitor)
+            return monitor
 
     def closed(self, monitor: Monitor, topic: str, group: str | None = None) -> None:
-        """What it has counted stays counted."""
         with self._lock:
-            there = self._open.get((topic, group), WeakSet())
-            if monitor in there:
-                there.discard(monitor)
-                self._closed.setdefault((topic, group), Monitor("closed", self.window_seconds)).add_counts(monitor)
+            self._open[topic, group].discard(monitor)
 
-    def ends(self) -> Iterator[TopicEnd]:
+    def ends(self) -> list[TopicEnd]:
         with self._lock:
-            for (topic, group), there in self._open.items():
-                past = self._closed.get((topic, group))
-                yield TopicEnd(topic, group, [*there, *([past] if past else [])])
+            return [
+                TopicEnd(*end, [counted, *(one.only_gauges() for one in self._open[end])])
+                for end, counted in self._counted.items()
+            ]
 
     def published(self, count: int) -> None:
         self._published.add(count)

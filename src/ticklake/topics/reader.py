@@ -23,7 +23,7 @@ from ticklake.errors import (
     TransactionAborted,
     UndecodableMessage,
 )
-from ticklake.monitoring import Monitor, Window
+from ticklake.monitoring import Window
 from ticklake.topics.envelope import unwrap
 from ticklake.topics.inhand import InHand
 from ticklake.topics.metrics import TopicMetrics
@@ -58,7 +58,7 @@ class TopicReader:
         self.topic = consumer.topic
         self.group = consumer.group
         self.consumer = consumer.id
-        self.monitor = Monitor(f"{consumer.topic} reader of {consumer.group}", metrics.window_seconds)
+        self.monitor = metrics.opened(f"{self.topic} reader of {self.group}", self.topic, self.group)
         self._store = store
         self._consumer = consumer
         self._metrics = metrics
@@ -73,7 +73,6 @@ class TopicReader:
         self.monitor.gauge("messages_in_hand", lambda: len(self._in_hand))
         self._looks, self._conflicts = Window(metrics.window_seconds), Window(metrics.window_seconds)
         self.monitor.gauge("claim_conflict_ratio", self._conflict_ratio)
-        metrics.opened(self.monitor, self.topic, self.group)
 
     def poll(self, timeout: float) -> Message | None:
         """The next message, claimed; None after `timeout` seconds without one."""

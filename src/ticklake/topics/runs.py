@@ -153,7 +153,7 @@ class Run:
 
     def ends(self) -> list[TopicEnd]:
         """What the readers and the writers of each topic have counted in this process."""
-        return list(self._metrics.ends())
+        return self._metrics.ends()
 
     def check(self) -> None:
         """Reads all of the run's database; DatabaseDamaged where it is. A server's is the server's to see to."""

@@ -11,7 +11,6 @@ from google.protobuf.message import Message as Payload
 
 from ticklake.database import Transaction
 from ticklake.errors import TopicClosed
-from ticklake.monitoring import Monitor
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.publisher import Publisher
@@ -25,7 +24,7 @@ class TopicWriter:
 
     def __init__(self, store: TopicStore, publisher: Publisher, topic: str, metrics: TopicMetrics) -> None:
         self.topic = topic
-        self.monitor = Monitor(f"{topic} writer", metrics.window_seconds)
+        self.monitor = metrics.opened(f"{topic} writer", topic)
         self._store = store
         self._publisher = publisher
         self._metrics = metrics
@@ -34,7 +33,6 @@ class TopicWriter:
         self._errors = self.monitor.counter("write_errors")
         self._rate = self.monitor.window("write_throughput_per_sec")
         self._closed = False
-        metrics.opened(self.monitor, topic)
 
     def send(self, message: Payload, *, connection: Transaction | None = None) -> str:
         """Publish a message and return its id. With `connection`, it is published when that transaction commits."""
