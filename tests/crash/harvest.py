@@ -13,8 +13,8 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,7 +55,7 @@ ACTS = {
 }
 TABLE, TOPIC, GROUP = "environment_data", "batch-topic", "environment-indexer"
 FILES, LEASE, GAP_MS, ATTEMPTS, PATIENCE = 24, 2.0, 1500, 2, 30.0
-DAWDLE = 2.0
+HELD_AT_MOST = 60.0
 
 
 class Part(NamedTuple):
@@ -64,16 +64,16 @@ class Part(NamedTuple):
     url: str
     run_id: str
     shared: bool
-    dawdle: str = ""
+    held: str = ""
     links: bool = True
 
 
 def index(part: Part) -> None:
-    """One indexer, until it is told to end. It takes its time at the point `dawdle`."""
-    if part.dawdle:
-        take_time(part.dawdle, part.root)
+    """One indexer, until it is told to end. It is held at the point `held`."""
+    if part.held:
+        take_time(part.held, part.root)
     if not part.links:
-        forbid_links()
+        forbid_links(part.root)
     options = IndexerOptions(
         part.run_id, insert_batch_size=30, flush_timeout_ms=100, claim_timeout=LEASE, poll_interval_ms=50,
         gap_warning_timeout_ms=GAP_MS, max_delivery_attempts=ATTEMPTS,
@@ -103,30 +103,40 @@ def index_again(part: Part) -> None:
 
 
 def take_time(point: str, root: Path) -> None:
-    """Whoever reaches this point leaves a mark and stays there for a while, as on a machine that has too much to do."""
+    """Whoever reaches this point leaves a mark and stays there until the file `go` is there."""
     reach = faults.reach
 
     def slowly(name: str) -> None:
-        if name == point:
-            (root / "dawdles").touch()
-            time.sleep(DAWDLE)
+        if name == point and not (root / "go").exists():
+            (root / "held").touch()
+            wait(HELD_AT_MOST, (root / "go").exists)
         reach(name)
 
     faults.reach = slowly
 
 
-def forbid_links() -> None:
-    """As on some file systems of the network."""
+def forbid_links(root: Path) -> None:
+    """As on some file systems of the network. Whoever publishes a commit waits a moment for another who does it too."""
     rename = os.rename
 
     def slow_rename(*arguments: Any, **options: Any) -> None:
-        time.sleep(random.uniform(0, 0.3))
+        time.sleep(random.uniform(0.1, 0.3))
         rename(*arguments, **options)
 
-    def no_link(*_: Any, **__: Any) -> None:
+    def no_link(_: str, name: str, **__: Any) -> None:
+        if name.endswith(".json"):
+            (root / f"publishing-{name}-{os.getpid()}").touch()
+            wait(1.0, lambda: len([*root.glob(f"publishing-{name}-*")]) > 1)
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     os.link, os.rename = no_link, slow_rename
+
+
+def wait(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return met
 
 
 def play(
@@ -159,6 +169,7 @@ class Harvest:
         # In order, but for a few that are late.
         late = self.rng.sample(range(FILES), 4)
         self.order = [number for number in range(FILES) if number not in late] + late
+        (root / "go").touch()
         self._start("lake")
 
     def goes_on(self) -> bool:
@@ -255,26 +266,26 @@ class Harvest:
                 self.complain(f"`index` ended with {code}: {self.crew.last_error()}")
 
     def _remake(self) -> None:
-        table = self._dawdling("lake.flush.before_job")
-        if table.is_dir():
-            table.rename(self._part.root / f"moved-{time.monotonic_ns()}")
-        self._index()
+        with self._held_in_flush():
+            if self._table().is_dir():
+                self._table().rename(self._part.root / f"moved-{time.monotonic_ns()}")
+            self._index()
 
     def _repair(self) -> None:
-        self._cut_newest_commit(self._dawdling("lake.flush.before_job"))
-        self._index()
+        with self._held_in_flush():
+            self._cut_newest_commit()
+            self._index()
 
     def _openers(self) -> None:
         """One has seen that the newest commit is torn, and is slow; the other mends the table meanwhile."""
+        self._until_rows()
         for name in self._indexers():
             self.crew.end(name)
-        self._cut_newest_commit(self._table())
-        mark = self._part.root / "dawdles"
-        mark.unlink(missing_ok=True)
-        self._hire("lake-0", dawdle="lake.torn")
-        self._until(mark.exists)
-        self._index()
-        self._until(lambda: len(self._found("lake")) > 0)
+        self._cut_newest_commit()
+        with self._hold():
+            self._hire("lake-0", held="lake.torn")
+            self._until_held()
+            self._index()
         self._hire("lake-1")
 
     def _no_links(self) -> None:
@@ -302,26 +313,39 @@ class Harvest:
             vacuum = Vacuum(self._table(), 24 * 7, clock=lambda: time.time() + 8 * 86_400)
             list(vacuum.remove(vacuum.find()))
 
-    def _dawdling(self, point: str) -> Path:
-        """The table of the first lake, whose indexers have looked at it and are slow to begin their job."""
-        mark = self._part.root / "dawdles"
+    @contextmanager
+    def _held_in_flush(self) -> Iterator[None]:
+        """The indexers of the first lake have looked at the table and claimed files, and do not begin their job."""
         for name in self._indexers():
             self.crew.end(name)
-            self._hire(name, dawdle=point)
-        self._until(lambda: len(self._found("lake")) > 0)
-        mark.unlink(missing_ok=True)
-        for number in self.order[self._brought : self._brought + 2]:
-            self.bring(number)
-        self._until(mark.exists)
-        return self._table()
+            self._hire(name, held="lake.flush.before_job")
+        self._until_rows()
+        with self._hold():
+            self._until_held()
+            yield
 
-    def _until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
-        while not condition() and time.monotonic() < deadline:
-            time.sleep(0.01)
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
+        for name in ("go", "held"):
+            (self._part.root / name).unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            (self._part.root / "go").touch()
 
-    def _cut_newest_commit(self, table: Path) -> None:
-        found = sorted(path for path in (table / "_delta_log").glob("*.json") if path.stem.isdigit())
+    def _until_held(self) -> None:
+        """Brings more files until somebody is there."""
+        while not wait(2.0, (self._part.root / "held").exists):
+            if not self.goes_on():
+                self.findings.figures["missed"] += 1
+                return
+
+    def _until_rows(self) -> None:
+        while not wait(2.0, lambda: bool(self._found("lake"))) and self.goes_on():
+            self._replace_dead()
+
+    def _cut_newest_commit(self) -> None:
+        found = sorted(path for path in (self._table() / "_delta_log").glob("*.json") if path.stem.isdigit())
         if len(found) > 1:
             os.truncate(found[-1], found[-1].stat().st_size // 2)
 
@@ -345,8 +369,8 @@ class Harvest:
         for number in range(2):
             self._hire(f"{lake}-{number}")
 
-    def _hire(self, name: str, dawdle: str = "") -> None:
-        self.crew.start(name, index, self._part._replace(lake=name.partition("-")[0], dawdle=dawdle))
+    def _hire(self, name: str, held: str = "") -> None:
+        self.crew.start(name, index, self._part._replace(lake=name.partition("-")[0], held=held))
 
     def _replace_dead(self) -> None:
         for name in [name for name in self.crew.processes if not self.crew.alive(name)]:

@@ -11,7 +11,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -22,7 +21,7 @@ import psycopg
 from account import Account, lines, some
 from crew import Crew
 from pipeline import Server
-from post_child import LEASE, TOPIC, Journal, Place, Sender, publish, read
+from post_child import LEASE, TOPIC, Journal, Place, Sender, claim, publish, read
 from report import Findings, Script
 
 from ticklake import Database
@@ -52,7 +51,7 @@ ON_A_SERVER = {
 GROUPS = ("steady", "again", "hops")
 """`again` is set back to the earliest message, `hops` to the end or to a time, `steady` nowhere."""
 GROUPS_AT_MOST = 4
-LARGE, SMALL = 1_000, 5
+SMALL = 5
 SENDS_AN_ACT = 6
 """By each publisher, before the next act."""
 PATIENCE = 20.0
@@ -196,18 +195,20 @@ class Post:
 
     @contextmanager
     def _interleaved(self) -> Iterator[None]:
-        """Somebody stores a large batch; meanwhile another one begins, takes its ids, and commits at the end."""
-        with Database(self._place.url, max_pool_size=2, min_idle=0) as database, ThreadPoolExecutor(1) as thread:
-            run = database.run(self._place.run_id)
-            older, younger = Sender(run, self._journal), Sender(run, self._journal)
-            storing = thread.submit(older.send, self._taken(LARGE))
-            if self._server:
-                time.sleep(self.rng.uniform(0.002, 0.02))
-                younger.send(self._taken(SMALL))
-            storing.result()
-            older.commit()
+        """Of two transactions the younger one takes ids between those of the older one, and commits at the end.
+
+        All that is committed first is few enough for a single claim. SQLite has one writer at a time: nothing happens.
+        """
+        if not self._server:
             yield
-            younger.commit()
+            return
+        older, younger = Sender(self._place, self._journal), Sender(self._place, self._journal)
+        older.send(self._taken(SMALL))
+        younger.send(self._taken(SMALL))
+        older.send(self._taken(SMALL))
+        older.commit()
+        yield
+        younger.commit()
 
     def _quiet(self, condition: Callable[[], bool]) -> None:
         """Waits for the readers, if they are quick."""
@@ -262,9 +263,10 @@ class Post:
         self._account.removed |= dict.fromkeys(gone - self._account.removed.keys(), time.monotonic())
 
     def _clock(self) -> None:
-        """An hour back. Whoever dies now has claims that, by the clock, last for an hour and a second."""
+        """An hour back. Somebody has just claimed a few and died: by the clock, they are his for another hour."""
+        if not self._clock_is_wrong:
+            self._claim_and_die()
         self._clock_is_wrong = True
-        self._kill_reader()
         if self._server:
             self._server.psql(
                 f'SET search_path TO "{schema_name(self._place.run_id)}"; '
@@ -273,6 +275,14 @@ class Post:
             )
         else:
             (self._place.folder / "clock").write_text("-3600")
+
+    def _claim_and_die(self) -> None:
+        self._lives += 1
+        name = f"c{self._lives}"
+        journal = self._place.folder / f"{name}.steady.read"
+        self.crew.start(name, claim, self._place, name, "steady")
+        self._wait(lambda: journal.exists() and journal.stat().st_size > 0, "nothing can be claimed")
+        self.crew.end(name)
 
     def _foreign(self) -> None:
         """It has a number, so that snapshots keep it, and the server may forget nothing that came after it."""
