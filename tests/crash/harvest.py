@@ -97,7 +97,8 @@ def index_again(part: Part) -> None:
     """`ticklake index RUN`, as an operator would call it."""
     spark: Any = InProcess()
     resources = IndexerResources(Storage(part.root / "storage"), Lake(part.root / part.lake), spark=lambda: spark)
-    work = FinishedRun(resources, part.run_id, [EnvironmentIndexer]).start()
+    # All in one commit: the fewer there are, the less their numbers say.
+    work = FinishedRun(resources, part.run_id, [EnvironmentIndexer], insert_batch_size=100_000).start()
     while not work.wait(0.1):
         pass
 
@@ -300,6 +301,8 @@ class Harvest:
             return
         with Database(self._part.url) as database:
             run = database.run(self._part.run_id)
+            if not wait(PATIENCE, lambda: bool(run.groups.list(TOPIC))):  # what no group needs may go
+                raise TimeoutError(f"no group joins: {self.crew.last_error()}")
             run.remove_outdated(TOPIC, max_count=2)
             lake = Catalog(self._part.root / "lake")
             completeness = Completeness(self._part.run_id, Storage(self._part.root / "storage"), lake, database)

@@ -1,6 +1,6 @@
-"""Reverts one fix at a time in a copy of the source, and lets `scenes.py` find the bug: `reverted.py [NAME…]`.
+"""Reverts one fix at a time in a copy of the source, and lets a scene or a test find the bug: `reverted.py [NAME…]`.
 
-Each file in `reverted/` is a patch that brings one bug back; its first line is the command that must find it.
+Each file in `reverted/` is a patch that brings one bug back; above it are the commands each of which must find it.
 It prints a table for `docs/proof.md`, and fails if a bug was not found.
 """
 
@@ -36,25 +36,36 @@ class Reverted(NamedTuple):
         with tempfile.TemporaryDirectory(prefix="tl-reverted-") as folder:
             if complaint := self.apply(Path(folder)):
                 raise SystemExit(f"{self.patch} does not apply: {complaint}")
-            script, *options = shlex.split(self.command)
-            done = subprocess.run(
-                [sys.executable, HERE / script, *options],
-                env=os.environ | {"PYTHONPATH": f"{folder}/src"},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=SECONDS,
-            )
-        if done.returncode not in (0, 1) or "took " not in done.stdout:
+            try:
+                done = subprocess.run(
+                    self._arguments(),
+                    env=os.environ | {"PYTHONPATH": f"{folder}/src"},
+                    cwd=HERE.parents[1],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=SECONDS,
+                )
+            except subprocess.TimeoutExpired:
+                return [f"it did not end: after {SECONDS} s"]
+        ended = "took " in done.stdout or " in " in done.stdout.splitlines()[-1]
+        if done.returncode not in (0, 1) or not ended:
             return [f"it did not end: {done.stderr.strip()[-200:]}"]
-        return [line.removeprefix("wrong").strip() for line in done.stdout.splitlines() if line.startswith("wrong")]
+        complaints = (line for line in done.stdout.splitlines() if line.startswith(("wrong ", "FAILED ")))
+        return [complaint.partition(" ")[2].strip() for complaint in complaints]
+
+    def _arguments(self) -> list[str]:
+        script, *options = shlex.split(self.command)
+        if script == "pytest":
+            return [sys.executable, "-m", "pytest", "-n", "0", "-q", *options]
+        return [sys.executable, str(HERE / script), *options]
 
 
 def known() -> list[Reverted]:
     found = []
     for patch in sorted((HERE / "reverted").glob("*.patch")):
-        command = patch.read_text().partition("\n")[0]
-        found.append(Reverted(patch.stem, command, patch))
+        commands = patch.read_text().partition("\n\n")[0]
+        found += [Reverted(patch.stem, command, patch) for command in commands.splitlines()]
     return found
 
 
@@ -65,7 +76,7 @@ def main(wanted: list[str]) -> None:
             continue
         found = one.play()
         missed += not found or found[0].startswith("it did not end")
-        said = found[0].partition(": ")[2].partition(" (acts")[0] if found else "nothing"
+        said = found[0].partition(" (acts")[0] if found else "nothing"
         sys.stdout.write(f"| {one.name} | `{one.command}` | {said} |\n")
         sys.stdout.flush()
     raise SystemExit(missed)
