@@ -942,6 +942,16 @@ class RunHasNoFiles(TickLakeError):
     storage: str
 
 
+class LastFileBad(TickLakeError):
+    message = (
+        "Run {run_id} cannot be ended with its last file {key!r}: it does not hold what its name promises: {reason}. "
+        "Restore the file, or remove it; --last-tick N says what the end is without looking into the file."
+    )
+    run_id: str
+    key: str
+    reason: object
+
+
 class RunGoesOn(TickLakeError):
     message = (
         "Run {run_id} does not end at tick {last_tick}: {key!r} goes on behind it. Leave --last-tick out to end it "

@@ -51,6 +51,7 @@ def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> s
             "lake": found.lake,
             "database": found.databases,
             "batch_topic": found.batch_topic,
+            "run_topic": found.run_topic,
         }
         if found.others:
             names = ", ".join(found.others)
@@ -58,7 +59,7 @@ def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> s
     return file
 
 
-def _config(expose: bool) -> Callable[[Command], Command]:
+def config_option(*, expose: bool) -> Callable[[Command], Command]:
     return click.option(
         "--config",
         metavar="FILE",
@@ -77,16 +78,16 @@ def lake_or_usage_error(lake: str | None) -> str:
 
 def places_options(command: Command) -> Command:
     """Where to look. A configuration may stand for all of it."""
-    return _config(expose=False)(storage_option(lake_option(database_option(command))))
+    return config_option(expose=False)(storage_option(lake_option(database_option(command))))
 
 
 def config_and_places_options(command: Command) -> Command:
     """The same for a command that looks at the configuration itself, too."""
-    return _config(expose=True)(storage_option(lake_option(database_option(command))))
+    return config_option(expose=True)(storage_option(lake_option(database_option(command))))
 
 
 def config_and_database_options(command: Command) -> Command:
-    return _config(expose=False)(database_option(command))
+    return config_option(expose=False)(database_option(command))
 
 
 @contextmanager

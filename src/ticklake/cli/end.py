@@ -5,12 +5,15 @@ from __future__ import annotations
 import click
 
 from ticklake.cli._output import json_option, print_json
+from ticklake.cli._places import config_option, database_option, opened_all, storage_option
 
 
 @click.command()
 @click.argument("run")
-@click.option("--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Where the batch files are.")
-@click.option("--database", metavar="URL", envvar="TICKLAKE_DATABASE", help="Also announce the end on the run's topic.")
+@config_option(expose=False)
+@storage_option
+@database_option
+@click.option("--topic", "run_topic", metavar="TOPIC", help="The topic of the ends of runs; default: found out.")
 @click.option("--last-tick", type=click.IntRange(min=0), help="The last tick; default: that of the last file.")
 @click.option(
     "--silent-for",
@@ -20,21 +23,30 @@ from ticklake.cli._output import json_option, print_json
     help="Refuse if anything came within so many seconds; 0 does not ask.",
 )
 @json_option
-def end(run: str, storage: str, database: str | None, last_tick: int | None, silent_for: float, as_json: bool) -> None:
-    """Record that RUN has ended, as a producer does itself: from then on `verify` can call it complete."""
-    from contextlib import nullcontext
+def end(
+    run: str,
+    storage: str | None,
+    database: tuple[str, ...],
+    run_topic: str | None,
+    last_tick: int | None,
+    silent_for: float,
+    as_json: bool,
+) -> None:
+    """Record that RUN has ended, as a producer does itself: from then on `verify` can call it complete.
 
+    With a database the end is also announced, on the topic that its producer would have used.
+    """
+    if not storage:
+        raise click.UsageError("Give --storage DIR: the end of a run is recorded beside its batch files.")
     from ticklake.errors import RunNotFound
     from ticklake.services.ending import end_run
     from ticklake.storage.files import Storage
-    from ticklake.topics import Database
 
     place = Storage(storage)
-    with Database(database) if database else nullcontext() as opened:
+    with opened_all(database) as opened:
         if run not in (runs := place.runs()):
             raise RunNotFound(run_id=run, places=place.url, found=", ".join(runs[-5:]) or "none")
-        topics = opened.run(run) if opened is not None else None
-        ended = end_run(place, run, topics, last_tick=last_tick, silent_for=silent_for)
+        ended = end_run(place, run, opened, topic=run_topic, last_tick=last_tick, silent_for=silent_for)
     if as_json:
         print_json({"run": run, **ended._asdict()})
     else:

@@ -51,6 +51,8 @@ class NamedPlaces(NamedTuple):
     others: list[str]
     batch_topic: str | None = None
     """The topic that batches are announced on, if there is just one. Its database is the first."""
+    run_topic: str | None = None
+    """The topic that the ends of runs are announced on, if there is just one."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,12 @@ class NodeSettings:
         own = [cast(DatabaseOptions, one.options) for one in self.resources.values() if one.class_name == "Database"]
         databases = dict.fromkeys(one.dsn() for one in [*map(self.database_of, topics), *own])
         return NamedPlaces(
-            next(iter(storages), None), next(iter(lakes), None), tuple(databases), storages[1:] + lakes[1:], batch_topic
+            storage=next(iter(storages), None),
+            lake=next(iter(lakes), None),
+            databases=tuple(databases),
+            others=storages[1:] + lakes[1:],
+            batch_topic=batch_topic,
+            run_topic=self.topic_of("CompletionService"),
         )
 
     def topic_of(self, *classes: str) -> str | None:

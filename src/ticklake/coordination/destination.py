@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -30,11 +31,19 @@ class Destination(NamedTuple):
 
     def existing(self) -> list[Topic]:
         """The topic, if the database has the run."""
-        run = _run_in(self.database, self.run_id)
-        return [Topic(run, self.topic)] if run else []
+        return [Topic(run, self.topic) for run in runs_in([self.database], self.run_id)]
 
     def made(self) -> Topic:
         return Topic(self.database.run(self.run_id), self.topic)
+
+
+def runs_in(databases: Sequence[Database], run_id: str) -> list[Run]:
+    """The run in each of the databases that have it."""
+    found = []
+    for database in databases:
+        with suppress(RunNotInDatabase):
+            found.append(database.run(run_id, create=False))
+    return found
 
 
 def topics_with(runs: Sequence[Run], kind: type[Message]) -> list[Topic]:
@@ -50,7 +59,7 @@ def destination(
     A named topic that no database has is made in the first; without a name, the topic is `usual` if the run has it
     or has no topics with names of the user's own.
     """
-    runs = {database: run for database in databases if (run := _run_in(database, run_id))}
+    runs = {database: run for database in databases for run in runs_in([database], run_id)}
     existing = [Destination(at, run_id, one.topic) for at, run in runs.items() for one in run.topics()]
     telling = [one for one in existing if _has(runs[one.database], one.topic, kind)]
     found = [one for one in telling if named in (None, one.topic)]
@@ -64,13 +73,6 @@ def destination(
         raise TopicUnknown(run_id=run_id, topic=named or usual, kind=kind_name, topics=_names(telling or existing))
     first = databases[0] if named else next(iter(runs), databases[0])
     return Destination(first, run_id, named or usual)
-
-
-def _run_in(database: Database, run_id: str) -> Run | None:
-    try:
-        return database.run(run_id, create=False)
-    except RunNotInDatabase:
-        return None
 
 
 def _has(run: Run, topic: str, kind: type[Message]) -> bool:

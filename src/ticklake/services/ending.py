@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ticklake.contracts import RunCompleted
-from ticklake.coordination.reconcile import BATCH_TOPIC, stored
-from ticklake.errors import RunEndedBefore, RunGoesOn, RunHasNoFiles, RunNotSilent, SilenceUnknown
+from ticklake.coordination.destination import Topic, destination, runs_in
+from ticklake.coordination.reconcile import stored
+from ticklake.errors import BadFile, LastFileBad, RunEndedBefore, RunGoesOn, RunHasNoFiles, RunNotSilent, SilenceUnknown
 from ticklake.services.completion import RUN_TOPIC, end_of
+from ticklake.storage.codec import read_ticks
 from ticklake.storage.files import Storage
-from ticklake.topics import Run
+from ticklake.topics import Database, Run
 
 SILENT_SECONDS = 60.0
 
@@ -27,23 +29,29 @@ class Ended(NamedTuple):
 def end_run(
     storage: Storage,
     run_id: str,
-    run: Run | None = None,
+    databases: Sequence[Database] = (),
     *,
+    topic: str | None = None,
     last_tick: int | None = None,
     silent_for: float = SILENT_SECONDS,
     clock: Callable[[], float] = time.time,
 ) -> Ended:
-    """Records that the run ended with this tick, or with its last file, and tells its topic where there is one.
+    """Records that the run ended with this tick, or with its last file, and announces that if there is a database.
 
     Refused while the run goes on: if something came within `silent_for` seconds, or a file lies behind that tick.
+    Nothing is recorded if the last file is bad, or if no database has the run or it is unclear which topic.
     """
+    runs = _runs(databases, run_id)
+    told = destination(databases, run_id, RunCompleted, RUN_TOPIC, topic).made() if runs else None
     files = stored(storage, run_id)
     if not files:
         raise RunHasNoFiles(run_id=run_id, storage=storage.url)
-    last = max(ticks.end for ticks in files.values()) if last_tick is None else last_tick
     known = storage.read_completion(run_id)
+    last = max(ticks.end for ticks in files.values()) if last_tick is None else last_tick
     if known is None:
-        _refuse_if_it_goes_on(storage, run_id, run, silent_for, clock())
+        _refuse_if_it_goes_on(storage, run_id, runs, silent_for, clock())
+        if last_tick is None:
+            _prove(storage, run_id, [key for key, ticks in files.items() if ticks.end == last])
         for key, ticks in files.items():
             if ticks.end > last:
                 raise RunGoesOn(run_id=run_id, last_tick=last, key=key)
@@ -51,16 +59,35 @@ def end_run(
     elif known.last_tick != (known.last_tick if last_tick is None else last_tick):
         raise RunEndedBefore(run_id=run_id, last_tick=known.last_tick)
     end = storage.read_completion(run_id) or end_of(run_id, last, clock)
-    return Ended(end.last_tick, known is None, run is not None and _announce(run, end))
+    return Ended(end.last_tick, known is None, told is not None and _announce(told, end))
 
 
-def _refuse_if_it_goes_on(storage: Storage, run_id: str, run: Run | None, silent_for: float, now: float) -> None:
+def _runs(databases: Sequence[Database], run_id: str) -> list[Run]:
+    """The run in the databases that have it. If none has, the first says so: nobody would read what is sent there."""
+    return runs_in(databases, run_id) or [database.run(run_id, create=False) for database in databases[:1]]
+
+
+def _prove(storage: Storage, run_id: str, keys: Sequence[str]) -> None:
+    """Reads the last files of a run: a name alone proves no tick. One good file is enough."""
+    bad: dict[str, object] = {}
+    for key in keys:
+        try:
+            for _ in read_ticks(storage, storage.batch(key), fields=()):
+                pass
+        except (BadFile, OSError) as error:
+            bad[key] = error.reason if isinstance(error, BadFile) else error
+        else:
+            return
+    key, reason = next(iter(bad.items()))
+    raise LastFileBad(run_id=run_id, key=key, reason=reason)
+
+
+def _refuse_if_it_goes_on(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:
     if silent_for <= 0:
         return
     folders = {run_id, *(key.rpartition("/")[0] for key in stored(storage, run_id))}
     moments = [moment / 1e9 for folder in folders if (moment := storage.changed_at(folder)) is not None]
-    if run is not None:
-        moments += [message.published_at_ms / 1000 for message in run.browse_last(BATCH_TOPIC, 1)]
+    moments += [one.last_ms / 1000 for run in runs for one in run.topics() if one.last_ms is not None]
     if not moments:
         raise SilenceUnknown(run_id=run_id, storage=storage.url)
     silent = now - max(moments)
@@ -68,12 +95,12 @@ def _refuse_if_it_goes_on(storage: Storage, run_id: str, run: Run | None, silent
         raise RunNotSilent(run_id=run_id, seconds=max(0, round(silent)), silent_for=round(silent_for))
 
 
-def _announce(run: Run, end: RunCompleted) -> bool:
-    """Tells the run's topic, unless it knows."""
-    for message in run.browse_last(RUN_TOPIC, 1):
+def _announce(topic: Topic, end: RunCompleted) -> bool:
+    """Sends the end to a topic, if it is not there yet."""
+    for message in topic.run.browse_last(topic.name, 1):
         opened = message.opened()
         if opened is not None and opened.payload == end:
             return False
-    with run.writer(RUN_TOPIC) as topic:
-        topic.send(end)
+    with topic.run.writer(topic.name) as writer:
+        writer.send(end)
     return True

@@ -17,10 +17,12 @@ from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
 from ticklake.errors import (
     BadMetadata,
+    LastFileBad,
     RunEndedBefore,
     RunGoesOn,
     RunHasNoFiles,
     RunNotFound,
+    RunNotInDatabase,
     RunNotSilent,
     TopicAmbiguous,
     TopicUnknown,
@@ -229,7 +231,7 @@ def test_a_later_end_than_the_last_file_leaves_what_is_missing(pipeline: Pipelin
 
 
 def test_the_end_is_announced_once_where_there_is_a_database(pipeline: Pipeline, ticklake: Command):
-    pipeline.write(0)
+    pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
     where = (pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
     ticklake("end", *where)
     for _ in range(2):
@@ -237,6 +239,47 @@ def test_the_end_is_announced_once_where_there_is_a_database(pipeline: Pipeline,
     with Database(pipeline.maker.database_url) as database:
         messages = database.run(pipeline.maker.run_id).browse("run-topic")
         assert [message.opened().payload.last_tick for message in messages] == [9]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("content", ["empty", "of other ticks", "torn"])
+def test_a_last_file_that_does_not_hold_its_ticks_is_no_end(pipeline: Pipeline, ticklake: Command, content: str):
+    pipeline.write(0, 10)
+    folder = Path(pipeline.maker.storage.url) / pipeline.maker.run_id
+    good = (folder / found(10).name).read_bytes()
+    (folder / found(300).name).write_bytes({"empty": b"", "of other ticks": good, "torn": good[:40]}[content])
+    end = ("end", pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
+    with pytest.raises(LastFileBad, match=found(300).name):
+        ticklake(*end)
+    assert pipeline.maker.storage.read_completion(pipeline.maker.run_id) is None
+    assert "has ended at tick 309" in ticklake(*end, "--last-tick", "309").stdout
+
+
+def test_an_end_is_not_announced_to_a_database_without_the_run(pipeline: Pipeline, ticklake: Command, tmp_path: Path):
+    pipeline.write(0)
+    end = ("end", pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
+    with pytest.raises(RunNotInDatabase, match="typo"):
+        ticklake(*end, "--database", f"sqlite:///{tmp_path / 'typo'}")
+    assert not (tmp_path / "typo").exists()
+    assert pipeline.maker.storage.read_completion(pipeline.maker.run_id) is None
+
+
+@pytest.mark.parametrize("known_by", ["configuration", "option", "earlier end"])
+def test_the_end_is_announced_on_the_topic_of_the_run_whatever_its_name(
+    pipeline: Pipeline, ticklake: Command, known_by: str
+):
+    publish_to(pipeline, "tick-batches", pipeline.maker.batch(0, 9, cells=1))
+    end = ("end", pipeline.maker.run_id, "--silent-for", "0")
+    places = [*pipeline.places[:2], *pipeline.database]
+    with pytest.raises(TopicUnknown, match="--topic"):
+        ticklake(*end, *places)
+    assert pipeline.maker.storage.read_completion(pipeline.maker.run_id) is None
+    if known_by == "configuration":
+        ticklake(*end, *configured(pipeline))
+    else:
+        ticklake(*end, *places, "--topic", "run-ends")
+    if known_by == "earlier end":
+        assert ticklake(*end, *places).exit_code == 0
+    assert messages_on(pipeline) == {"run-ends": 1, "tick-batches": 1}
 
 
 def test_a_producer_that_ends_where_its_run_was_ended_by_hand_finds_that_fine(pipeline: Pipeline, ticklake: Command):
