@@ -337,3 +337,87 @@ def test_a_metric_names_the_transaction_that_holds_vacuum_back(run: Run, monkeyp
             return [run.id]
 
     assert ask(Known(), [Stored()]).held_back == {"a long report (pid 7)": 90.0}  # type: ignore[arg-type, list-item]
+
+
+def waiting_for_a_row(connection: psycopg.Connection[tuple[int]], run: Run) -> bool:
+    """Does a statement of this run wait for somebody else's transaction to end?"""
+    found = connection.execute(
+        "SELECT count(*) FROM pg_locks AS waiting "
+        "JOIN pg_locks AS held USING (pid) JOIN pg_class AS c ON c.oid = held.relation "
+        "WHERE NOT waiting.granted AND waiting.locktype = 'transactionid' AND c.relnamespace = to_regnamespace(%s)",
+        (f'"{schema_name(run.id)}"',),
+    ).fetchone()
+    return found is not None and found[0] > 0
+
+
+def test_a_reset_waits_for_a_consumer_that_polls_in_its_transaction(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    """The reset waits for the ack, the poll for the reset: the database cannot know that this is a circle."""
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g") as reader,
+        psycopg.connect(postgres_url, autocommit=True) as watcher,
+    ):
+        writer.send_many(BatchInfo(tick_start=n) for n in range(4))
+        held, polled, ahead = reader.poll_many(2, 0), [], []
+        resetting = threading.Thread(target=lambda: ahead.append(run.groups.reset("t", "g", "earliest")))
+        polling = threading.Thread(target=lambda: polled.append(reader.poll_many(2, 0)))
+        with run.transaction() as slow:
+            assert reader.ack_many(held, connection=slow) == [True, True]
+            resetting.start()
+            eventually(lambda: waiting_for_a_row(watcher, run))
+            polling.start()
+            polling.join(20)
+            assert not polling.is_alive()
+        resetting.join(20)
+        assert ahead == [4]
+        assert ticks(reader) == [0, 1, 2, 3]
+
+
+def test_retention_removes_nothing_that_a_reset_gives_the_group_again(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    """Retention is held after it has chosen what to remove: somebody else has the rows of the claims."""
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g") as reader,
+        psycopg.connect(postgres_url) as blocker,
+        psycopg.connect(postgres_url, autocommit=True) as watcher,
+    ):
+        writer.send_many(BatchInfo(tick_start=n) for n in range(3))
+        assert ticks(reader) == [0, 1, 2]
+        blocker.execute(f'SELECT 1 FROM "{schema_name(run.id)}".topic_consumer_group FOR UPDATE')
+        removed: list[int] = []
+        removing = threading.Thread(target=lambda: removed.append(run.remove_outdated("t", max_age=0)))
+        removing.start()
+        eventually(lambda: waiting_for_a_row(watcher, run))
+        run.groups.reset("t", "g", "earliest")
+        blocker.rollback()
+        removing.join(20)
+        assert removed == [0]
+        assert ticks(reader) == [0, 1, 2]
+
+
+def test_retention_removes_nothing_that_a_new_group_has_claimed(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g") as reader,
+        psycopg.connect(postgres_url) as blocker,
+        psycopg.connect(postgres_url, autocommit=True) as watcher,
+    ):
+        writer.send_many(BatchInfo(tick_start=n) for n in range(3))
+        assert ticks(reader) == [0, 1, 2]
+        blocker.execute(f'SELECT 1 FROM "{schema_name(run.id)}".topic_consumer_group FOR UPDATE')
+        removed: list[int] = []
+        removing = threading.Thread(target=lambda: removed.append(run.remove_outdated("t", max_age=0)))
+        removing.start()
+        eventually(lambda: waiting_for_a_row(watcher, run))
+        with run.reader("t", group="new") as another:
+            held = another.poll_many(3, 0)
+            blocker.rollback()
+            removing.join(20)
+            assert removed == [3 - len(held)]
+            assert all(another.ack_many(held))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ticklake.database import Transaction
 from ticklake.topics.store import PACKAGE, TopicStore
 
 STUCK_SECONDS = 300
@@ -52,7 +53,7 @@ class Claims:
         return sum(self._release(claims[start : start + CHUNK]) for start in range(0, len(claims), CHUNK))
 
     def _release(self, claims: Sequence[HeldClaim]) -> int:
-        with self._store.schema.transaction() as transaction:
+        def release(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)
             freed = [
                 row
@@ -63,4 +64,6 @@ class Claims:
             ]
             for topic in sorted({claim.topic for claim in claims}):
                 transaction.notify(topic)
-        return len(freed)
+            return len(freed)
+
+        return self._store.intervene(release)

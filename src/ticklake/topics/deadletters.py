@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
+from ticklake.database import Transaction
 from ticklake.errors import UndecodableMessage
 from ticklake.topics.envelope import Opened, unwrap
 from ticklake.topics.store import PACKAGE, TopicStore
@@ -67,15 +68,17 @@ class DeadLetters:
         Returns how many are delivered because of this. One that the group meets anyway, because it was set back, is not
         among them; it is no dead letter any more either.
         """
-        with self._store.schema.transaction() as transaction:
+
+        def replay(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)
             taken = sql.take_dead_letters(**asdict(which))
             reopened = sql.reopen(letters=json.dumps(taken))
             for topic in sorted({row[0] for row in taken}):
                 transaction.notify(topic)
-        return len(reopened)
+            return len(reopened)
+
+        return self._store.intervene(replay)
 
     def discard(self, which: DeadLetterFilter = ALL) -> int:
         """Forget them: the messages stay in their topic and are never delivered to those groups again. How many."""
-        with self._store.schema.transaction() as transaction:
-            return len(transaction.sql(PACKAGE).take_dead_letters(**asdict(which)))
+        return self._store.intervene(lambda act: len(act.sql(PACKAGE).take_dead_letters(**asdict(which))))

@@ -47,9 +47,11 @@ class Groups:
     def reset(self, topic: str, group: str, to: str | datetime, *, dry_run: bool = False) -> int:
         """Deliver from `to` on: "earliest", "end", a message's id, or a time. How many messages are then ahead.
 
-        Claims that are held now are lost: their acks will be refused. Dead letters stay.
+        Claims that are held now are lost: their acks will be refused. Dead letters stay. Acks in a transaction that is
+        open are waited for, up to a minute.
         """
-        with self._store.schema.transaction() as transaction:
+
+        def reset(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)
             if not sql.lock_position(topic=topic, group=group):
                 raise UnknownGroup(topic=topic, group=group)
@@ -59,7 +61,9 @@ class Groups:
                 sql.set_position(topic=topic, group=group, frontier=position, seen=seen)
                 sql.pass_over(topic=topic, group=group)
                 transaction.notify(topic)
-        return int(ahead)
+            return int(ahead)
+
+        return self._store.intervene(reset)
 
 
 def _of_outbox(status: GroupStatus, transaction: Transaction) -> GroupStatus:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ticklake.database import Schema, Transaction
 from ticklake.database.schema import Statements
+from ticklake.errors import TransactionAborted
 from ticklake.topics.envelope import Envelope
+from ticklake.topics.patience import PATIENCE_SECONDS
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, OpenTransaction, TopicStore, describe, trace
 
 LOCKED_MS = 50
 """How long to let an open transaction have what is free but locked, before the next look."""
 
+LOCK_TIMEOUT = "500ms"
+"""So long an operator's act waits for a lock, and others wait for it."""
+
+_Result = TypeVar("_Result")
 SLOW_SECONDS = 0.005
 REST = 20
 """A look that takes longer than that walks through entries that vacuum could not remove: it rests 20 times as long."""
@@ -46,6 +53,28 @@ class PostgresTopicStore(TopicStore):
             Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
         ]
         return Claimed(claims, [row[0] for row in rows if row[4]], 0)
+
+    def intervene(self, act: Callable[[Transaction], _Result]) -> _Result:
+        """It lets go of everything when it has waited for a lock, and begins again.
+
+        A consumer may poll while a transaction of its own has acknowledged messages. If that poll had to wait for us,
+        and we for its acks, both would wait for ever: the database sees no circle.
+        """
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                with self.schema.transaction() as transaction:
+                    transaction.sql(PACKAGE).limit_waiting(lock_timeout=LOCK_TIMEOUT)
+                    return act(transaction)
+            except TransactionAborted:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(LOCKED_MS / 1000)
+
+    def hold_groups(self, topic: str, transaction: Transaction) -> None:
+        sql = transaction.sql(PACKAGE)
+        sql.lock_joining()
+        sql.lock_groups(topic=topic)
 
     def oldest_transaction(self) -> OpenTransaction | None:
         with self._alone() as sql:

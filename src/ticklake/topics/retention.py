@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import NamedTuple
 
+from ticklake.database import Transaction
 from ticklake.errors import InvalidOption
 from ticklake.topics import removed as removed_files
 from ticklake.topics.store import PACKAGE, TopicStore
@@ -35,14 +37,7 @@ def remove_outdated(
         store.schema.prepare(removed_files.PACKAGE)
     removed = after = 0
     while True:
-        with store.schema.transaction() as transaction:
-            sql = transaction.sql(PACKAGE)
-            rows = sql.outdated(**values, after=after, limit=CHUNK)
-            if rows and not dry_run:
-                removed_files.record(transaction, topic, [message_id for _, message_id in rows])
-                message_ids = json.dumps([message_id for _, message_id in rows])
-                sql.remove_claims(topic=topic, message_ids=message_ids)
-                sql.remove_messages(topic=topic, message_ids=message_ids)
+        rows = store.intervene(partial(_remove_next, store, {**values, "after": after}, dry_run=dry_run))
         if not rows:
             break
         removed += len(rows)
@@ -50,6 +45,22 @@ def remove_outdated(
     if removed and not dry_run:
         _log.info("Removed %d messages from %s", removed, topic)
     return removed
+
+
+def _remove_next(
+    store: TopicStore, values: dict[str, object], transaction: Transaction, *, dry_run: bool
+) -> list[tuple[int, str]]:
+    """The next messages that are outdated. The groups are held, so that none comes to need one of them meanwhile."""
+    topic, sql = str(values["topic"]), transaction.sql(PACKAGE)
+    if not dry_run:
+        store.hold_groups(topic, transaction)
+    rows = sql.outdated(**values, limit=CHUNK)
+    if rows and not dry_run:
+        removed_files.record(transaction, topic, [message_id for _, message_id in rows])
+        message_ids = json.dumps([message_id for _, message_id in rows])
+        sql.remove_claims(topic=topic, message_ids=message_ids)
+        sql.remove_messages(topic=topic, message_ids=message_ids)
+    return [(id_, message_id) for id_, message_id in rows]
 
 
 def _values(topic: str, keep: Retention, force: bool) -> dict[str, object]:

@@ -33,6 +33,9 @@ class SqliteTopicStore(TopicStore):
         )
         connection.notify(topic)
 
+    def hold_groups(self, topic: str, transaction: Transaction) -> None:
+        """Nobody else writes until the transaction ends."""
+
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
         # Nothing is written, and nobody waited for, where there is nothing to claim.
         known = None if more else self._look_first(consumer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statement, Statements
@@ -15,6 +15,7 @@ from ticklake.errors import OtherRun
 from ticklake.topics.envelope import Envelope
 
 PACKAGE = "ticklake.topics"
+_Result = TypeVar("_Result")
 
 
 class Consumer(NamedTuple):
@@ -92,6 +93,15 @@ class TopicStore(ABC):
     @abstractmethod
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
         """Acknowledge those claims that are still held. How many: to be told which would cost as much again."""
+
+    def intervene(self, act: Callable[[Transaction], _Result]) -> _Result:
+        """What an operator does, in a transaction. It may be done several times; the last time counts."""
+        with self.schema.transaction() as transaction:
+            return act(transaction)
+
+    @abstractmethod
+    def hold_groups(self, topic: str, transaction: Transaction) -> None:
+        """Until the transaction ends, no group of the topic is made, claims anything or is set to another position."""
 
     def listen(self, topic: str) -> Listener:
         return self.schema.listen(topic)
