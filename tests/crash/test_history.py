@@ -153,7 +153,11 @@ class Operator:
         self._table.directory.rename(self._table.directory.with_name(f"away-{self._away}"))
 
     def _tear(self) -> None:
-        os.truncate(self._newest(), 100)
+        """Another engine has begun a commit, and the power went: one of ours is never torn."""
+        begun = self._table.commit(self._table.versions()[-1] + 1)
+        with suppress(FileExistsError), begun.open("x") as file:
+            file.write('{"commitInfo":{"operation":"WR')
+        os.utime(begun, (0, 0))
 
     def _take(self) -> None:
         self._newest().rename(self._table.root / f"taken-{self._rng.random()}")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from ticklake import faults
 from ticklake.lake import commits, history
@@ -23,6 +23,15 @@ _CHECKPOINT = ".checkpoint."
 # A look at every name would take longer the longer the log is.
 _NEXT = 8
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+
+
+class State(NamedTuple):
+    """What the file system says of a file. `cp` keeps some of it, but not all."""
+
+    inode: int
+    size: int
+    written_ns: int
+    changed_ns: int
 
 
 class TableFolder:
@@ -103,6 +112,24 @@ class TableFolder:
             return not os.stat(name, dir_fd=self._log).st_size
         except FileNotFoundError:
             return False
+
+    def state(self, name: str) -> State | None:
+        """What changes whenever a file of the log is written to; None if it is not there."""
+        try:
+            found = os.stat(name, dir_fd=self._log)
+        except FileNotFoundError:
+            return None
+        return State(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+    def states(self, after: int) -> dict[str, State | None]:
+        """The states of all commits after a version."""
+        names = [commits.name_of(version) for version in self.versions() if version > after]
+        return {name: self.state(name) for name in names}
+
+    def identity(self) -> tuple[int, int]:
+        """What tells this folder from another one that takes its place."""
+        found = os.fstat(self._log)
+        return found.st_dev, found.st_ino
 
     def mark(self, version: int) -> str | None:
         """The mark of a commit, or of its checkpoint if the commit was cleaned up; None if neither is there."""

@@ -59,8 +59,6 @@ class CommitConflict(Exception):
 class DeltaLog:
     """One table's log as of the last refresh. Opening it creates the table if it is missing, unless told otherwise."""
 
-    head: Head
-
     def __init__(
         self, directory: Path, name: str, schema: pa.Schema, key: Sequence[str] = (), *, create: bool = True
     ) -> None:
@@ -72,6 +70,9 @@ class DeltaLog:
         self._ordinal = key[0] if key else ""
         self._log = directory / "_delta_log"
         self._synced = -1
+        self.head = Head(-1, "")
+        self._folder = (0, 0)
+        self._seen = self._folder, -1
         self.loads = 0
         """How often the table was opened from the start. What was known before may be no part of its history now."""
         self._load()
@@ -262,22 +263,28 @@ class DeltaLog:
 
     def _load(self) -> None:
         """Opens the table from the start, and again if somebody changed it in the middle of that."""
-        # Nothing of what was known counts if this fails half-way.
+        # Nothing of what was known counts if this fails half-way, except that it was there.
+        if self.head.mark:
+            self._seen = self._folder, self.version
         self.head = Head(-1, "")
         self.loads += 1
         while not self.head.mark:
             with TableFolder.made(self.directory) if self._may_create else TableFolder(self.directory) as folder:
+                states = folder.states(torn.durable(folder))
                 try:
                     head = self._load_from(folder)
                 except DeltaError as error:
                     if folder.is_here():
                         raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
                     continue
-                if folder.mark(head.version) == head.mark and folder.is_here():
-                    self.head = head
+                # delta-rs passes over a commit that is empty while somebody copies it.
+                steady = all(folder.state(name) == state for name, state in states.items())
+                if steady and folder.mark(head.version) == head.mark and folder.is_here():
+                    self.head, self._folder = head, folder.identity()
 
     def _load_from(self, folder: TableFolder) -> Head:
-        torn.recover(folder)
+        seen = self._seen[1] if folder.identity() == self._seen[0] else -1
+        torn.recover(folder, seen)
         try:
             return self._take_all(folder)
         except TableNotFoundError:
@@ -285,7 +292,7 @@ class DeltaLog:
                 raise
             self._create(folder)
         except DeltaError:
-            torn.recover_all(folder)
+            torn.recover_all(folder, seen)
         return self._take_all(folder)
 
     def _take_all(self, folder: TableFolder) -> Head:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from ticklake import faults
+from ticklake.errors import DamagedCommit
 from ticklake.lake import commits
 from ticklake.lake.folder import LOG, TableFolder
 
@@ -35,10 +36,20 @@ def checkpoint(source: TableFolder, version: int) -> dict[str, bytes]:
         copied = {name: data for name in _needed(source, version) if (data := source.read(name)) is not None}
         (folder / LOG).mkdir()
         for name, data in copied.items():
+            if commits.is_commit(name):
+                _check(source, name, data)
             (folder / LOG / name).write_bytes(data)
         DeltaTable(folder, version=version).create_checkpoint()
         made = sorted(path for path in (folder / LOG).iterdir() if path.name not in copied and path.name != HINT)
         return {path.name: path.read_bytes() for path in (*made, folder / LOG / HINT) if path.is_file()}
+
+
+def _check(source: TableFolder, name: str, data: bytes) -> None:
+    """delta-rs passes over an empty commit in silence: its files would be in no checkpoint, and so in no table."""
+    try:
+        commits.decoded(data, "")
+    except ValueError as error:
+        raise DamagedCommit(file=str(source.log / name), reason=error) from error
 
 
 def _needed(source: TableFolder, version: int) -> list[str]:

@@ -2,12 +2,16 @@
 
 Our own commits are on disk before they have a name. Those of other engines are not. Nobody commits while something is
 set aside, and each finding is looked at again then: the slower of two that open a table finds what the other has made.
+
+The bytes alone do not prove a power cut: `cp` also leaves a file empty for a moment when it copies a backup over it. So
+a commit that is known to have been on disk is damaged, never torn; and a file is set aside only after it stood still.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +19,7 @@ import pyarrow.parquet as pq
 from ticklake import faults
 from ticklake.errors import DamagedCommit
 from ticklake.lake import commits, history
-from ticklake.lake.folder import TableFolder
+from ticklake.lake.folder import State, TableFolder
 from ticklake.lake.parquet import checksum_of
 from ticklake.lake.scratch import HINT, is_checkpoint
 from ticklake.lake.summary import Summary
@@ -25,18 +29,38 @@ _log = logging.getLogger(__name__)
 Findings = dict[str, str]
 """Names of files to be set aside, in this order, with the reason."""
 
+# Whoever copies a file back writes all of it within this time.
+_STILL_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
 
-def recover(folder: TableFolder) -> None:
-    """Looks at what usually can be torn: the newest commit, empty ones before it, and the newest checkpoint of ours."""
+
+def recover(folder: TableFolder, seen: int = -1) -> None:
+    """Looks at what usually can be torn: the newest commit, empty ones before it, and the newest checkpoint of ours.
+
+    The caller has seen the commits up to version `seen` whole. So they are damaged now, and not torn.
+    """
     check_whole(folder)
-    _set_aside(folder, _newest)
     _set_aside(folder, _damaged_checkpoint)
+    _set_aside(folder, lambda folder: _newest(folder, seen))
 
 
-def recover_all(folder: TableFolder) -> None:
+def recover_all(folder: TableFolder, seen: int = -1) -> None:
     """Looks at every commit and checkpoint: where several writers competed, several can be torn."""
     _set_aside(folder, _checkpoints)
-    _set_aside(folder, _all_torn)
+    _set_aside(folder, lambda folder: _from_first_torn(folder, folder.versions(), seen))
+
+
+def durable(folder: TableFolder) -> int:
+    """The version up to which a checkpoint stands for all commits, which are on disk; -1 if there is none."""
+    return min(Summary.stored(folder.log).version, folder.newest_checkpoint())
+
+
+def check_readable(folder: TableFolder) -> None:
+    """DamagedCommit if a commit is missing or torn: its files would look as if they were part of nothing."""
+    check_whole(folder)
+    for version in (version for version in folder.versions() if version > durable(folder)):
+        if _is_torn(folder, version):
+            raise DamagedCommit(file=str(folder.log / commits.name_of(version)), reason="it is empty or cut off")
 
 
 def check_whole(folder: TableFolder) -> None:
@@ -61,47 +85,79 @@ def checkpoint_name(version: int) -> str:
 
 
 def _set_aside(folder: TableFolder, look: Callable[[TableFolder], Findings]) -> None:
-    if not look(folder):
-        return
-    faults.reach("lake.torn")
-    with folder.removing():
-        found = look(folder)
-        for name, reason in found.items():
-            _log.warning("Set %s aside: %s", folder.log / name, reason)
-            folder.set_aside(name)
-        if any(map(is_checkpoint, found)):
-            folder.remove(f"{folder.log.name}/{HINT}")
-        if any(map(commits.is_commit, found)):
-            Summary.forget(folder)
+    while found := look(folder):
+        faults.reach("lake.torn")
+        states = _still(folder, found)
+        with folder.removing():
+            found = look(folder)
+            if {name: folder.state(name) for name in found} == states:
+                _move(folder, found)
+                return
 
 
-def _newest(folder: TableFolder) -> Findings:
+def _still(folder: TableFolder, names: Iterable[str]) -> dict[str, State | None]:
+    """The states of these files once nobody writes to them. No waiting if they are old."""
+    states: dict[str, State | None] = {}
+    since = time.monotonic()
+    while True:
+        found = {name: folder.state(name) for name in names}
+        if found != states:
+            states, since = found, time.monotonic()
+        newest = max((state.written_ns for state in states.values() if state is not None), default=0) / 1e9
+        if time.monotonic() - since >= _STILL_SECONDS or time.time() - newest >= _STILL_SECONDS:
+            return states
+        time.sleep(_LOOK_SECONDS)
+
+
+def _move(folder: TableFolder, found: Findings) -> None:
+    for name, reason in found.items():
+        _log.warning("Set %s aside: %s", folder.log / name, reason)
+        folder.set_aside(name)
+    if any(map(is_checkpoint, found)):
+        folder.remove(f"{folder.log.name}/{HINT}")
+    if any(map(commits.is_commit, found)):
+        Summary.forget(folder)
+
+
+def _newest(folder: TableFolder, seen: int) -> Findings:
     versions = folder.versions()
     if not versions:
         return {}
     # An empty one further back is none to delta-rs: it would be passed over in silence.
-    recent = [version for version in versions[:-1] if version > Summary.stored(folder.log).version]
-    if any(folder.is_empty(commits.name_of(version)) for version in recent):
-        return _all_torn(folder)
-    return _from_first_torn(folder, versions[-1:])
+    after = durable(folder)
+    if any(folder.is_empty(commits.name_of(version)) for version in versions[:-1] if version > after):
+        return _from_first_torn(folder, versions, seen)
+    return _from_first_torn(folder, versions[-1:], seen)
 
 
-def _all_torn(folder: TableFolder) -> Findings:
-    return _from_first_torn(folder, folder.versions())
-
-
-def _from_first_torn(folder: TableFolder, versions: Sequence[int]) -> Findings:
+def _from_first_torn(folder: TableFolder, versions: Sequence[int], seen: int) -> Findings:
     """The first torn one and all after it, the last one first: a crash in between leaves no hole.
 
     A commit is acknowledged only when all before it are on disk. So a torn one was not, nor was any after it: they are
-    written again. One that is damaged without being torn was, perhaps: `DamagedCommit`, and nothing is touched.
+    written again. One that is damaged without being torn was, perhaps, and one that is known to have been on disk:
+    `DamagedCommit`, and nothing is touched.
     """
     torn = next((place for place, version in enumerate(versions) if _is_torn(folder, version)), len(versions))
+    if torn < len(versions) and (proof := _proof(folder, versions[torn], versions[torn + 1 :], seen)):
+        file = folder.log / commits.name_of(versions[torn])
+        raise DamagedCommit(file=str(file), reason=f"it is empty or cut off, but {proof}")
     reason = (
         "a power cut has torn it or a commit before it. What it held is delivered again; if its batches were "
         "acknowledged all the same, `ticklake index` writes them again."
     )
     return {commits.name_of(version): reason for version in reversed(versions[torn:])}
+
+
+def _proof(folder: TableFolder, version: int, later: Iterable[int], seen: int) -> str | None:
+    """Why a commit must have been whole and on disk once; None if nothing tells."""
+    if version <= seen:
+        return "it was whole a moment ago; perhaps somebody is copying it"
+    if version <= Summary.stored(folder.log).version:
+        return "it was on disk when a checkpoint was made of it"
+    # Ours are made only when all before them are on disk.
+    own = (number for number in later if f'"{commits.AFTER}"'.encode() in (folder.read(commits.name_of(number)) or b""))
+    after = next(own, None)
+    return None if after is None else f"it was on disk when commit {after} was made"
 
 
 def _is_torn(folder: TableFolder, version: int) -> bool:

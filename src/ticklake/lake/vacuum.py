@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from ticklake import faults
-from ticklake.errors import RetentionTooShort, TableUnreadable
+from ticklake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 from ticklake.lake import commits
 from ticklake.lake.folder import TableFolder
 from ticklake.lake.log import one_line
-from ticklake.lake.torn import check_whole
+from ticklake.lake.torn import check_readable, durable
 
 RETENTION = 7 * 86_400.0
 """Seconds for which files stay that the table no longer needs: a query may have begun before it did."""
@@ -86,9 +86,13 @@ class Vacuum:
         """The table's id, and the names of its files."""
         try:
             with TableFolder(self._directory) as folder:
-                # Up to a hole the files of later commits would look like garbage.
-                check_whole(folder)
-            delta = DeltaTable(self._directory)
+                states = folder.states(durable(folder))
+                # The files of a commit that is missing, or empty while it is copied, would look like garbage.
+                check_readable(folder)
+                delta = DeltaTable(self._directory)
+                changed = [name for name, state in states.items() if folder.state(name) != state]
+            if changed:
+                raise TableUnreadable(table=self._directory, reason=f"{changed[0]} has changed meanwhile. Try again")
             return str(delta.metadata().id), {Path(uri).name for uri in delta.file_uris()}
         except (DeltaError, OSError) as error:
             raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
@@ -96,11 +100,18 @@ class Vacuum:
     def _removed_since(self, cutoff: float) -> set[str]:
         """Files that were part of the table at some time since then."""
         recent = (path for path in self._log.glob("*.json") if path.stem.isdigit() and path.stat().st_mtime >= cutoff)
-        return {name for path in recent for name in commits.decoded(path.read_bytes(), "").removes}
+        return {name for path in recent for name in _decoded(path).removes}
 
     def _old_checkpoints(self) -> list[Path]:
         """All but the newest: each sums up what the ones before did, and all commits are kept."""
         return sorted(self._log.glob("*.checkpoint.parquet"))[:-1]
+
+
+def _decoded(path: Path) -> commits.Commit:
+    try:
+        return commits.decoded(path.read_bytes(), "")
+    except ValueError as error:
+        raise DamagedCommit(file=str(path), reason=error) from error
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 from ticklake import SimulationMetadata, faults
 from ticklake.contracts import EnvironmentConfig
 from ticklake.errors import DamagedCommit
-from ticklake.lake import commits, history
+from ticklake.lake import commits, history, log, torn
 from ticklake.lake.compaction import BY_HAND, Compaction
 from ticklake.lake.folder import TableFolder
 from ticklake.lake.ledger import Ledger, open_existing
@@ -130,6 +132,109 @@ def test_the_slower_of_two_that_find_a_torn_commit_leaves_what_the_other_wrote_a
     slower = Ledger(ledger.directory, TABLE)
     assert slower.head == faster[0].head
     assert slower.present(ALL).tolist() == [1, 2, 3, 4]
+
+
+def touched(ledger: Ledger) -> list[str]:
+    """Files that somebody has set aside."""
+    return sorted(path.name for path in ledger.directory.rglob("*.torn"))
+
+
+@pytest.mark.parametrize("keep", [0, 50])
+@pytest.mark.parametrize("version", [0, 2, 3])
+def test_a_commit_that_another_was_made_after_was_on_disk_and_is_never_set_aside(
+    ledger: Ledger, version: int, keep: int
+) -> None:
+    whole = commit_of(ledger, version).read_bytes()
+    os.truncate(commit_of(ledger, version), keep)
+    with pytest.raises(DamagedCommit, match=f"{version:020d}.json is damaged"):
+        Ledger(ledger.directory, TABLE)
+    with pytest.raises(DamagedCommit):
+        Vacuum(ledger.directory, 0, force=True).find()
+    assert not touched(ledger)
+    commit_of(ledger, version).write_bytes(whole)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("keep", [0, 50])
+def test_a_commit_that_was_seen_whole_is_never_set_aside(ledger: Ledger, keep: int) -> None:
+    whole = commit_of(ledger, 4).read_bytes()
+    os.truncate(commit_of(ledger, 4), keep)
+    os.utime(commit_of(ledger, 4), (0, 0))
+    for _ in range(2):
+        with pytest.raises(DamagedCommit, match="it was whole"):
+            ledger.refresh()
+    assert not touched(ledger)
+    commit_of(ledger, 4).write_bytes(whole)
+    ledger.refresh()
+    add(ledger, 5)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_a_commit_that_a_checkpoint_of_ours_sums_up_is_never_set_aside(ledger: Ledger) -> None:
+    ledger.checkpoint()
+    os.truncate(commit_of(ledger, 4), 0)
+    os.utime(commit_of(ledger, 4), (0, 0))
+    with pytest.raises(DamagedCommit, match="empty or cut off"):
+        Ledger(ledger.directory, TABLE)
+    assert not touched(ledger)
+
+
+def test_a_newest_commit_that_is_being_copied_back_is_waited_for(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = commit_of(ledger, 4).read_bytes()
+    os.truncate(commit_of(ledger, 4), 0)
+    copied: list[int] = []
+
+    def sleep(_: float) -> None:
+        # As `cp` does: into the very file that is there.
+        if not copied:
+            copied.append(commit_of(ledger, 4).write_bytes(whole))
+
+    monkeypatch.setattr(torn.time, "sleep", sleep)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+    assert copied and not touched(ledger)
+
+
+def test_a_checkpoint_does_not_sum_up_a_commit_that_is_being_copied(ledger: Ledger) -> None:
+    whole = commit_of(ledger, 2).read_bytes()
+    os.truncate(commit_of(ledger, 2), 0)
+    with pytest.raises(DamagedCommit):
+        ledger.checkpoint()
+    commit_of(ledger, 2).write_bytes(whole)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+
+
+def test_a_commit_that_is_empty_only_while_the_table_is_opened_is_not_passed_over(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, opened = commit_of(ledger, 2).read_bytes(), log.DeltaTable
+    os.utime(commit_of(ledger, 2), (0, 0))
+
+    def amid_a_copy(directory: Path) -> DeltaTable:
+        monkeypatch.setattr(log, "DeltaTable", opened)
+        os.truncate(commit_of(ledger, 2), 0)
+        found = opened(directory)
+        commit_of(ledger, 2).write_bytes(whole)
+        os.utime(commit_of(ledger, 2), (0, 0))
+        return found
+
+    monkeypatch.setattr(log, "DeltaTable", amid_a_copy)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+
+
+def test_a_backup_that_is_copied_over_a_table_in_use_takes_nothing_away(ledger: Ledger) -> None:
+    backup = ledger.directory.with_name("backup")
+    shutil.copytree(ledger.directory, backup)
+    for _ in range(15):
+        with subprocess.Popen(["cp", "-a", f"{backup}/.", str(ledger.directory)]) as copy:
+            while copy.poll() is None:
+                with suppress(DamagedCommit):
+                    ledger.refresh()
+    assert not touched(ledger)
+    ledger.refresh()
+    add(ledger, 5)
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("missing", [0, 1, 3])

@@ -148,8 +148,12 @@ class Stage:
             self.directory.rename(self.directory.with_name(f"away-{self.moved}"))
 
     def tear(self) -> None:
-        if (newest := self._newest()) is not None:
-            os.truncate(newest, newest.stat().st_size // 2)
+        """Another engine has begun a commit, and the power went: one of ours is never torn."""
+        found = sorted((self.directory / "_delta_log").glob("*.json"))
+        if found:
+            begun = found[-1].with_name(f"{int(found[-1].stem) + 1:020d}.json")
+            begun.write_text('{"commitInfo":{"operation":"WR')
+            os.utime(begun, (0, 0))
 
     def take(self) -> None:
         if (newest := self._newest()) is not None:
