@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
+import numpy as np
+
 from ticklake.indexers.batches import Delivery
+from ticklake.lake.empty import Ticks
 from ticklake.lake.slices import Slice
 from ticklake.ticks import TickRange
 
@@ -26,6 +30,25 @@ class _Batch:
     parts: int = 1
     dropped: bool = False
     proven: bool = False
+    left: Ticks | None = None
+    """Its ticks that were left to do when all of it was checked. Before that, its range is all that is known."""
+
+    def count(self, ticks: TickRange, step: int) -> int:
+        """How many ticks there are within a range; at most so many if it has not been checked."""
+        if self.left is None:
+            return ticks.count(step)
+        return self._place_after(ticks.end) - self._place_after(ticks.start - 1)
+
+    def cut(self, ticks: TickRange, room: int, step: int) -> tuple[TickRange, TickRange]:
+        """As much of a range as there is room for, and the rest."""
+        if self.left is None:
+            head, tail = self.delivery.slice(ticks).cut(room, step)
+            return head.ticks, tail.ticks
+        last = int(self.left[self._place_after(ticks.start - 1) + room - 1])
+        return TickRange(ticks.start, last), TickRange(last + 1, ticks.end)
+
+    def _place_after(self, tick: int) -> int:
+        return 0 if self.left is None else int(np.searchsorted(self.left, tick, "right"))
 
     def slice(self, ticks: TickRange) -> Slice:
         whole = self.delivery.ticks
@@ -122,7 +145,7 @@ class TickBuffer:
             if self._spans.overlap(self._waiting[0].ticks):
                 break
             batch, ticks = self._next(room)
-            room -= ticks.count(self._step)
+            room -= batch.count(ticks, self._step)
             taken.slices.append(batch.slice(ticks))
             taken.batches.append(batch)
             self._spans.add(ticks)
@@ -135,11 +158,23 @@ class TickBuffer:
         first = {id(taken.batches[number]): number for number in sorted(failed, reverse=True)}
         return sorted(number for number in first.values() if not taken.batches[number].dropped)
 
-    def settle(self, taken: Taken, failed: Collection[int], proven: Collection[int] = ()) -> list[Delivery]:
-        """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole."""
+    def settle(
+        self,
+        taken: Taken,
+        failed: Collection[int],
+        proven: Collection[int] = (),
+        left: Mapping[int, Ticks] = MappingProxyType({}),
+    ) -> list[Delivery]:
+        """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole.
+
+        `left` are the ticks that the batch of a proven slice has beside it: the rest is cut by those, not by its range.
+        """
         self._end(taken)
         for number in proven:
             taken.batches[number].proven = True
+            taken.batches[number].left = left.get(number, taken.batches[number].left)
+        if left:
+            self.ticks = sum(part.batch.count(part.ticks, self._step) for part in self._waiting)
         for number in failed:
             self._drop(taken.batches[number])
         for batch in taken.batches:
@@ -152,7 +187,7 @@ class TickBuffer:
         for batch, piece in reversed(list(zip(taken.batches, taken.slices, strict=True))):
             if not batch.dropped:
                 self._waiting.appendleft(_Part(batch, piece.ticks))
-                self.ticks += piece.ticks.count(self._step)
+                self.ticks += batch.count(piece.ticks, self._step)
 
     def clear(self) -> list[Delivery]:
         """Gives up everything that is buffered."""
@@ -176,16 +211,16 @@ class TickBuffer:
     def _next(self, room: int) -> _Part:
         """The first part that waits, or as much of it as there is room for."""
         batch, ticks = self._waiting.popleft()
-        if ticks.count(self._step) > room:
-            piece, rest = batch.delivery.slice(ticks).cut(room, self._step)
-            ticks = piece.ticks
+        self.ticks -= batch.count(ticks, self._step)
+        if batch.count(ticks, self._step) > room:
+            ticks, rest = batch.cut(ticks, room, self._step)
             batch.parts += 1
-            self._waiting.appendleft(_Part(batch, rest.ticks))
-        self.ticks -= ticks.count(self._step)
+            self._waiting.appendleft(_Part(batch, rest))
+            self.ticks += batch.count(rest, self._step)
         return _Part(batch, ticks)
 
     def _drop(self, batch: _Batch) -> None:
         batch.dropped = True
         for part in [part for part in self._waiting if part.batch is batch]:
             self._waiting.remove(part)
-            self.ticks -= part.ticks.count(self._step)
+            self.ticks -= batch.count(part.ticks, self._step)

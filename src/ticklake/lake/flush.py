@@ -7,9 +7,9 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,7 @@ from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice
-from ticklake.lake.task import Failed, Indexed, Result, Spent, Unavailable, Work
+from ticklake.lake.task import Checked, Failed, Indexed, Result, Spent, Unavailable, Work
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Flushed:
     task_seconds: float
     version: int | None
     proven: frozenset[int] = frozenset()
+    left: Mapping[int, Ticks] = field(default_factory=dict)
+    """The ticks that the file of a proven slice has beside it and the table lacks, if they were looked at."""
 
 
 class Flusher:
@@ -204,6 +206,7 @@ class Flush:
         return Flushed(
             failures=failed,
             proven=frozenset(one.number for one in indexed),
+            left=_left(results),
             ticks=sum(len(one.ticks) for one in indexed),
             present=present,
             rows=sum(one.rows for one in indexed),
@@ -245,6 +248,14 @@ class Flush:
             return
         with self._lock:
             self._ledger.discard([result for result in results if isinstance(result, ParquetFile)])
+
+
+def _left(results: Sequence[Result]) -> dict[int, Ticks]:
+    checked: dict[int, list[Ticks]] = {}
+    for result in results:
+        if isinstance(result, Checked):
+            checked.setdefault(result.number, []).append(result.ticks)
+    return {number: joined(ticks) for number, ticks in checked.items()}
 
 
 def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str, str]:

@@ -85,9 +85,10 @@ class Indexed:
 
 @dataclass(frozen=True)
 class Checked:
-    """A piece that was only checked: it can be indexed."""
+    """A piece that was only checked: it can be indexed, and has these ticks."""
 
     number: int
+    ticks: Ticks
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,9 @@ class Account:
         ticks = batch.column(self._work.ordinal).to_numpy().copy()
         self._check_grid(ticks)
         rows = checked_rows(self._work, batch) if self._work.table is not None else None
+        self._ticks.append(ticks)
         if self._piece.check:
             return
-        self._ticks.append(ticks)
         self._observed.update(self._work.observe(batch))
         if rows is not None and self._work.table is not None:
             self._empty.append(np.setdiff1d(ticks, _distinct(rows, self._work.table.ordinal)))
@@ -173,7 +174,7 @@ class Account:
     def settle(self) -> Indexed | Checked:
         """That was all of it: into the files with what is held."""
         if self._piece.check:
-            return Checked(self._piece.number)
+            return Checked(self._piece.number, joined(self._ticks))
         if self._own is not None:
             self._files.close(self._own)
         elif self._rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -199,3 +200,23 @@ def test_a_batch_that_fits_into_a_flush_needs_no_check() -> None:
     buffer = TickBuffer(insert_batch_size=100, flush_timeout=5.0, step=1)
     buffer.add(batch(0, 99), now=0.0)
     assert [piece.whole for piece in buffer.take(now=0.0).slices] == [None]
+
+
+def test_a_checked_file_is_cut_by_the_ticks_that_it_has() -> None:
+    buffer = TickBuffer(insert_batch_size=10, flush_timeout=5.0, step=1)
+    buffer.add(batch(0, 10**9), now=0.0)
+    first = buffer.take(now=0.0)
+    assert ranges(first.slices) == [(0, 9)]
+    assert buffer.settle(first, (), {0}, {0: np.array([*range(100, 112), 10**9])}) == []
+    assert buffer.ticks == 13
+    second = buffer.take(now=0.0)
+    assert ranges(second.slices) == [(10, 109)]
+    buffer.put_back(second)
+    assert buffer.ticks == 13
+    second = buffer.take(now=0.0)
+    assert buffer.settle(second, ()) == []
+    assert buffer.ticks == 3
+    third = buffer.take(now=0.0)
+    assert ranges(third.slices) == [(110, 10**9)]
+    assert len(buffer.settle(third, ())) == 1
+    assert buffer.ticks == 0
