@@ -398,6 +398,12 @@ class UnknownDatabase(TickLakeError):
     url: str
 
 
+class BadDatabaseUrl(TickLakeError):
+    message = "The database URL {url!r} can never work: {reason}. Write postgresql://USER:PASSWORD@HOST:PORT/NAME."
+    url: str
+    reason: str
+
+
 class PostgresMissing(TickLakeError):
     message = "PostgreSQL needs {module}, which is not installed: pip install 'ticklake[postgres]'."
     module: str | None

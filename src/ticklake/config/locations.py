@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, ValidationInfo
 
+from ticklake.database.url import joined, postgres_mistake
 from ticklake.errors import UnsupportedPlace
 from ticklake.places import local_path, storage_place
 
@@ -26,7 +27,7 @@ def with_credentials(url: str, username: str | None, password: str) -> str:
     user, _, host = parts.netloc.rpartition("@")
     user = quote(username, safe="") if username else user
     credentials = f"{user}:{quote(password, safe='')}" if password else user
-    return urlunsplit(parts._replace(netloc=f"{credentials}@{host}" if credentials else host))
+    return joined(parts._replace(netloc=f"{credentials}@{host}" if credentials else host))
 
 
 def _directory(text: str, info: ValidationInfo) -> str:
@@ -52,6 +53,8 @@ def _database_url(text: str, info: ValidationInfo) -> str:
     text = text.removeprefix("jdbc:").removeprefix("sqlite:///")
     if text.startswith(("postgresql://", "postgres://")):
         urlsplit(text)  # its own error tells what is wrong with it
+        if mistake := postgres_mistake(text):
+            raise ValueError(mistake)
         return text
     if not text or ("://" in text and not text.startswith("file:")):
         raise ValueError("it must be sqlite:///DIRECTORY, postgresql://USER@HOST/DATABASE or a directory")

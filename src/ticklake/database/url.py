@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from ticklake.database.schema import Backend
-from ticklake.errors import PostgresMissing, UnknownDatabase
+from ticklake.errors import BadDatabaseUrl, PostgresMissing, UnknownDatabase
 from ticklake.places import local_path
+
+_CHOICES = {
+    "sslmode": ("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+    "channel_binding": ("disable", "prefer", "require"),
+    "gssencmode": ("disable", "prefer", "require"),
+    "target_session_attrs": ("any", "read-write", "read-only", "primary", "standby", "prefer-standby"),
+}
+"""What PostgreSQL's client takes, and looks at only when it connects."""
 
 
 def open_backend(url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> Backend:
@@ -21,6 +29,8 @@ def open_backend(url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> Bac
             from ticklake.database.postgres import PostgresBackend
         except ModuleNotFoundError as error:
             raise PostgresMissing(module=error.name) from error
+        if mistake := postgres_mistake(url):
+            raise BadDatabaseUrl(url=split_password(url)[0], reason=mistake)
         return PostgresBackend(url, max_pool_size=max_pool_size, min_idle=min_idle)
     raise UnknownDatabase(url=split_password(url)[0])
 
@@ -38,4 +48,36 @@ def split_password(url: str) -> tuple[str, str]:
     if not password and not secret:
         return url, ""
     others = urlencode([(name, value) for name, value in query if name != "password"]) if secret else parts.query
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{host}", query=others)), "".join([unquote(password), *secret])
+    return joined(parts._replace(netloc=f"{user}{at}{host}", query=others)), "".join([unquote(password), *secret])
+
+
+def joined(parts: SplitResult) -> str:
+    """A URL of its parts. `urlunsplit` drops the // of one without a host, which PostgreSQL takes for this machine."""
+    query = f"?{parts.query}" if parts.query else ""
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{query}{fragment}"
+
+
+def postgres_mistake(url: str) -> str | None:
+    """Why no server can ever be reached with a PostgreSQL URL: for that, nobody should wait as for an outage."""
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ModuleNotFoundError:
+        return None
+    open_url = split_password(url)[0]
+    try:
+        found = conninfo_to_dict(open_url)
+    except ProgrammingError as error:
+        return " ".join(str(error).split())
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:  # its text would show the password
+        return "its password is not percent-encoded"
+    for port in str(found.get("port") or "").split(","):
+        if port and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+            return f"{port!r} is no port, which is a number from 1 to 65535"
+    for name, allowed in _CHOICES.items():
+        if (value := found.get(name)) and value not in allowed:
+            return f"{name} cannot be {value!r}, only {', '.join(allowed)}"
+    return None

@@ -16,6 +16,8 @@ from ticklake.config.options import (
     StorageOptions,
     TopicOptions,
 )
+from ticklake.errors import BadDatabaseUrl, BadValue
+from ticklake.topics import Database
 
 
 def options_of(load_text, body: str):
@@ -128,6 +130,52 @@ def test_paths_are_relative_to_the_file_and_know_home_and_environment(load_text,
 def test_a_database_is_a_directory_or_postgresql_whatever_it_was_called(load_text, tmp_path, written, url):
     found = load_text(f"resources.d {{ class = Database, {written} }}").resources["d"].options
     assert found == DatabaseOptions.model_construct(url=url.format(base=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("written", "dsn"),
+    [
+        ('url = "postgresql:///ticks"', "postgresql:///ticks"),
+        ('url = "postgresql:///ticks?host=/tmp"', "postgresql:///ticks?host=/tmp"),
+        ('url = "postgresql://@/ticks"', "postgresql:///ticks"),
+        ('url = "postgresql:///ticks?password="${DB_SECRET}', "postgresql://:pw@/ticks"),
+        ('url = "postgresql:///ticks", username = ann, password = ${DB_SECRET}', "postgresql://ann:pw@/ticks"),
+        ('url = "postgresql://one:5432,two:5433/ticks"', "postgresql://one:5432,two:5433/ticks"),
+        ('url = "postgresql://db/ticks?sslmode=verify-full"', "postgresql://db/ticks?sslmode=verify-full"),
+    ],
+)
+def test_every_url_that_postgresql_takes_can_be_configured(load_text, monkeypatch, written, dsn):
+    monkeypatch.setenv("DB_SECRET", "pw")
+    found = load_text(f"resources {{ x {{ class = Database, {written} }} }}").resources["x"].options.dsn()
+    assert found == dsn
+    Database(found).close()
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://localhost:99999/x", "'99999' is no port"),
+        ("postgresql://localhost:notaport/x", "'notaport' is no port"),
+        ("postgresql://one:5432,two:0/x", "'0' is no port"),
+        ("postgresql:///x?port=-1", "'-1' is no port"),
+        ("postgresql://localhost/x?sslmode=maybe", "sslmode cannot be 'maybe', only disable, allow,"),
+        ("postgresql://localhost/x?target_session_attrs=any-at-all", "target_session_attrs cannot be"),
+        ("postgresql://localhost/x?nosuchoption=1", "nosuchoption"),
+        ("postgresql://local%zzhost/x", "percent-encoded"),
+    ],
+)
+def test_a_url_that_can_never_work_is_refused_wherever_it_is_given(load_text, url, reason):
+    with pytest.raises(BadValue) as configured:
+        load_text(f'resources {{ x {{ class = Database, url = "{url}" }} }}')
+    with pytest.raises(BadDatabaseUrl) as given:
+        Database(url)
+    assert reason in str(configured.value) and reason in str(given.value)
+
+
+def test_what_is_wrong_with_a_password_is_said_without_it():
+    with pytest.raises(BadDatabaseUrl, match="its password is not percent-encoded") as refused:
+        Database("postgresql://ann:hush%zz@localhost/x")
+    assert "hush" not in str(refused.value)
 
 
 def test_a_topic_may_name_its_database_or_bring_its_own(load_text):
