@@ -633,6 +633,15 @@ class NotAMessage(TickLakeError):
     kind: str
 
 
+class MessageTooLarge(TickLakeError):
+    message = (
+        "A message has {size} bytes, and a topic takes at most {most}. "
+        "Write the data to a file and send a message that names it."
+    )
+    size: str
+    most: str
+
+
 class UndecodableMessage(TickLakeError):
     message = "The message cannot be decoded: {reason}."
     reason: object

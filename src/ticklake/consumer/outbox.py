@@ -14,6 +14,7 @@ from ticklake.consumer.processed import CHUNK, PACKAGE, check_age
 from ticklake.database import Listener, Transaction
 from ticklake.topics import Run
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
+from ticklake.topics.parts import check_size, in_parts
 
 COUNT_LIMIT = 1_000_000
 _log = logging.getLogger(__name__)
@@ -52,13 +53,15 @@ class Outbox:
     def result(self, event_id: str, group: str, place: int, payload: Payload) -> Result:
         """The `place`-th result of an event. Its message id follows from that: doing it again publishes nothing new."""
         message_id = uuid5(UUID(event_id), f"{group}/{self.topic}/{place}")
-        return Result(event_id, wrap(payload, client_clock_ms(), str(message_id)))
+        return Result(event_id, check_size(wrap(payload, client_clock_ms(), str(message_id))))
 
     def add(self, results: Sequence[Result], connection: Transaction) -> None:
         if not results:
             return
-        rows = [(event_id, e.message_id, e.timestamp, e.data.hex()) for event_id, e in results]
-        connection.sql(PACKAGE).add_to_outbox(topic=self.topic, rows=json.dumps(rows))
+        events = iter(result.event_id for result in results)
+        for part in in_parts([result.envelope for result in results]):
+            rows = [(next(events), e.message_id, e.timestamp, e.data.hex()) for e in part]
+            connection.sql(PACKAGE).add_to_outbox(topic=self.topic, rows=json.dumps(rows))
         connection.notify(self._channel)
 
     def listen(self) -> Listener:

@@ -33,7 +33,7 @@ class PostgresTopicStore(TopicStore):
         super().__init__(schema)
         self._next_look: dict[tuple[str, str], float] = {}
 
-    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
         self.joined(connection).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
 

@@ -25,7 +25,7 @@ class _Look(NamedTuple):
 class SqliteTopicStore(TopicStore):
     """The topics of one run's file."""
 
-    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         now = self.schema.now_ms()
         self.joined(connection).publish.many(
             {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}

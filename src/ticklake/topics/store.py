@@ -13,6 +13,7 @@ from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statement, Statements
 from ticklake.errors import OtherRun
 from ticklake.topics.envelope import Envelope
+from ticklake.topics.parts import in_parts
 
 PACKAGE = "ticklake.topics"
 _Result = TypeVar("_Result")
@@ -68,19 +69,25 @@ class TopicStore(ABC):
         self.schema = schema
         schema.prepare(PACKAGE)
 
-    @abstractmethod
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         """Store them, in this order; what is there already is left as it is."""
+        for part in in_parts(envelopes):
+            self._publish(topic, part, connection)
+
+    @abstractmethod
+    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+        """Store what is not too much for one statement."""
 
     def publish_all(self, parcels: Sequence[tuple[str, Sequence[Envelope]]]) -> None:
         """Store what several senders bring in one durable commit."""
         by_topic: dict[str, list[Envelope]] = {}
         for topic, envelopes in parcels:
             by_topic.setdefault(topic, []).extend(envelopes)
-        one = len(by_topic) == 1
+        statements = [(topic, part) for topic, envelopes in by_topic.items() for part in in_parts(envelopes)]
+        one = len(statements) == 1
         with self.schema.autocommit() if one else self.schema.transaction() as transaction:
-            for topic, envelopes in by_topic.items():
-                self.publish(topic, envelopes, transaction)
+            for topic, part in statements:
+                self._publish(topic, part, transaction)
 
     @abstractmethod
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:

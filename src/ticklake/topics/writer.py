@@ -13,6 +13,7 @@ from ticklake.database import Transaction
 from ticklake.errors import TopicClosed
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.metrics import TopicMetrics
+from ticklake.topics.parts import check_size
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.store import TopicStore
 
@@ -48,6 +49,8 @@ class TopicWriter:
         """Publish messages that have their ids already; one whose id is in the topic is left as it is."""
         if self._closed:
             raise TopicClosed(end="writer", topic=self.topic)
+        for envelope in envelopes:
+            check_size(envelope)
         if envelopes:
             self._publish(envelopes, connection)
 

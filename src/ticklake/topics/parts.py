@@ -1,0 +1,31 @@
+"""Messages in parts that a database takes in one statement. PostgreSQL ends the connection when one has a gigabyte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ticklake.errors import MessageTooLarge
+from ticklake.topics.envelope import Envelope
+
+LARGEST_MESSAGE = 256 * 1024 * 1024
+LARGEST_PART = 64 * 1024 * 1024
+
+
+def check_size(envelope: Envelope) -> Envelope:
+    """The envelope itself, if every database can hold it."""
+    if len(envelope.data) > LARGEST_MESSAGE:
+        raise MessageTooLarge(size=f"{len(envelope.data):,}", most=f"{LARGEST_MESSAGE:,}")
+    return envelope
+
+
+def in_parts(envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
+    """In this order, at most LARGEST_PART bytes together; a message that has more is a part of its own."""
+    start = total = 0
+    for place, envelope in enumerate(envelopes):
+        size = len(envelope.data)
+        if place > start and total + size > LARGEST_PART:
+            yield envelopes[start:place]
+            start, total = place, 0
+        total += size
+    if start < len(envelopes):
+        yield envelopes[start:]
