@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination.coordinator import count_gaps
-from ticklake.coordination.gaps import count, subtract
+from ticklake.coordination.coordinator import OpenGap, open_gaps
+from ticklake.coordination.gaps import PENDING, Searched, count, merged, on_grid, subtract
 from ticklake.errors import RunNotFound, RunNotInDatabase, TableUnreadable
 from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange
@@ -144,8 +144,31 @@ class Places:
         tables, at = tables_of(self.catalog, chosen, None) if self.catalog else [], clock()
         if self.presence is not None and self.catalog is not None:
             tables = with_missing(tables, self.catalog, chosen, self.presence, GLANCE_SECONDS)
-        groups, gaps = groups_of(self.databases, chosen), gaps_of(self.databases, chosen)
+        groups, gaps = groups_of(self.databases, chosen), self._gaps(chosen)
         return Glance(chosen, at, tables, groups, gaps, [str(one) for one in held_back_of(self.databases, chosen)])
+
+    def _gaps(self, run_id: str) -> list[GapsReport]:
+        """The gaps of the tables of this lake: another lake's tables have their own, and a gap may have been filled."""
+        if self.catalog is None:
+            return gaps_of(self.databases, run_id)
+        names = _names_by_id(self.catalog, run_id)
+        # What was recorded before tables had ids has none.
+        found = [one for run in runs_of(self.databases, run_id) for one in open_gaps(run, ["", *names])]
+        for table_id in {one.table_id for one in found} & set(names):
+            found = _without_filled(found, table_id, self._present(run_id, names[table_id]))
+        return _counted(found)
+
+    def _present(self, run_id: str, table: str) -> tuple[list[TickRange], int]:
+        """The ticks of a table, and the sampling interval; no ticks if they are not known (yet)."""
+        from ticklake.lake.presence import step_of
+
+        step = step_of(self.catalog, run_id) if self.catalog is not None else None
+        if self.presence is None or self.catalog is None or step is None:
+            return [], 1
+        try:
+            return self.presence.ranges(self.catalog, run_id, table, step, GLANCE_SECONDS) or [], step
+        except TableUnreadable:
+            return [], step
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -204,9 +227,8 @@ def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
 
 
 def gaps_of(databases: Iterable[Database], run_id: str) -> list[GapsReport]:
-    """Bounded: open gaps only, whatever the length of the run."""
-    counts = [one for run in runs_of(databases, run_id) for one in count_gaps(run)]
-    return [GapsReport(one.indexer_class, one.pending, one.permanent, one.oldest_ms / 1000) for one in counts]
+    """As the databases have them, of whatever table. Bounded: open gaps only, whatever the length of the run."""
+    return _counted([one for run in runs_of(databases, run_id) for one in open_gaps(run)])
 
 
 def held_back_of(databases: Iterable[Database], run_id: str) -> list[OpenTransaction]:
@@ -249,6 +271,31 @@ def runs_of(databases: Iterable[Database], run_id: str) -> list[Run]:
     return found
 
 
+def _counted(gaps: Sequence[OpenGap]) -> list[GapsReport]:
+    found = []
+    for kind in sorted({one.indexer_class for one in gaps}):
+        own = [one for one in gaps if one.indexer_class == kind]
+        pending = sum(one.status == PENDING for one in own)
+        found.append(GapsReport(kind, pending, len(own) - pending, max(one.age_ms for one in own) / 1000))
+    return found
+
+
+def _without_filled(gaps: Sequence[OpenGap], table_id: str, present: tuple[list[TickRange], int]) -> list[OpenGap]:
+    """Gaps of which the table lacks nothing any more are none: somebody indexed their ticks without the database."""
+    ticks, step = present
+    own = [one.ticks for one in gaps if one.table_id == table_id]
+    lacking = Searched(subtract(merged(own, step), ticks, step))
+    return [one for one in gaps if one.table_id != table_id or lacking.gap_of(one.ticks) is not None]
+
+
+def _names_by_id(catalog: Catalog, run_id: str) -> dict[str, str]:
+    found = {}
+    for name in catalog.tables(run_id):
+        with suppress(TableUnreadable):
+            found[str(catalog.open(run_id, name).metadata().id)] = name
+    return found
+
+
 def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
@@ -274,9 +321,9 @@ def _with_missing(
         found = None if table.error else ranges(catalog, run_id, table.name, step, seconds)
     except TableUnreadable as error:
         return replace(table, error=str(error))
-    if found is None:
-        return table
-    holes = subtract([TickRange(0, found[-1].end)], found, step) if found else []
+    if found is None or table.ticks is None:
+        return table if found is None else replace(table, missing=0, missing_ticks=0)
+    holes = subtract([on_grid(TickRange(0, table.ticks.end), step)], found, step)
     return replace(table, missing=len(holes), missing_ticks=count(holes, step))
 
 

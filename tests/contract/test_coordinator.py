@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ticklake.coordination.coordinator import Coordinator, Found, frontiers
+from ticklake.coordination.coordinator import Coordinator, Found, frontiers, open_gaps
 from ticklake.coordination.gaps import PENDING, PERMANENT, Gap
 from ticklake.coordination.target import Target
 from ticklake.errors import BatchAlreadyClaimedError, InvalidName, InvalidOption
@@ -521,3 +521,14 @@ def test_frontiers_tell_who_is_coordinated(run: Run, coordinator: Open):
     claim_all(coordinator("A"), batch(0, 990))
     claim_all(coordinator("B"), batch(0, 490))
     assert frontiers(run) == {("A", ""): 990, ("B", ""): 490}
+
+
+def test_open_gaps_are_those_of_the_tables_asked_for(run: Run) -> None:
+    for table, last in (("a", 990), ("b", 1990)):
+        one = Coordinator(run, "OneIndexer", step=10, table=Target(table))
+        one.claim([batch(last + 10, 3000)], 9)
+    assert sorted(one.table_id for one in open_gaps(run)) == ["a", "b"]
+    (found,) = open_gaps(run, ["b", "c"])
+    assert (found.indexer_class, found.ticks, found.status) == ("OneIndexer", TickRange(0, 1990), PENDING)
+    assert found.age_ms >= 0
+    assert open_gaps(run, []) == []

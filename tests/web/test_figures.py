@@ -471,6 +471,19 @@ def test_completeness_is_what_the_files_leave_open(told: Told) -> None:
     assert page.count(f"{len(told.truth.ticks)} ticks") == 2
 
 
+def test_status_and_verify_agree_on_ticks_that_are_off_the_grid(tmp_path: Path) -> None:
+    story = stories.Story("off-grid", 3, [TickRange(1, 4), TickRange(10, 13)], [Life(1, None, 0)])
+    url = stories.write(story, tmp_path)
+    told = Told(story, tmp_path, url, httpx.Client())
+    (verify, *_), (status, *_) = told.json("verify", codes=(0, 1, 2, 3))["tables"], told.json("status")["tables"]
+    assert verify["coverage"]["missing"] == [[0, 12]]
+    assert (status["missing"], status["missing_ticks"]) == (1, 5)
+    gaps = told.command("gaps")
+    assert "0 of 5 ticks in [0, 12]" in gaps
+    assert "  not expected: " in gaps
+    assert "Do not fit the sampling interval or the end of the run: batch_0000000001_0000000004.pb" in gaps
+
+
 def test_topics_groups_and_claims_are_counted(told: Told) -> None:
     (topic,) = told.json("topics", places="d")
     assert (topic["topic"], topic["messages"], topic["groups"]) == ("batch-topic", len(told.story.files), 2)

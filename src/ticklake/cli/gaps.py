@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
 
 WIDTH = 72
-LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, looked for   x missing for good   ┃ frontier"
+LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, no file   x missing for good   ┃ frontier"
 
 
 @click.command()
@@ -44,6 +44,10 @@ def show(run: RunVerdict) -> None:
     click.echo(f"Run {run.run_id}: {run.verdict}")
     for table in run.tables:
         _show_table(table)
+    if run.storage.misfits:
+        names = ", ".join(key.rpartition("/")[2] for key in run.storage.misfits[:5])
+        more = f" and {len(run.storage.misfits) - 5:,} more" if len(run.storage.misfits) > 5 else ""
+        click.echo(f"\nDo not fit the sampling interval or the end of the run: {names}{more}")
     if run.unjudged:
         click.echo(f"\nNot drawn, for they have no key that begins with a number: {', '.join(run.unjudged)}")
     if run.tables:
@@ -53,23 +57,30 @@ def show(run: RunVerdict) -> None:
 
 
 def _show_table(table: TableVerdict) -> None:
-    from ticklake.coordination.gaps import PERMANENT
+    from ticklake.coordination.gaps import PERMANENT, common, subtract
 
     coverage = table.coverage
-    given_up = [gap.ticks for gap in table.gaps if gap.status == PERMANENT]
-    pending = [ticks for ticks in coverage.lost if not any(ticks.overlaps(gone) for gone in given_up)]
+    # A gap that was given up may have been filled since, or have a file by now.
+    permanent = [gap.ticks for gap in table.gaps if gap.status == PERMANENT]
+    given_up = common(coverage.lost, permanent, table.step)
+    pending = subtract(coverage.lost, given_up, table.step)
     layers = [
         ("█", coverage.covered),
         ("▒", coverage.waiting),
         ("?", pending),
-        ("x", sorted(given_up)),
+        ("x", given_up),
     ]
     total = coverage.expected.count(table.step)
     click.echo(
         f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} {table.unit} in {coverage.expected}"
     )
-    click.echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH)}")
-    for label, ranges in (("waiting", coverage.waiting), ("missing", pending), ("missing for good", given_up)):
+    click.echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH, table.step)}")
+    for label, ranges in (
+        ("waiting", coverage.waiting),
+        ("missing", pending),
+        ("missing for good", given_up),
+        ("not expected", coverage.unexpected),
+    ):
         if ranges:
             click.echo(f"  {label}: {ranges_text(ranges)}")
     for batch in table.failed:

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -385,21 +385,25 @@ def frontiers(run: Run) -> dict[tuple[str, str], int | None]:
         return {(kind, table_id): frontier for kind, table_id, frontier in transaction.sql(PACKAGE).classes()}
 
 
-class GapCount(NamedTuple):
-    """The open gaps of one indexer class; `oldest_ms` is how long ago the first of them was noticed."""
+class OpenGap(NamedTuple):
+    """A gap of one indexer class and table; `age_ms` is how long ago it was noticed."""
 
     indexer_class: str
-    pending: int
-    permanent: int
-    oldest_ms: int
+    table_id: str
+    ticks: TickRange
+    status: str
+    age_ms: int
 
 
-def count_gaps(run: Run) -> list[GapCount]:
-    """For those who only look: a run that nobody coordinates gets no tables by it."""
+def open_gaps(run: Run, tables: Collection[str] | None = None) -> list[OpenGap]:
+    """For those who only look: a run that nobody coordinates gets no tables by it. `tables` are ids; default: all."""
     if not run.has_tables_of(PACKAGE):
         return []
+    run.prepare(PACKAGE)
+    ids = None if tables is None else json.dumps(list(tables))
     with run.reading() as transaction:
-        return [GapCount(*row) for row in transaction.sql(PACKAGE).count_gaps(limit=COUNT_LIMIT)]
+        rows = transaction.sql(PACKAGE).open_gaps(tables=ids, limit=COUNT_LIMIT)
+        return [OpenGap(kind, table, TickRange(first, last), *rest) for kind, table, first, last, *rest in rows]
 
 
 def _fence(claims: Sequence[Claim]) -> str:

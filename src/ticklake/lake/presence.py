@@ -42,7 +42,7 @@ class Presence:
     def ranges(
         self, catalog: Catalog, run_id: str, table: str, step: int, seconds: float = math.inf
     ) -> list[TickRange] | None:
-        """The ticks of a table. None if it is not kept by ticks, or if reading took longer: then ask again."""
+        """The sampled ticks of a table. None if it is not kept by ticks, or if reading took longer: then ask again."""
         delta, directory = catalog.open(run_id, table), catalog.root / run_id / table
         if "tick_number" not in [field.name for field in delta.schema().fields]:
             return None
@@ -69,7 +69,8 @@ class Presence:
         if self._clock() > until:
             return None
         try:
-            found = ranges_of(joined(ticks_in(Path(path), [_EVERY_TICK])), step)
+            ticks = joined(ticks_in(Path(path), [_EVERY_TICK]))
+            found = ranges_of(ticks[ticks % step == 0], step)
         except (OSError, pa.ArrowException) as error:
             raise TableUnreadable(table=path, reason=one_line(error)) from error
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ticklake import BatchInfo, RunCompleted
 from ticklake.cli._bar import bar
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
+from ticklake.coordination.target import Target
 from ticklake.errors import (
     BadMetadata,
     LastFileBad,
@@ -29,6 +31,7 @@ from ticklake.errors import (
 )
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.empty import EMPTY, packed
+from ticklake.lake.metadata import write_metadata
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.task import Indexed, Work, index
 from ticklake.services.completion import CompletionService
@@ -351,6 +354,67 @@ def test_gaps_tells_what_is_given_up_and_how_far_files_reach(pipeline: Pipeline,
     assert "  missing for good: [10, 19]" in lines
 
 
+@pytest.mark.warns("Permanent gap")
+def test_gaps_draws_only_what_is_still_missing_of_a_gap_that_was_given_up(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 30)
+    pipeline.index(0, 30)
+    with Database(pipeline.maker.database_url) as database:
+        coordinator = Coordinator(database.run(pipeline.maker.run_id), "OrganismIndexer", step=1)
+        coordinator.claim([found(0), found(30)], 9)
+        coordinator.make_permanent(0)
+    pipeline.write(10)
+    pipeline.index(10)
+    pipeline.end(39)
+    lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
+    assert f"  {'█' * 20}{'x' * 10}{'█' * 10}" in lines
+    assert "  missing for good: [20, 29]" in lines
+
+
+@pytest.mark.warns("Permanent gap")
+def test_gaps_keeps_the_rest_of_a_range_that_was_given_up_in_part(pipeline: Pipeline, ticklake: Command):
+    pipeline.write(0, 20)
+    pipeline.index(0, 20)
+    with Database(pipeline.maker.database_url) as database:
+        coordinator = Coordinator(database.run(pipeline.maker.run_id), "OrganismIndexer", step=1)
+        coordinator.claim([found(0), found(20)], 9)
+        coordinator.make_permanent(0)
+    (Path(pipeline.maker.storage.url) / pipeline.maker.run_id / found(20).name).unlink()
+    shutil.rmtree(pipeline.maker.lake.root / pipeline.maker.run_id / "organism_data")
+    pipeline.index(0)
+    pipeline.end(39)
+    lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
+    assert "  missing: [20, 39]" in lines
+    assert "  missing for good: [10, 19]" in lines
+
+
+def test_gaps_of_another_lake_and_gaps_that_were_filled_are_none(
+    pipeline: Pipeline, ticklake: Command, report: Callable[..., Any]
+):
+    def counted() -> Any:
+        return report("top", "--once", *pipeline.places, *pipeline.database)["gaps"]
+
+    def coordinated(start: int) -> None:
+        table = DeltaTable(pipeline.maker.lake.root / pipeline.maker.run_id / "organism_data")
+        with Database(pipeline.maker.database_url) as database:
+            target = Target(str(table.metadata().id))
+            coordinator = Coordinator(database.run(pipeline.maker.run_id), "OrganismIndexer", step=1, table=target)
+            coordinator.claim([found(0), found(start)], 9)
+
+    write_metadata(
+        pipeline.maker.lake.root / pipeline.maker.run_id / "metadata",
+        pipeline.maker.storage.read_metadata(pipeline.maker.run_id),
+    )
+    pipeline.write(0, 10, 20)
+    pipeline.index(0, 20)
+    coordinated(20)
+    assert [one["pending"] for one in counted()] == [1]
+    pipeline.index(10)
+    assert counted() == [], "it was filled without the database"
+    shutil.rmtree(pipeline.maker.lake.root / pipeline.maker.run_id / "organism_data")
+    pipeline.index(0)
+    assert counted() == [], "it is one of another table"
+
+
 def found(start: int) -> Found:
     return Found(f"batch_{start:010d}_{start + 9:010d}.pb.zst", TickRange(start, start + 9))
 
@@ -523,3 +587,11 @@ def test_a_bar_shows_the_worst_of_each_stretch():
     drawn = bar(TickRange(0, 999_999), layers, None, 10)
     assert drawn == "█████x████"
     assert bar(TickRange(0, -1), layers, None, 10) == ""
+
+
+def test_a_bar_of_sampled_ticks_has_no_blanks():
+    layers = [("█", [TickRange(0, 0), TickRange(200, 400)]), ("?", [TickRange(100, 100)])]
+    assert bar(TickRange(0, 400), layers, None, 72, 100) == "█?███"
+    assert bar(TickRange(0, 400), layers, 200, 72, 100) == "█?█┃██"
+    many = [("█", [TickRange(0, 100_000)])]
+    assert bar(TickRange(0, 100_000), many, None, 72, 100) == "█" * 72
