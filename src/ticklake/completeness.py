@@ -19,12 +19,13 @@ from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, c
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, judge_batches, overall
 from ticklake.errors import DamagedCommit, DatabaseDamaged, StorageUnavailable, TableUnreadable
-from ticklake.events.records import BatchRecord, batch_records
+from ticklake.events.records import BatchRecord, QueueRecords
 from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.insights import GroupReport, groups_of, runs_of
 from ticklake.lake.catalog import Catalog
-from ticklake.lake.coverage import TICK, RowCounts, covered, key_of, row_counts, table_id
+from ticklake.lake.coverage import TICK, RowCounts, covered, key_of, properties_of, row_counts, table_id
 from ticklake.lake.deep import Deep
 from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
@@ -174,7 +175,7 @@ class Completeness:
         `events` is the file of the event queue that the table `events` is filled from. `topic` is the one that batches
         are announced on; the default is the one that has such messages.
         """
-        self._events = {record.sequence: record for record in batch_records(events)} if events else None
+        self._events = QueueRecords.read(events) if events else None
         self._run_id, self._storage, self._catalog, self._topic = run_id, storage, catalog, topic
         self._databases = [database for database in databases if database is not None]
         self._runs = runs_of(self._databases, run_id)
@@ -301,20 +302,30 @@ class Completeness:
         """Judged by itself and by its queue: batch files tell nothing of events."""
         directory = self._directory(table)
         counts, found, unreadable = None, np.empty(0, np.int64), ""
+        properties: Mapping[str, str] = {}
         try:
+            properties = properties_of(directory)
             counts = row_counts(directory) if count_rows else None
             found = covered(directory).ticks
         except (TableUnreadable, DamagedCommit) as error:
             if not count_rows:
                 raise
             unreadable = str(error)
-        disagreements = _disagreements(counts, self._events or {}) if counts else []
-        known = {number: record.status for number, record in self._events.items()} if self._events else None
+        first, others, disagreements = int(properties.get(FIRST, 1)), list[int](), list[str]()
+        known: dict[int, BatchRecord] = {}
+        if self._events and properties.get(QUEUE, self._events.queue_id) != self._events.queue_id:
+            disagreements = [f"its events are those of another queue than {self._events.path}"]
+        elif self._events:
+            records, others = self._events.of_run(self._run_id)
+            first = min([first, *(number for number, record in records.items() if record.run_id)])
+            known = {number: record for number, record in records.items() if number >= first}
+            disagreements = _disagreements(counts, known) if counts else []
+        statuses = {number: record.status for number, record in known.items()}
         flaws = (counts.duplicated if counts else 0) + len(disagreements) + bool(unreadable)
         return TableVerdict(
             table=table,
             step=1,
-            coverage=judge_batches(found, known, flaws),
+            coverage=judge_batches(found, statuses, flaws, first=first, others=others),
             rows=int(counts.rows.sum()) if counts else None,
             duplicated=counts.duplicated if counts else 0,
             duplicates=counts.duplicates if counts else [],

@@ -845,6 +845,38 @@ class EventRunMissing(TickLakeError):
     service: str
 
 
+class TwoEventIndexers(TickLakeError):
+    message = (
+        "{file}: {first!r} and {second!r} both write the events of run {run_id}, and the batches of two queues have "
+        "the same numbers. Give one of them another run_id."
+    )
+    file: object
+    first: str
+    second: str
+    run_id: str
+
+
+class EventQueueShared(TickLakeError):
+    message = (
+        "{file}: {first!r} and {second!r} both drain event queue {queue!r}, and each batch is handed out once. "
+        "Give each a queue of its own."
+    )
+    file: object
+    first: str
+    second: str
+    queue: str
+
+
+class OneEventFile(TickLakeError):
+    message = (
+        "{file}: event queues {first!r} and {second!r} are the same file, {path}, which is open once. Give one another."
+    )
+    file: object
+    first: str
+    second: str
+    path: object
+
+
 class InstanceRunning(TickLakeError):
     message = (
         "Node {name!r} runs already in {directory}: process {pid} on {host}. Stop that one, give this one another "
@@ -1065,6 +1097,30 @@ class BadEvent(TickLakeError):
 class EventQueueNotFound(TickLakeError):
     message = "There is no event queue at {queue}. Give the file that its IndexerQueue writes."
     queue: str
+
+
+class NoEventQueue(TickLakeError):
+    message = "{queue} is no event queue. Give the file that its IndexerQueue writes."
+    queue: str
+
+
+class OtherEventQueue(TickLakeError):
+    message = (
+        "{table} has the events of another queue than {queue}, and the batches of both have the same numbers. Drain "
+        "this one into another run or another lake; it keeps its events until then."
+    )
+    table: object
+    queue: object
+
+
+class OtherEventBatch(TickLakeError):
+    message = (
+        "{table} has other events as batch {number} than {queue}: the queue was copied, or restored from a backup. "
+        "Drain this one into another lake; it keeps its events until then."
+    )
+    table: object
+    number: int
+    queue: object
 
 
 class QueueNotRunning(TickLakeError):

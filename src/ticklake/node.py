@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 import threading
 import time
@@ -19,10 +20,13 @@ from ticklake.config.order import start_order
 from ticklake.config.suggest import listed, nearest
 from ticklake.database.names import check_name
 from ticklake.errors import (
+    EventQueueShared,
     EventRunMissing,
+    OneEventFile,
     ProducerMissing,
     RowsMissing,
     SourceMissing,
+    TwoEventIndexers,
     TwoProducers,
     TwoSources,
     UnknownIndexer,
@@ -92,7 +96,9 @@ class Node:
         self._spark_lock = threading.Lock()
         self._sessions: dict[str, SparkSession] = {}
         self._sharings: dict[tuple[str, str], Sharing] = {}
+        self._event_tables: dict[tuple[str, str], str] = {}
         self._simulation: SimulationService | None = None
+        _check_event_queues(settings)
         built = {service.name: self._build(service) for service in _build_order(settings)}
         self.services: dict[str, Service] = {name: built[name] for name in start_order(settings)}
         self.supervisor = Supervisor(self.services.values(), _restart_policy(settings.node.restart))
@@ -278,13 +284,17 @@ class Node:
         produces = any(one.class_name == "Simulation" for one in self._settings.services.values())
         if options.run_id is None and not produces:
             raise EventRunMissing(file=self._settings.file, service=service.name)
+        run_id = options.run_id or self.run_id
         events = cast(given.EventQueueOptions, self._settings.of_kind(service.name, "EventQueue").options)
         lake = self._settings.of_kind(service.name, "Lake")
         tables = cast(given.LakeOptions, lake.options)
+        first = self._event_tables.setdefault((run_id, os.path.realpath(Lake(tables.path).root)), service.name)
+        if first != service.name:
+            raise TwoEventIndexers(file=self._settings.file, first=first, second=service.name, run_id=run_id)
         return EventIndexer(
             IndexerQueue(events.path, max_attempts=events.max_attempts),
             Lake(tables.path),
-            options.run_id or self.run_id,
+            run_id,
             partial(self._spark, lake.name, tables.spark),
             max_batches=options.max_batches,
             until_drained=options.until_caught_up,
@@ -382,6 +392,22 @@ def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
         if kind.table is None:
             raise UnknownIndexer(name=name, reason="it names no table to write")
     return list(found.values())
+
+
+def _check_event_queues(settings: NodeSettings) -> None:
+    """The file of an event queue is open once, for one who drains it."""
+    files: dict[str, str] = {}
+    for name, resource in settings.resources.items():
+        if isinstance(resource.options, given.EventQueueOptions):
+            path = os.path.realpath(IndexerQueue(resource.options.path).path)
+            if (first := files.setdefault(path, name)) != name:
+                raise OneEventFile(file=settings.file, first=first, second=name, path=path)
+    drained: dict[str, str] = {}
+    for service in settings.services.values():
+        if service.class_name == "EventIndexer":
+            queue = settings.of_kind(service.name, "EventQueue").name
+            if (first := drained.setdefault(queue, service.name)) != service.name:
+                raise EventQueueShared(file=settings.file, first=first, second=service.name, queue=queue)
 
 
 def _build_order(settings: NodeSettings) -> list[ServiceSettings]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,10 +13,20 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from ticklake.completeness import Completeness
 from ticklake.config import load
-from ticklake.errors import EventRunMissing
+from ticklake.errors import (
+    EventQueueShared,
+    EventRunMissing,
+    OneEventFile,
+    OtherEventBatch,
+    OtherEventQueue,
+    TickLakeError,
+    TwoEventIndexers,
+)
 from ticklake.events import Event, EventBus, IndexerQueue
-from ticklake.indexers.events import EventIndexer
+from ticklake.indexers.events import TABLE, EventIndexer
+from ticklake.lake.catalog import Catalog
 from ticklake.node import Node
 
 SOME = [Event(f"event-{number}", "moved", {"to": [number, 2]}, 1000.0 + number) for number in range(250)]
@@ -97,6 +108,87 @@ def test_a_commit_names_the_batches_that_it_added(queue: IndexerQueue, maker: An
     assert all(source["event_batch"] and "file" not in source for source in sources)
 
 
+def other_events(prefix: str, count: int = 7) -> list[Event]:
+    return [Event(f"{prefix}-{number}", "moved", {"to": number}, 1.0) for number in range(count)]
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_another_queue_for_the_same_run_is_refused_and_keeps_its_events(
+    made_anew: bool, queue: IndexerQueue, maker: Any, spark: Any, tmp_path: Path
+) -> None:
+    publish(queue, SOME)
+    drain(queue, maker, spark)
+    path = queue.path if made_anew else tmp_path / "other.db"
+    queue.stop()
+    for file in queue.path.parent.glob("queue.db*") if made_anew else ():
+        file.unlink()
+    with IndexerQueue(path) as other:
+        publish(other, other_events("other"))
+        with pytest.raises(OtherEventQueue, match="events") as refused:
+            drain(other, maker, spark)
+        assert str(path) in str(refused.value)
+        assert other.metrics().pending_batches == 1
+    assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME]
+
+
+def test_a_queue_from_a_backup_does_not_lose_what_it_numbers_again(
+    queue: IndexerQueue, maker: Any, spark: Any, tmp_path: Path
+) -> None:
+    publish(queue, SOME[:10])
+    drain(queue, maker, spark)
+    queue.stop()
+    shutil.copy(queue.path, tmp_path / "backup.db")
+    queue.start()
+    publish(queue, SOME[10:20])
+    drain(queue, maker, spark)
+    with IndexerQueue(tmp_path / "backup.db") as restored:
+        publish(restored, other_events("after the backup"))
+        with pytest.raises(OtherEventBatch, match="batch 2"):
+            drain(restored, maker, spark)
+    with IndexerQueue(tmp_path / "backup.db") as restored:
+        assert restored.metrics().pending_batches == 1
+    assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME[:20]]
+
+
+def test_a_table_from_before_queues_had_ids_goes_on(queue: IndexerQueue, maker: Any, spark: Any) -> None:
+    maker.lake.ledger(maker.run_id, TABLE)
+    publish(queue, SOME)
+    drain(queue, maker, spark)
+    assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME]
+
+
+def verdict_on_events(maker: Any, queue: Path | None) -> tuple[str, list[Any]]:
+    found = Completeness(maker.run_id, maker.storage, Catalog(str(maker.lake.root)), events=queue).verify()
+    (table,) = found.tables
+    return str(table.verdict), table.coverage.missing
+
+
+def test_a_queue_that_goes_on_with_the_next_run_leaves_both_complete(
+    queue: IndexerQueue, maker: Any, spark: Any
+) -> None:
+    first, second = maker.run_id, "20251015-143025-550e8400"
+    for run_id, events in ((first, SOME[:150]), (second, SOME[150:])):
+        maker.run_id = run_id
+        maker.metadata()
+        publish(queue, events)
+        drain(queue, maker, spark)
+    publish(queue, other_events("waits"))
+    queue.stop()
+    for run_id, compared in ((first, "complete"), (second, "running")):
+        maker.run_id = run_id
+        assert verdict_on_events(maker, None) == ("complete", [])
+        assert verdict_on_events(maker, queue.path)[0] == compared
+
+
+def test_a_run_is_not_proved_by_another_queue(queue: IndexerQueue, maker: Any, spark: Any, tmp_path: Path) -> None:
+    maker.metadata()
+    publish(queue, SOME)
+    drain(queue, maker, spark)
+    with IndexerQueue(tmp_path / "other.db") as other:
+        publish(other, other_events("other"))
+    assert verdict_on_events(maker, tmp_path / "other.db")[0] == "incomplete"
+
+
 def ticklake(*words: object) -> subprocess.CompletedProcess[str]:
     command = (sys.executable, "-c", "from ticklake.cli import main; main()", *map(str, words))
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -160,3 +252,41 @@ def test_a_configuration_must_say_which_run_events_belong_to(maker: Any, tmp_pat
     file.write_text(CONFIGURATION.format(queue=tmp_path / "queue.db", lake=maker.lake.root, run_id=""))
     with pytest.raises(EventRunMissing, match=r"event-indexer.*Give it run_id"):
         Node(load(file))
+
+
+TWO = """
+resources {{
+  a {{ class = EventQueue, path = "a.db" }}
+  b {{ class = EventQueue, path = "{second}" }}
+  lake {{ class = Lake, path = lake }}
+}}
+services {{
+  one {{ class = EventIndexer, resources {{ e = "events-read:a" }}, options {{ run_id = "20251014-143025-550e8400" }} }}
+  two {{ class = EventIndexer, resources {{ e = "events-read:{reads}" }}, options {{ run_id = "{run_id}" }} }}
+}}
+"""
+RUN, OTHER_RUN = "20251014-143025-550e8400", "20251015-143025-550e8400"
+
+
+@pytest.mark.parametrize(
+    ("second", "reads", "run_id", "error"),
+    [
+        ("b.db", "b", RUN, TwoEventIndexers),
+        ("b.db", "a", OTHER_RUN, EventQueueShared),
+        ("./a.db", "b", OTHER_RUN, OneEventFile),
+    ],
+)
+def test_a_configuration_in_which_event_queues_would_get_in_each_others_way_is_refused(
+    second: str, reads: str, run_id: str, error: type[TickLakeError], tmp_path: Path
+) -> None:
+    file = tmp_path / "node.conf"
+    file.write_text(TWO.format(second=second, reads=reads, run_id=run_id))
+    with pytest.raises(error) as refused:
+        Node(load(file))
+    assert "node.conf" in str(refused.value)
+
+
+def test_a_configuration_may_have_two_queues_for_two_runs(tmp_path: Path) -> None:
+    file = tmp_path / "node.conf"
+    file.write_text(TWO.format(second="b.db", reads="b", run_id=OTHER_RUN))
+    assert Node(load(file)).runs() == [RUN, OTHER_RUN]

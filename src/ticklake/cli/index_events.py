@@ -25,16 +25,15 @@ def index_events(
     run: str, events: str, lake: str, master: str, settings: tuple[tuple[str, str], ...], as_json: bool
 ) -> None:
     """Drain an event queue into the table `events` of RUN. It can be repeated at any time; each event is there once."""
-    from ticklake.errors import EventQueueNotFound
     from ticklake.events import IndexerQueue
+    from ticklake.events.records import check_queue
     from ticklake.indexers.events import TABLE, EventIndexer
     from ticklake.lake.lake import Lake
     from ticklake.lake.spark import open_session
 
     tables = Lake(lake)
     queue = IndexerQueue(events)
-    if not queue.path.is_file():
-        raise EventQueueNotFound(queue=str(queue.path))
+    check_queue(queue.path)
     with queue, graceful_stop() as stop:
         session = partial(open_session, master, dict(settings))
         indexer = EventIndexer(queue, tables, run, session, until_drained=True)

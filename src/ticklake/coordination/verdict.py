@@ -80,15 +80,24 @@ def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) ->
     )
 
 
-def judge_batches(present: npt.NDArray[np.int64], known: Mapping[int, str] | None = None, flaws: int = 0) -> Coverage:
-    """The verdict on a table of event batches, which count from 1 without a gap.
+def judge_batches(
+    present: npt.NDArray[np.int64],
+    known: Mapping[int, str] | None = None,
+    flaws: int = 0,
+    *,
+    first: int = 1,
+    others: Sequence[int] = (),
+) -> Coverage:
+    """The verdict on a table of event batches, which count from the run's `first` one without a gap.
 
-    `known` has the status of every batch that the queue remembers. Without it, nobody knows of batches at the end.
+    `known` has the status of every batch of the run that the queue remembers; `others` are those of other runs. Without
+    them, nobody knows of batches at the end.
     """
     known = known or {}
-    whole = TickRange(1, max([0, *known, *present.tolist()]))
+    whole = TickRange(first, max([first - 1, *known, *present.tolist()]))
     covered = ranges_of(present, 1)
-    lacking = subtract([whole], covered, 1)
+    elsewhere = ranges_of(np.setdiff1d(np.array(others, np.int64), present), 1)
+    lacking = subtract([whole], sorted([*covered, *elsewhere]), 1)
     open_ = [TickRange(number, number) for number, status in known.items() if status in ("pending", "processing")]
     waiting = common(lacking, open_, 1)
     lost = subtract(lacking, waiting, 1)

@@ -85,6 +85,7 @@ class Batches:
         self._open: _Open | None = None
         self._last_created = 0.0
         self.pending = 0
+        self.queue_id = ""
 
     def recover(self) -> int:
         """Make what was in somebody's hands pending again; how many batches."""
@@ -96,6 +97,7 @@ class Batches:
             given_back = len(sql.give_back_all())
             ((self.pending,),) = sql.count_pending()
             ((last,),) = sql.last_created()
+            ((self.queue_id,),) = sql.queue_id()
             self._last_created, self._open = last or 0.0, None
         return given_back
 
@@ -139,6 +141,14 @@ class Batches:
                     return Next(batch, dead=tuple(dead))
                 dead.append(batch_id)
         return Next(dead=tuple(dead))
+
+    def assign(self, batch_ids: Sequence[str], run_id: str) -> int:
+        """Record that these batches belong to a run. Returns the number of the run's first batch."""
+        with self._schema.transaction(durable=False) as transaction:
+            sql = transaction.sql(PACKAGE)
+            sql.assign.many({"batch_id": batch_id, "run_id": run_id} for batch_id in batch_ids)
+            ((first,),) = sql.first_of_run(run_id=run_id)
+        return int(first)
 
     def finish(self, batch_id: str) -> bool:
         with self._schema.transaction(durable=False) as transaction:

@@ -147,6 +147,15 @@ class IndexerQueue:
                 pause = left if found.wait is None else min(left, max(0.0, found.wait))
                 self._changed.wait_for(lambda seen=seen: self._version != seen, pause)  # type: ignore[misc]
 
+    @property
+    def queue_id(self) -> str:
+        """The queue's own id. A file that is made anew has another."""
+        return self._running().queue_id
+
+    def assign(self, batches: Sequence[Batch], run_id: str) -> int:
+        """Record that these batches belong to a run. Returns the number of the run's first batch."""
+        return self._running().assign([batch.batch_id for batch in batches], run_id)
+
     def mark_batch_done(self, batch_id: str) -> bool:
         """True where the batch is done now; False where nobody has it."""
         return self._running().finish(batch_id)

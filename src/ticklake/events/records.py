@@ -2,30 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from ticklake.database.sqlite import SqliteSchema
-from ticklake.errors import EventQueueNotFound
+from ticklake.errors import EventQueueNotFound, NoEventQueue
 from ticklake.events.batches import PACKAGE
+
+_SQLITE = b"SQLite format 3\0"
 
 
 class BatchRecord(NamedTuple):
-    """A batch that the queue has not forgotten. `status` is pending, processing, done or dead."""
+    """A batch that the queue has not forgotten. `status` is pending, processing, done or dead.
+
+    `run_id` is the run that it was handed to; None if to nobody yet, or if an older version did it.
+    """
 
     sequence: int
     status: str
     event_count: int
+    run_id: str | None = None
 
 
-def batch_records(path: Path) -> list[BatchRecord]:
-    """Every batch in its order. Changes nothing."""
-    if not path.is_file():
-        raise EventQueueNotFound(queue=str(path))
+@dataclass(frozen=True)
+class QueueRecords:
+    """The queue's id and all of its batches in their order."""
+
+    path: Path
+    queue_id: str
+    batches: Sequence[BatchRecord]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Changes nothing, except that the tables of an older version are brought up to date."""
+        check_queue(path)
+        schema = SqliteSchema(path, "indexer-queue")
+        try:
+            schema.prepare(PACKAGE)
+            # A connection that only reads cannot tell a write-ahead log that it made itself from one that was moved.
+            with schema.transaction(durable=False) as view:
+                sql = view.sql(PACKAGE)
+                ((queue_id,),) = sql.queue_id()
+                return cls(path, queue_id, [BatchRecord(*row) for row in sql.all_batches()])
+        finally:
+            schema.close()
+
+    def of_run(self, run_id: str) -> tuple[dict[int, BatchRecord], list[int]]:
+        """The batches that belong to a run by number, and the numbers of those that belong to others.
+
+        One that was handed to nobody belongs to the run of the one before it; without one before it, to any run.
+        """
+        mine: dict[int, BatchRecord] = {}
+        others: list[int] = []
+        owner: str | None = None
+        for record in self.batches:
+            owner = record.run_id or owner
+            if owner in (None, run_id):
+                mine[record.sequence] = record
+            else:
+                others.append(record.sequence)
+        return mine, others
+
+
+def check_queue(path: Path) -> None:
+    """Raises if there is no event queue in this file. Leaves nothing beside it."""
+    try:
+        with path.open("rb") as file:
+            if file.read(len(_SQLITE)) != _SQLITE:
+                raise NoEventQueue(queue=str(path))
+    except OSError as error:
+        raise EventQueueNotFound(queue=str(path)) from error
     schema = SqliteSchema(path, "indexer-queue")
     try:
-        # A connection that only reads cannot tell a write-ahead log that it made itself from one that was moved.
         with schema.transaction(durable=False) as view:
-            return [BatchRecord(*row) for row in view.sql(PACKAGE).all_batches()]
+            if not view.sql(PACKAGE).is_queue():
+                raise NoEventQueue(queue=str(path))
     finally:
         schema.close()

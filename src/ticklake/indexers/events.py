@@ -7,14 +7,23 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
-from ticklake.errors import FlushFailed, TickLakeError
+from ticklake.errors import FlushFailed, LakeUnreadable, OtherEventBatch, OtherEventQueue, TickLakeError
 from ticklake.events import Batch, IndexerQueue
+from ticklake.lake.dataset import dataset_of
+from ticklake.lake.durable import make_directory
 from ticklake.lake.flush import Flushed, Flusher
 from ticklake.lake.lake import Lake
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.log import one_line
 from ticklake.lake.slices import Slice
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
@@ -41,6 +50,10 @@ TABLE = Table(
         ]
     ),
 )
+QUEUE = "ticklake.queue"
+"""The table property that names the queue whose batches the table has. Their numbers mean nothing without it."""
+FIRST = "ticklake.first_batch"
+"""The table property that has the number of the first batch that belongs to the run."""
 _RETRY_SECONDS = 5.0
 
 
@@ -60,10 +73,41 @@ class QueuedBatch:
         return {"event_batch": self.key, "batch_numbers": [first, last]}
 
 
+class EventLedger(Ledger):
+    """The table `events` as one queue writes it. Whenever the table is opened, it must be that queue's."""
+
+    def __init__(self, directory: Path, queue: IndexerQueue, first: int | None = None) -> None:
+        self._queue_id, self._queue_path = queue.queue_id, queue.path
+        properties = {QUEUE: self._queue_id} | ({FIRST: str(first)} if first is not None else {})
+        super().__init__(directory, TABLE, properties=properties)
+
+    def _check(self, delta: DeltaTable) -> None:
+        super()._check(delta)
+        # A table from before queues had ids has none: there only the events of a batch tell whose it is.
+        if delta.metadata().configuration.get(QUEUE, self._queue_id) != self._queue_id:
+            raise OtherEventQueue(table=self.directory, queue=self._queue_path)
+
+    def check_same(self, batches: Sequence[Batch]) -> None:
+        """Raises `OtherEventBatch` if the table has other events under the number of one of these batches."""
+        numbers = pa.array([batch.sequence for batch in batches], pa.int64())
+        try:
+            dataset = dataset_of(DeltaTable(self.directory), self.directory)
+            stored = dataset.to_table(filter=pc.field(TABLE.ordinal).isin(numbers)).sort_by([("position", "ascending")])
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise LakeUnreadable(table=TABLE.name, reason=one_line(error)) from error
+        found: dict[int, list[dict[str, Any]]] = {}
+        for row in stored.to_pylist():
+            found.setdefault(row["batch_number"], []).append(_meaning(row))
+        for batch in batches:
+            if found.get(batch.sequence) != [_meaning(row) for row in _rows(batch).to_pylist()]:
+                raise OtherEventBatch(table=self.directory, number=batch.sequence, queue=self._queue_path)
+
+
 class EventIndexer(Service):
     """A batch of the queue is to `events` what a tick is to the other tables: there as a whole or not at all.
 
-    So a batch that is delivered again after a crash between the commit and `mark_batch_done` is found, and left.
+    So a batch that is delivered again after a crash between the commit and `mark_batch_done` is found, compared, and
+    left. A table takes the batches of one queue only.
     """
 
     def __init__(
@@ -89,13 +133,22 @@ class EventIndexer(Service):
 
     def run(self) -> None:
         with self._queue if self._owns_queue else nullcontext():
-            ledger = self._lake.ledger(self.run_id, TABLE)
+            directory = self._lake.directory(self.run_id, TABLE.name)
+            # Another queue is refused before it hands out a batch.
+            ledger = EventLedger(directory, self._queue) if any(directory.glob("_delta_log/*.json")) else None
             while self.proceed():
                 batches = self._collect()
                 if batches:
-                    self._index(batches, lambda work: Flusher(self._spark, work, ledger))
+                    first = self._queue.assign(batches, self.run_id)
+                    ledger = ledger or self._create(directory, first)
+                    self._index(batches, partial(Flusher, self._spark, ledger=ledger))
                 elif self._until_drained:
                     return
+
+    def _create(self, directory: Path, first: int) -> EventLedger:
+        """Made with the first batch: only then is it known with which one the run begins."""
+        make_directory(directory)
+        return EventLedger(directory, self._queue, first)
 
     def _collect(self) -> list[Batch]:
         """What is there, up to a limit; waits for the first one only."""
@@ -109,12 +162,15 @@ class EventIndexer(Service):
 
     def _index(self, batches: list[Batch], flusher: Callable[[Work], Flusher]) -> None:
         work = work_of(batches, str(self._lake.directory(self.run_id, TABLE.name)))
+        flushing = flusher(work)
         try:
-            flushed = self._flush(flusher(work), slices_of(batches))
+            flushed = self._flush(flushing, slices_of(batches))
         except FlushFailed as error:
             for batch in batches:
                 self._fail_batch(batch, str(error))
             return
+        if flushed.present and isinstance(flushing.ledger, EventLedger):
+            flushing.ledger.check_same([one for place, one in enumerate(batches) if place not in flushed.failures])
         for number, batch in enumerate(batches):
             if number in flushed.failures:
                 self._fail_batch(batch, flushed.failures[number].error)
@@ -134,7 +190,7 @@ class EventIndexer(Service):
         while True:
             try:
                 return flusher.flush(slices)
-            except FlushFailed:
+            except (FlushFailed, OtherEventQueue):
                 raise
             except TickLakeError as error:
                 self.monitor.errors.record("FLUSH_FAILED", error)
@@ -186,6 +242,11 @@ def _rows(batch: Batch) -> pa.RecordBatch:
         for position, event in enumerate(batch.events)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)
+
+
+def _meaning(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row in which it does not matter how its JSON is written."""
+    return {**row, "payload": json.loads(row["payload"])}
 
 
 def _as_they_are(batch: pa.RecordBatch, world: World | None) -> pa.RecordBatch:  # noqa: ARG001

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -77,6 +77,12 @@ def table_id(directory: Path) -> str | None:
     """The table's own id; None where there is no table."""
     delta = _open(directory)
     return None if delta is None else str(delta.metadata().id)
+
+
+def properties_of(directory: Path) -> Mapping[str, str]:
+    """What a table says of itself; nothing where there is no table."""
+    delta = _open(directory)
+    return {} if delta is None else {name: value or "" for name, value in delta.metadata().configuration.items()}
 
 
 def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,9 +33,11 @@ Ticks = npt.NDArray[np.int64]
 class Ledger(DeltaLog):
     """A table opened for indexing."""
 
-    def __init__(self, directory: Path, table: Table, *, create: bool = True) -> None:
+    def __init__(
+        self, directory: Path, table: Table, *, create: bool = True, properties: Mapping[str, str] | None = None
+    ) -> None:
         self.table = table
-        super().__init__(directory, table.name, table.schema, table.key, create=create)
+        super().__init__(directory, table.name, table.schema, table.key, create=create, properties=properties)
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
         """The ticks of these ranges that the table has. Reads no file where no file's bounds overlap a range."""

@@ -60,13 +60,22 @@ class DeltaLog:
     """One table's log as of the last refresh. Opening it creates the table if it is missing, unless told otherwise."""
 
     def __init__(
-        self, directory: Path, name: str, schema: pa.Schema, key: Sequence[str] = (), *, create: bool = True
+        self,
+        directory: Path,
+        name: str,
+        schema: pa.Schema,
+        key: Sequence[str] = (),
+        *,
+        create: bool = True,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
+        """`properties` are those that a new table gets besides the usual ones."""
         self.directory = directory
         self._may_create = create
         self._name = name
         self._schema = schema
         self._key = key
+        self._properties = properties or {}
         self._ordinal = key[0] if key else ""
         self._log = directory / "_delta_log"
         self._synced = -1
@@ -329,6 +338,7 @@ class DeltaLog:
         configuration = {"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"}
         if self._key:
             configuration[KEY] = json.dumps(list(self._key))
+        configuration.update(self._properties)
         data = scratch.first_commit(self._name, self._schema, configuration)
         try:
             # Another indexer may have made it in the same moment.

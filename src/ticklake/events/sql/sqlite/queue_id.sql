@@ -1,0 +1,1 @@
+SELECT queue_id FROM queue_identity
