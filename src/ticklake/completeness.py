@@ -40,6 +40,8 @@ from ticklake.world import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TICKS = "ticks"
+
 
 @dataclass(frozen=True)
 class FilesVerdict:
@@ -96,7 +98,7 @@ class TableVerdict:
     deep: Deep | None = None
     unreadable: str = ""
     """Why it could not be read, so that nothing is known of it."""
-    unit: str = "ticks"
+    unit: str = TICKS
     """What it counts by, as people call it."""
     disagreements: list[str] = field(default_factory=list)
     """What an event queue says otherwise."""
@@ -135,12 +137,15 @@ class RunVerdict:
     messages: MessagesVerdict | None = None
     unjudged: list[str] = field(default_factory=list)
     """Tables that count by nothing, so that nobody can say what they lack."""
+    unindexed: bool = False
+    """Whether the run has batch files, and the lake has no table of ticks."""
 
     @property
     def flawless(self) -> bool:
         """Whether nothing is missing or wrong so far, whether or not the run is known to have ended."""
         damaged = self.messages is not None and self.messages.damaged
-        return bool(self.tables) and not damaged and all(table.coverage.flawless for table in self.tables)
+        nothing = self.unindexed or not self.tables
+        return not nothing and not damaged and all(table.coverage.flawless for table in self.tables)
 
     @property
     def doubts(self) -> list[str]:
@@ -213,10 +218,14 @@ class Completeness:
         ]
         unjudged = [name for name, key in keys.items() if not key]
         verdicts = [table.verdict for table in tables]
+        # Events tell nothing of ticks: a run is not in the lake because its events are.
+        unindexed = not only and bool(self.files) and not any(table.unit == TICKS for table in tables)
+        if unindexed:
+            verdicts.append(Verdict.INCOMPLETE)
         if messages is not None and messages.damaged:
             verdicts.append(Verdict.INCOMPLETE)
         verdict = overall(self.expected.last_tick is not None, verdicts)
-        return RunVerdict(self._run_id, verdict, self._files(), tables, messages, unjudged)
+        return RunVerdict(self._run_id, verdict, self._files(), tables, messages, unjudged, unindexed)
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False) -> Repair:
         """What would be done, without doing it."""

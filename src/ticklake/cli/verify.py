@@ -141,8 +141,9 @@ def _show_flaws(table: TableVerdict) -> None:
 def _show_sum(run: RunVerdict) -> None:
     from ticklake.coordination.gaps import count
 
+    if run.unindexed or not run.tables:
+        click.echo("No table of ticks in this lake: ticklake index writes them.")
     if not run.tables:
-        click.echo("No tables in this lake: ticklake index writes them.")
         return
     missing = sum(count(table.coverage.missing, table.step) for table in run.tables)
     duplicated = sum(table.duplicated for table in run.tables)

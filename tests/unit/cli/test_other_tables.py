@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,19 @@ def test_an_event_that_is_there_twice_is_found(run: Lakeful, ticklake: Command) 
     assert verified.exit_code == 1
     assert "events: twice: batch_number 2, position 7" in verified.stdout
     assert "101 rows, the queue has 100 events" in verified.stdout
+
+
+def test_a_run_of_which_only_events_are_indexed_is_not_complete(run: Lakeful, ticklake: Command) -> None:
+    run.events()
+    shutil.rmtree(run.directory("organism_data"))
+    verified = ticklake("verify", *run.places)
+    assert verified.exit_code == 1
+    assert "incomplete" in verified.stdout and "No table of ticks in this lake" in verified.stdout
+
+
+def test_a_run_that_goes_on_of_which_only_events_are_indexed_lacks_something(run: Lakeful, ticklake: Command) -> None:
+    run.events()
+    shutil.rmtree(run.directory("organism_data"))
+    (completion,) = Path(run.maker.storage.url).rglob("*complet*")
+    completion.unlink()
+    assert ticklake("verify", *run.places).exit_code == 1
