@@ -19,13 +19,13 @@ from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, c
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, judge_batches, overall
 from ticklake.errors import DamagedCommit, DatabaseDamaged, StorageUnavailable, TableUnreadable
-from ticklake.events.records import BatchRecord, QueueRecords
+from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.insights import GroupReport, groups_of, runs_of
 from ticklake.lake.catalog import Catalog
-from ticklake.lake.coverage import TICK, RowCounts, covered, key_of, properties_of, row_counts, table_id
+from ticklake.lake.coverage import TICK, covered, key_of, properties_of, row_counts, table_id
 from ticklake.lake.deep import Deep
 from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
@@ -328,7 +328,8 @@ class Completeness:
             records, others = self._events.of_run(self._run_id)
             first = min([first, *(number for number, record in records.items() if record.run_id)])
             known = {number: record for number, record in records.items() if number >= first}
-            disagreements = _disagreements(counts, known) if counts else []
+            rows = dict(zip(counts.ticks.tolist(), counts.rows.tolist(), strict=True)) if counts else {}
+            disagreements = differences(known, rows)
         statuses = {number: record.status for number, record in known.items()}
         flaws = (counts.duplicated if counts else 0) + len(disagreements) + bool(unreadable)
         return TableVerdict(
@@ -427,16 +428,6 @@ class Completeness:
 def _kinds() -> dict[str, type[BatchIndexer]]:
     """The indexers that come with TickLake, by their tables."""
     return {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
-
-
-def _disagreements(counts: RowCounts, records: Mapping[int, BatchRecord]) -> list[str]:
-    """Batches of which the table has another number of rows than the queue has events."""
-    found = zip(counts.ticks.tolist(), counts.rows.tolist(), strict=True)
-    return [
-        f"batch {number} has {rows:,} rows, the queue has {records[number].event_count:,} events"
-        for number, rows in found
-        if number in records and rows != records[number].event_count
-    ]
 
 
 def _counted(number: int, thing: str) -> str:

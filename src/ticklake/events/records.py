@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -64,6 +64,15 @@ class QueueRecords:
             else:
                 others.append(record.sequence)
         return mine, others
+
+
+def differences(records: Mapping[int, BatchRecord], rows: Mapping[int, int]) -> list[str]:
+    """Batches of which a table has another number of rows than the queue has events."""
+    return [
+        f"batch {number} has {count:,} rows, the queue has {records[number].event_count:,} events"
+        for number, count in rows.items()
+        if number in records and count != records[number].event_count
+    ]
 
 
 def check_queue(path: Path) -> None:

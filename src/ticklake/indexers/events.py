@@ -12,18 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
-from ticklake.errors import FlushFailed, LakeUnreadable, OtherEventBatch, OtherEventQueue, TickLakeError
+from ticklake.errors import FlushFailed, OtherEventBatch, OtherEventQueue, TickLakeError
 from ticklake.events import Batch, IndexerQueue
-from ticklake.lake.dataset import dataset_of
+from ticklake.lake.coverage import rows_of
 from ticklake.lake.durable import make_directory
 from ticklake.lake.flush import Flushed, Flusher
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import one_line
 from ticklake.lake.slices import Slice
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
@@ -81,22 +77,17 @@ class EventLedger(Ledger):
         properties = {QUEUE: self._queue_id} | ({FIRST: str(first)} if first is not None else {})
         super().__init__(directory, TABLE, properties=properties)
 
-    def _check(self, delta: DeltaTable) -> None:
-        super()._check(delta)
+    def _check_properties(self, found: Mapping[str, str | None]) -> None:
+        super()._check_properties(found)
         # A table from before queues had ids has none: there only the events of a batch tell whose it is.
-        if delta.metadata().configuration.get(QUEUE, self._queue_id) != self._queue_id:
+        if found.get(QUEUE, self._queue_id) != self._queue_id:
             raise OtherEventQueue(table=self.directory, queue=self._queue_path)
 
     def check_same(self, batches: Sequence[Batch]) -> None:
         """Raises `OtherEventBatch` if the table has other events under the number of one of these batches."""
-        numbers = pa.array([batch.sequence for batch in batches], pa.int64())
-        try:
-            dataset = dataset_of(DeltaTable(self.directory), self.directory)
-            stored = dataset.to_table(filter=pc.field(TABLE.ordinal).isin(numbers)).sort_by([("position", "ascending")])
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            raise LakeUnreadable(table=TABLE.name, reason=one_line(error)) from error
+        stored = rows_of(self.directory, TABLE.ordinal, [batch.sequence for batch in batches])
         found: dict[int, list[dict[str, Any]]] = {}
-        for row in stored.to_pylist():
+        for row in sorted(stored.to_pylist(), key=lambda row: row["position"]):
             found.setdefault(row["batch_number"], []).append(_meaning(row))
         for batch in batches:
             if found.get(batch.sequence) != [_meaning(row) for row in _rows(batch).to_pylist()]:

@@ -113,6 +113,17 @@ def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
     )
 
 
+def rows_of(directory: Path, ordinal: str, numbers: Sequence[int]) -> pa.Table:
+    """The rows of these ticks, or of whatever else the table counts by."""
+    delta = _open(directory)
+    if delta is None:
+        raise TableUnreadable(table=directory, reason="there is no table")
+    try:
+        return dataset_of(delta, directory).to_table(filter=ds.field(ordinal).isin(list(numbers)))
+    except (OSError, pa.ArrowException) as error:
+        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+
+
 def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: str) -> Iterator[pa.Table]:
     """The key columns, in stretches of ticks that hold about as many rows as may be looked at together."""
     actions = pa.table(delta.get_add_actions(flatten=True))

@@ -320,9 +320,7 @@ class DeltaLog:
         self._synced = Summary.read(self._log, self.id).version
 
     def _check(self, delta: DeltaTable) -> None:
-        found = delta.metadata().configuration.get("ticklake.format", FORMAT)
-        if found != FORMAT:
-            raise UnknownTableFormat(directory=str(self.directory), found=found, known=FORMAT)
+        self._check_properties(delta.metadata().configuration)
         protocol = delta.protocol()
         if protocol.min_writer_version > _WRITER_VERSION:
             found = f"Delta writer version {protocol.min_writer_version}"
@@ -330,6 +328,12 @@ class DeltaLog:
         stored, wanted = _columns(delta.schema()), _columns(Schema.from_arrow(self._schema))
         if stored != wanted:
             raise OtherTableSchema(directory=str(self.directory), found=", ".join(stored), wanted=", ".join(wanted))
+
+    def _check_properties(self, found: Mapping[str, str | None]) -> None:
+        """Whether the table, whenever it is opened, is one that may be written to."""
+        version = found.get("ticklake.format", FORMAT)
+        if version != FORMAT:
+            raise UnknownTableFormat(directory=str(self.directory), found=str(version), known=FORMAT)
 
     def _create(self, folder: TableFolder) -> None:
         if folder.versions() or folder.newest_checkpoint() >= 0:
