@@ -394,6 +394,12 @@ def test_series_of_a_range_that_is_not_there_are_refused(one: Told, first: int, 
     assert one.client.get("/charts", params={"run": one.story.run_id, "from": first, "to": last}).status_code == 400
 
 
+def test_frames_of_the_last_ticks_can_be_asked_for(one: Told) -> None:
+    for tick in (10**18, 2**62, 2**63 - 1):
+        assert HEADER.unpack_from(one.get("frame", tick=tick).content)[3:] == (NO_CELLS | NO_ORGANISMS, tick)
+    assert one.client.get(f"/api/runs/{one.story.run_id}/frame", params={"tick": 2**63}).status_code == 400
+
+
 def rows_of(told: Told) -> dict[str, int]:
     ticks = told.truth.ticks.values()
     return {

@@ -248,8 +248,8 @@ class Series:
         """
         if not 2 <= points <= MOST_POINTS:
             raise InvalidOption(option="points", value=points, allowed=f"2 to {MOST_POINTS:,}")
-        step, whole, here = self.step(run_id), self.ticks(run_id), self._sources(run_id, sources)
-        asked, ticks = ticks, sampled(ticks, whole.start if whole else 0, step)
+        step, every, here = self.step(run_id), self.ticks(run_id), self._sources(run_id, sources)
+        asked, ticks = ticks, sampled(ticks, every.start if every else 0, step)
         samples = ticks.count(step)
         rates = [self._rows(run_id, source, ticks) / max(1, samples) for source in here]
         plans = [affordable(points, samples, rate, source.most) for source, rate in zip(here, rates, strict=True)]
@@ -263,8 +263,9 @@ class Series:
             part = self._part(run_id, source, buckets, reads if reads < samples else None)
             columns |= {name: part[name] for name in part.column_names}
             if source.deaths:
-                # Whoever is born and dies between two sampled ticks is never seen.
-                columns["births_deaths_exact"] = pa.array(np.full(len(buckets.edges) - 1, step == 1))
+                # Whoever is born and dies between two sampled ticks, or at a tick that is missing, is never seen.
+                whole = part[f"{source.table}_ticks"].to_numpy() == np.diff(buckets.edges) // step
+                columns["births_deaths_exact"] = pa.array(whole & (step == 1))
         exact = all(reads >= samples for _, reads in plans)
         return Charted(buckets.every() or asked, step, exact, pa.table(columns))
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ticklake.errors import InvalidOption, RunNotInLake
 from ticklake.lake.frames import Frames, OpenTable
 from ticklake.ticks import TickRange
-from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
+from ticklake.web.rendering import LAST_TICK, chosen_run, explained, nothing, page, site_of
 from ticklake.world import World
 
 CELLS, ORGANISMS = "environment_data", "organism_data"
@@ -207,8 +207,8 @@ def _number(request: Request, name: str) -> int:
         value = int(text)
     except ValueError:
         raise InvalidOption(option=name, value=text, allowed="a whole number") from None
-    if not 0 <= value < 2**62:
-        raise InvalidOption(option=name, value=text, allowed="0 or more")
+    if not 0 <= value <= LAST_TICK:
+        raise InvalidOption(option=name, value=text, allowed=f"0 to {LAST_TICK}")
     return value
 
 

@@ -77,6 +77,12 @@ def test_figures_are_of_the_table_that_is_there(
     assert population(series) == {at: 2 + at for at in range(commits_after)} | {commits_after: 9}
 
 
+def test_births_and_deaths_are_not_exact_if_a_tick_of_a_point_is_missing(tmp_path: Path) -> None:
+    commit(tmp_path, [0, 1, 3, 4, 5], 1, "one")
+    table = Series(Frames(Catalog(tmp_path))).chart(RUN, TickRange(0, 5), 3).table
+    assert table["births_deaths_exact"].to_pylist() == [True, False, True]
+
+
 def test_a_removed_table_is_told_to_be_removed(tmp_path: Path) -> None:
     clock = Clock()
     frames = Frames(Catalog(tmp_path), clock)

@@ -348,8 +348,10 @@ function spread(found) {
   const form = by("range");
   form.elements.from.value = from; form.elements.to.value = to;
   by("extent").textContent = `ticks ${rounded(from)} to ${rounded(to)}`;
-  const missing = ["organism_data", "environment_data"].filter((table) => found.exact && column[`${table}_ticks`]?.some((count, i) => count < column.ticks[i]));
-  by("how").textContent = missing.length ? `some ticks of this range are not in ${missing.join(" and ")}: figures are of those that are` : found.exact ? `every ${step > 1 ? "sampled " : ""}tick was read` : "too many rows to read them all: each point is the mean of some ticks of its part";
+  const missing = ["organism_data", "environment_data"].filter((table) => column[`${table}_ticks`]?.some((count, i) => found.exact ? count < column.ticks[i] : !count));
+  const lacks = missing.length ? [`some ticks of this range are not in ${missing.join(" and ")}: figures are of those that are`] : [];
+  const read = found.exact ? `every ${step > 1 ? "sampled " : ""}tick was read` : "too many rows to read them all: each point is the mean of some ticks of its part";
+  by("how").textContent = [...(found.exact && missing.length ? [] : [read]), ...lacks].join("; ");
   for (const form of ["csv", "parquet"]) by(form).href = `${api}/series?from=${from}&to=${to}&format=${form}`;
   remember("from", from === first ? "" : from, "to", to === last ? "" : to);
   root.dataset.shown = `${from}-${to}`;
