@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ticklake import MetadataInfo
-from ticklake.consumer import Outbox, Relay
+from ticklake.consumer import IdempotentConsumer, Outbox, Relay
 from ticklake.consumer.outbox import Attempts
 from ticklake.consumer.relay import _batch, _pause
 from ticklake.database import Transaction
-from ticklake.errors import InvalidOption, TransactionAborted
+from ticklake.errors import InvalidName, InvalidOption, TransactionAborted
 from ticklake.topics import GroupStatus, Run
 
 TOPIC = "validation-topic"
@@ -235,3 +235,10 @@ def test_a_topic_of_another_kind_is_not_taken_for_an_outbox(run: Run) -> None:
         writer.send(MetadataInfo(written_at_ms=1))
     (status,) = run.groups.list()
     assert status.lag == 1
+
+
+def test_a_topic_whose_baton_would_have_too_long_a_name_is_refused_before_any_work(run: Run) -> None:
+    Outbox(run, "x" * 248)
+    with pytest.raises(InvalidName):
+        IdempotentConsumer(run, "in", "g", lambda payload, _: payload, publishes="x" * 249)
+    assert run.groups.list() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -359,3 +360,19 @@ def test_a_replay_counts_what_will_be_delivered_because_of_it(run: Run, batch: B
         bury(reader)
         assert run.dead_letters.replay() == 1
         assert drain(reader) == [2]
+
+
+def test_retention_takes_a_storage_key_of_any_length(run: Run) -> None:
+    key = "".join(secrets.choice("abcdefgh/") for _ in range(100_000))
+    with run.writer("t") as writer:
+        for _ in range(2):
+            writer.send_many([BatchInfo(storage_key=key), BatchInfo(storage_key=key)])
+            assert run.remove_outdated("t", max_count=0) == 2
+    assert run.removed_files("t") == {key}
+
+
+def test_a_small_pool_keeps_no_more_connections_than_it_has(database_url: str) -> None:
+    with Database(database_url, max_pool_size=1) as small:
+        assert small.run("r").topics() == []
+    with pytest.raises(InvalidOption, match="min_idle"):
+        Database(database_url, max_pool_size=1, min_idle=2)

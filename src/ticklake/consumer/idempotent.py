@@ -92,11 +92,11 @@ class IdempotentConsumer:
         self._batch_size = batch_size
         self._retry_delay = retry_delay
         self._relay_lease = relay_lease
+        self._outbox = Outbox(run, publishes) if publishes is not None else None
         self._reader = run.reader(
             topic, group=group, claim_timeout=claim_timeout, max_delivery_attempts=max_delivery_attempts
         )
         self._processed = ProcessedMessages(run, topic, group)
-        self._outbox = Outbox(run, publishes) if publishes is not None else None
         self._stopping = False
         self._begun = False
         self._lost: dict[str, None] = {}

@@ -12,7 +12,9 @@ from google.protobuf.message import Message as Payload
 
 from ticklake.consumer.processed import CHUNK, PACKAGE, check_age
 from ticklake.database import Listener, Transaction
+from ticklake.database.names import check_name
 from ticklake.topics import Run
+from ticklake.topics.baton import baton_topic
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
 from ticklake.topics.parts import check_size, in_parts
 
@@ -45,6 +47,7 @@ class Outbox:
     """What is to be published on one topic, in order."""
 
     def __init__(self, run: Run, topic: str) -> None:
+        check_name("topic", baton_topic(topic))
         run.prepare(PACKAGE)
         self.topic = topic
         self._run = run

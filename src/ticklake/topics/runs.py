@@ -27,6 +27,7 @@ from ticklake.topics.store import Consumer, OpenTransaction, TopicStore
 from ticklake.topics.writer import TopicWriter
 
 HELD_BACK_SECONDS = 60.0
+MIN_IDLE = 2
 
 
 class Database:
@@ -37,11 +38,12 @@ class Database:
         url: str,
         *,
         max_pool_size: int = 10,
-        min_idle: int = 2,
+        min_idle: int | None = None,
         metrics_window_seconds: float = METRICS_WINDOW_SECONDS,
         backend: Backend | None = None,
     ) -> None:
         _check(max_pool_size >= 1, "max_pool_size", max_pool_size, "1 or more")
+        min_idle = min(MIN_IDLE, max_pool_size) if min_idle is None else min_idle
         _check(0 <= min_idle <= max_pool_size, "min_idle", min_idle, "0 to max_pool_size")
         _check(metrics_window_seconds > 0, "metrics_window_seconds", metrics_window_seconds, "more than 0 seconds")
         self.url = url
