@@ -73,6 +73,7 @@ def topics(url: str, run_id: str, journal: str) -> None:
                 lambda: run.groups.reset("t", "g", "earliest"),
                 lambda: _free_by_hand(run),
                 lambda: _forget_what_was_claimed(run),
+                lambda: _set_the_clock_back(run),
                 lambda: _consume(run, "g"),
                 lambda: run.processed("X").mark(["one"]),
                 lambda: run.remove_outdated("t", max_count=2),
@@ -153,6 +154,19 @@ def _forget_what_was_claimed(run: Run) -> None:
     with run.reader("t", group="g", claim_timeout=10 * LEASE, max_delivery_attempts=100) as reader:
         reader.poll(LEASE)
         reader.monitor.healthy = False
+        reader.poll(0)
+
+
+def _set_the_clock_back(run: Run) -> None:
+    """A claim that was made an hour from now: its lease begins again with the next claim."""
+    with run.reader("t", group="g", claim_timeout=10 * LEASE, max_delivery_attempts=100) as reader:
+        reader.poll(LEASE)
+        with run.transaction() as transaction:
+            transaction.execute(
+                "UPDATE topic_consumer_group SET since = since + 3600000, lease_until = lease_until + 3600000 "
+                "WHERE consumer_group = 'g' AND claimed_by IS NOT NULL AND acknowledged_at IS NULL",
+                {},
+            )
         reader.poll(0)
 
 
