@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from ticklake.cli import INTERRUPTED
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.topics import Database
@@ -145,3 +146,29 @@ def test_ctrl_c_twice_ends_a_node_whose_jvm_hangs(node: Callable[..., Node], eve
     assert started.process.returncode == 128 + signal.SIGINT
     started.jvm.resume()
     started.left_nobody()
+
+
+def has_java(pid: int) -> bool:
+    try:
+        return any(child.name() == "java" for child in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:  # one of the scripts that start it has just ended
+        return False
+
+
+def test_a_stop_while_spark_starts_indexes_nothing(maker: Any, tmp_path: Path, eventually: Eventually):
+    maker.metadata()
+    maker.batches(3, ticks=10)
+    places = ["--storage", maker.storage.url, "--lake", str(maker.lake.root), "--master", "local[1]"]
+    command = [*COMMAND[:-1], "index", maker.run_id, *places]
+    log = tmp_path / "index.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        eventually(lambda: process.poll() is not None or has_java(process.pid))
+        process.terminate()
+        code = process.wait(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    assert (code, "Stopped before the end" in log.read_text()) == (INTERRUPTED, True), log.read_text()
+    assert not maker.lake.directory(maker.run_id, "environment_data").exists()

@@ -105,16 +105,18 @@ def index(
         warm_up(session(), *(kind.rows for kind in kinds))
         bars.update("starting Spark", 1, 1)
         started = time.monotonic()
-        work.start()
-        while not work.wait(0.2) and not stop.is_set():
-            _show(bars, work.progress(), work.under_way())
-        work.stop()
+        if not stop.is_set():  # Spark takes a while to start
+            work.start()
+            while not work.wait(0.2) and not stop.is_set():
+                _show(bars, work.progress(), work.under_way())
+            work.stop()
         _show(bars, work.progress(), {})
-    _report(work.progress(), time.monotonic() - started, lake, run, as_json)
-    if not work.wait(0):
-        raise click.exceptions.Exit(1)
+    failed = _report(work.progress(), time.monotonic() - started, lake, run, as_json)
     if stop.is_set():
         click.echo("Stopped before the end; the same command goes on from here.", err=True)
+    if failed or not work.wait(0):
+        raise click.exceptions.Exit(1)
+    if stop.is_set():
         raise click.exceptions.Exit(INTERRUPTED)
 
 
@@ -124,7 +126,8 @@ def _show(bars: Bars, tables: list[Progress], under_way: dict[str, int]) -> None
         bars.update(table.table, min(done, table.total), table.total, rows=table.rows)
 
 
-def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json: bool) -> None:
+def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json: bool) -> bool:
+    """Prints what was done; whether files failed."""
     failed = {file: error for table in tables for file, error in table.failed.items()}
     if as_json:
         print_json({"run": run, "lake": lake, "seconds": round(seconds, 3), "tables": tables})
@@ -137,5 +140,4 @@ def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json
             again = "`ticklake reconcile RUN --retry-failed --apply` has them tried again by those who share the work"
             click.echo(f"{len(failed):,} files are not indexed. Mend or remove them; {again}.", err=True)
         click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
-    if failed:
-        raise click.exceptions.Exit(1)
+    return bool(failed)

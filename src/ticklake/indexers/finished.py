@@ -89,6 +89,8 @@ class FinishedRun:
     def stop(self) -> None:
         """Finishes what is under way and leaves the rest for the next time."""
         for indexer in self._indexers:
+            indexer.ask_to_stop()
+        for indexer in self._indexers:
             indexer.stop(timeout=120)
 
     def wait(self, seconds: float) -> bool:
