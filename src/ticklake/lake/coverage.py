@@ -140,7 +140,9 @@ def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: 
     edges = [low + (high + 1 - low) * part // parts for part in range(parts + 1)]
     tick = ds.field(ordinal)
     for first, beyond in pairwise(edges):
-        yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick < beyond))
+        # Both inside: what is beyond the last tick of all is no int64. An edge may be there twice.
+        if first < beyond:
+            yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick <= beyond - 1))
 
 
 def _named_key(delta: DeltaTable) -> tuple[str, ...]:

@@ -129,3 +129,10 @@ def test_what_differs_is_disputed_or_has_no_file_is_named():
     assert deep.disputed == [TickRange(20, 20)]
     assert deep.unproven == [TickRange(40, 40)]
     assert deep.flaws == 5
+
+
+def test_the_last_tick_that_there_can_be_is_counted(tmp_path: Path):
+    last = 2**63 - 1
+    write_deltalake(tmp_path, rows([last - 1, last, last], [1, 1, 1]))
+    found = row_counts(tmp_path, KEY)
+    assert (found.ticks.tolist(), found.rows.tolist(), found.duplicated) == ([last - 1, last], [1, 2], 1)
