@@ -51,8 +51,7 @@ class _Batch:
         return 0 if self.left is None else int(np.searchsorted(self.left, tick, "right"))
 
     def slice(self, ticks: TickRange) -> Slice:
-        whole = self.delivery.ticks
-        return self.delivery.slice(ticks, whole=None if self.proven or ticks == whole else whole)
+        return self.delivery.slice(ticks, whole=None if self.proven else self.delivery.ticks)
 
 
 class _Part(NamedTuple):

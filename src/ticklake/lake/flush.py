@@ -143,8 +143,9 @@ class Flush:
             skipped += len(piece.skip)
             if not piece.done(self._step):
                 pieces.append(Piece(number, piece))
-                checks = (rest.without(present) for rest in whole.rest())
-                pieces += [Piece(number, check, check=True) for check in checks if not check.done(self._step)]
+                # Also what the table has: a file that is bad in any tick adds none.
+                checks = [*whole.rest(), *piece.skipped()]
+                pieces += [Piece(number, check, check=True) for check in checks]
         return pieces, skipped
 
     def _present(self, ledger: Ledger) -> list[int]:

@@ -56,6 +56,12 @@ class Slice:
         after = TickRange(self.ticks.end + 1, self.whole.end)
         return [replace(self, ticks=ticks, skip=frozenset(), whole=None) for ticks in (before, after) if ticks]
 
+    def skipped(self) -> list[Slice]:
+        """The ticks that must be good although the table has them, and what lies between them."""
+        if self.whole is None or not self.skip:
+            return []
+        return [replace(self, ticks=TickRange(min(self.skip), max(self.skip)), skip=frozenset(), whole=None)]
+
     def weight(self) -> float:
         """Its share of the file's bytes."""
         return max(self.source.size, 1) * self.ticks.count() / self.source.ticks.count()

@@ -199,7 +199,7 @@ def test_a_part_of_a_batch_is_checked_with_all_of_it_until_the_batch_is_known_to
 def test_a_batch_that_fits_into_a_flush_needs_no_check() -> None:
     buffer = TickBuffer(insert_batch_size=100, flush_timeout=5.0, step=1)
     buffer.add(batch(0, 99), now=0.0)
-    assert [piece.whole for piece in buffer.take(now=0.0).slices] == [None]
+    assert [piece.rest() for piece in buffer.take(now=0.0).slices] == [[]]
 
 
 def test_a_checked_file_is_cut_by_the_ticks_that_it_has() -> None:

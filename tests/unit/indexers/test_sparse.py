@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,3 +52,17 @@ def test_a_file_with_few_ticks_far_apart_takes_a_few_flushes(run: Any) -> None:
     assert ticks(run) == sorted([*numbers, *range(3, 10)])
     table = DeltaTable(run.lake.directory(run.run_id, "environment_data"))
     assert table.version() < 15
+
+
+@pytest.mark.warns("outside the world")
+def test_a_bad_file_adds_nothing_also_if_the_table_has_its_bad_tick(run: Any) -> None:
+    run.batch(0, 9)
+    assert not index(run, 100)
+    numbers = [run._tick(n, 10) for n in range(5, 15)]
+    cells = replace(numbers[2].cells, flat_index=numbers[2].cells.flat_index + 10**6)
+    numbers[2] = replace(numbers[2], cells=cells)
+    run.storage.write_batch(run.run_id, encode_ticks(run.run_id, numbers))
+    for size in (100, 3):
+        (failed,) = index(run, size)
+        assert "batch_" in failed
+        assert ticks(run) == list(range(10))
