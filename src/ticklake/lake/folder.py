@@ -6,22 +6,30 @@ All that is special about directories is here: descriptors, locks, links. An obj
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from ticklake import faults
+from ticklake.errors import LakeUnwritable
 from ticklake.lake import commits, history
 from ticklake.lake.durable import make_directory
 from ticklake.storage.local import create_file, replace_file
+
+_logger = logging.getLogger(__name__)
 
 LOG = "_delta_log"
 _LOCK = "_ticklake.lock"
 _CHECKPOINT = ".checkpoint."
 # A look at every name would take longer the longer the log is.
 _NEXT = 8
+# Seconds until somebody is told that a lock is not to be had.
+_PATIENCE = 10.0
+_LOOK_SECONDS = 0.01
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
@@ -190,6 +198,48 @@ class TableFolder:
     @contextmanager
     def _locked(self, kind: int) -> Iterator[None]:
         # Closing the file gives the lock back, as does the end of the process.
-        with os.fdopen(os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o666, dir_fd=self._log), "rb") as file:
-            fcntl.flock(file, kind)
-            yield
+        while True:
+            with os.fdopen(self._open_lock(), "rb") as file:
+                self._wait_for(file, kind)
+                # Somebody may have deleted it meanwhile: then this is a lock that nobody else sees.
+                if self._is_lock(file):
+                    yield
+                    return
+
+    def _open_lock(self) -> int:
+        """Read-only is enough for a lock on local file systems: whoever has made it does not lock the others out."""
+        try:
+            with suppress(FileNotFoundError):
+                try:
+                    return os.open(_LOCK, os.O_RDWR, dir_fd=self._log)
+                except PermissionError:
+                    return os.open(_LOCK, os.O_RDONLY, dir_fd=self._log)
+            return self._make_lock()
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self.log / _LOCK), reason=error) from error
+
+    def _make_lock(self) -> int:
+        """It belongs to whom the log belongs to, also if root makes it."""
+        made = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o666, dir_fd=self._log)
+        owner = os.fstat(self._log)
+        with suppress(PermissionError):
+            os.fchown(made, owner.st_uid, owner.st_gid)
+        return made
+
+    def _is_lock(self, file: IO[bytes]) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(_LOCK, dir_fd=self._log))
+        except FileNotFoundError:
+            return False
+
+    def _wait_for(self, file: IO[bytes], kind: int) -> None:
+        """Says so after some seconds: whoever has the lock may have been stopped."""
+        told = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return fcntl.flock(file, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= told:
+                    _logger.warning("Still waiting for the lock %s: another process holds it", self.log / _LOCK)
+                    told = time.monotonic() + 60.0
+                time.sleep(_LOOK_SECONDS)

@@ -270,7 +270,7 @@ def stage() -> Iterator[Stage]:
 class Locks:
     """The part of `fcntl` that a table's folder uses."""
 
-    LOCK_SH, LOCK_EX = fcntl.LOCK_SH, fcntl.LOCK_EX
+    LOCK_SH, LOCK_EX, LOCK_NB = fcntl.LOCK_SH, fcntl.LOCK_EX, fcntl.LOCK_NB
 
     def __init__(self, flock: Callable[[Any, int], None]) -> None:
         self.flock = flock
