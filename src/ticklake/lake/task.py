@@ -289,11 +289,26 @@ def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
     for name in work.table.key:
         if rows.column(name).null_count:
             raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {name}, which is part of the key")
+    for column, field in zip(rows.columns, work.table.schema, strict=True):
+        if missing := _null_in(column, field, field.name):
+            raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {missing}, which is never null")
     rows = ordered(pa.RecordBatch.from_arrays(rows.columns, schema=work.table.schema), work.table.key)
     strangers = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column(work.ordinal).to_numpy())
     if len(strangers):
         raise RowsDoNotFit(table=work.table.name, reason=f"it has rows for tick {strangers[0]}, which it was not given")
     return rows
+
+
+def _null_in(column: pa.Array, field: pa.Field, name: str) -> str | None:
+    """The name of a field that is null although it must not be, also deep within. Writing it would end the task."""
+    if column.null_count and not field.nullable:
+        return name
+    if pa.types.is_struct(field.type):
+        parts = zip(column.drop_null().flatten(), field.type, strict=True)
+        return next((found for part, inner in parts if (found := _null_in(part, inner, f"{name}.{inner.name}"))), None)
+    if pa.types.is_list(field.type):
+        return _null_in(column.flatten(), field.type.value_field, f"{name}[]")
+    return None
 
 
 def _columns(schema: pa.Schema) -> str:
