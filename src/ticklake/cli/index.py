@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli import INTERRUPTED
+from ticklake.cli._completeness import ranges_text
 from ticklake.cli._interrupt import graceful_stop
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli._progress import Bars
@@ -69,7 +70,7 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
 @click.option("--insert-batch-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Ticks a flush.")
-@click.option("--replace", is_flag=True, help="Take these ticks out of the tables first, and index them again.")
+@click.option("--replace", is_flag=True, help="Index ticks again that the tables have, if a good file has them.")
 @json_option
 def index(
     run: str,
@@ -99,11 +100,11 @@ def index(
     with Database(database) if database else nullcontext() as opened, graceful_stop() as stop, Bars(as_json) as bars:
         resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=session)
         work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
-        if replace:
-            work.remove()
         bars.update("starting Spark", 0, 1)
         warm_up(session(), *(kind.rows for kind in kinds))
         bars.update("starting Spark", 1, 1)
+        if replace and not stop.is_set():
+            work.remove()
         started = time.monotonic()
         if not stop.is_set():  # Spark takes a while to start
             work.start()
@@ -139,5 +140,9 @@ def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json
         if failed:
             again = "`ticklake reconcile RUN --retry-failed --apply` has them tried again by those who share the work"
             click.echo(f"{len(failed):,} files are not indexed. Mend or remove them; {again}.", err=True)
+        for one in tables:
+            if one.kept:
+                ranges = ranges_text(one.kept)
+                click.echo(f"{one.table}: not replaced, for no good file has them: ticks {ranges}", err=True)
         click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
-    return bool(failed)
+    return bool(failed) or any(one.kept for one in tables)

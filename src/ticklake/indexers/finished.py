@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
+from ticklake.coordination.gaps import ranges_of
 from ticklake.errors import NothingToIndex, RunNotFound
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
 from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.lake.deep import decode
+from ticklake.lake.empty import joined
 from ticklake.lake.sharing import Sharing
+from ticklake.lake.table import Table
+from ticklake.lake.task import Work
 from ticklake.monitoring import Monitor
 from ticklake.storage.names import MAX_TICK, check_run_id
 from ticklake.ticks import TickRange
@@ -25,7 +30,10 @@ _LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one table is, in ticks; `present` of them were there before."""
+    """How far one table is, in ticks; `present` of them were there before.
+
+    `kept` are those that were to be replaced and stay as they were, because no good file has them.
+    """
 
     table: str
     ticks: int
@@ -33,6 +41,7 @@ class Progress:
     total: int
     rows: int
     failed: dict[str, str]
+    kept: list[TickRange] = field(default_factory=list)
 
 
 class FinishedRun:
@@ -50,6 +59,8 @@ class FinishedRun:
         self._resources, self._run_id, self._ticks = resources, run_id, ticks
         shared = replace(resources, sharing=Sharing())
         self._sources: dict[Monitor, StoredBatches | CoordinatedBatches] = {}
+        self._kept: dict[str, list[TickRange]] = {}
+        self._bad: dict[str, dict[str, str]] = {}
         self._total = 0
         self._options = IndexerOptions(
             run_id, insert_batch_size=insert_batch_size, until_caught_up=True, claim_timeout=_LEASE_SECONDS
@@ -72,12 +83,28 @@ class FinishedRun:
         return self
 
     def remove(self) -> Self:
-        """Takes the ticks out of the tables, for them to be indexed again: by an indexer that was mended, say."""
-        ticks = self._ticks or TickRange(0, MAX_TICK)
+        """Takes the ticks out of the tables, for them to be indexed again: by an indexer that was mended, say.
+
+        Every file is read and its rows are made once before: only what comes back is removed.
+        """
         for indexer in self._indexers:
             if indexer.table is not None:
-                self._resources.tables.ledger(self._run_id, indexer.table).remove(ticks)
+                self._remove(indexer, indexer.table)
         return self
+
+    def _remove(self, indexer: BatchIndexer, table: Table) -> None:
+        storage, ticks = self._resources.storage, self._ticks or TickRange(0, MAX_TICK)
+        world = World.of(storage.read_metadata(self._run_id))
+        files = [file for file in storage.every_batch(self._run_id) if file.ticks.within(ticks)]
+        ledger = self._resources.tables.ledger(self._run_id, table)
+        work = Work("", storage, world, indexer.reads, table, str(ledger.directory), type(indexer).rows)
+        assert self._resources.spark is not None  # noqa: S101  a finished run is indexed on Spark
+        decoded = decode(self._resources.spark(), work, files)
+        found = joined(result.ticks for _, result in decoded if not isinstance(result, str))
+        good = found[(found >= ticks.start) & (found <= ticks.end)]
+        kept = ledger.remove_only(good, ticks, world.sampling_interval)
+        self._kept[indexer.name] = ranges_of(kept, world.sampling_interval)
+        self._bad[indexer.name] = {key: result for key, result in decoded if isinstance(result, str)}
 
     def start(self) -> Self:
         if not self._total:
@@ -116,7 +143,8 @@ class FinishedRun:
             present=monitor.counter("ticks_present").value + (source.ticks_before if source else 0),
             total=self._total,
             rows=monitor.counter("rows_written").value,
-            failed=dict(source.failed) if source else {},
+            failed=self._bad.get(table, {}) | (source.failed if source else {}),
+            kept=self._kept.get(table, []),
         )
 
     def _open(self, kind: type[BatchIndexer], run_id: str, monitor: Monitor) -> Batches:

@@ -53,7 +53,7 @@ class Deep:
 
 def compare(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep:
     """`work` says which table and how its rows are made, just as for a flush."""
-    decoded = _deal(spark, files, lambda file: _decode(work, file))
+    decoded = decode(spark, work, files)
     unreadable = {key: result for key, result in decoded if isinstance(result, str)}
     from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
     directory = Path(work.directory)
@@ -69,6 +69,11 @@ def compare(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep
     unreadable |= log.flaws
     table = merged(result for _, result in scanned if isinstance(result, Fingerprints))
     return judge(from_files, table, unreadable, work.world.sampling_interval if work.world else 1)
+
+
+def decode(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> list[tuple[str, Fingerprints | str]]:
+    """Each file's key, and the fingerprints of all of its rows, or why it has none."""
+    return _deal(spark, files, lambda file: _decode(work, file))
 
 
 def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:

@@ -65,6 +65,23 @@ class Ledger(DeltaLog):
             except CommitConflict:
                 self.discard(new)
 
+    def remove_only(self, ticks: Ticks, within: TickRange, step: int) -> Ticks:
+        """Takes these ticks out of the table, and returns the others that it has in the range, which stay."""
+        self.refresh()
+        there = [self._empty.within(within)]
+        for file in self.files.overlapping(within):
+            try:
+                there.extend(self._ticks_of(file, [within]))
+            except DamagedTableFile:
+                # Nobody can tell what it holds, so it goes only if all of it comes back.
+                if np.count_nonzero((ticks >= file.ticks.start) & (ticks <= file.ticks.end)) < file.ticks.count(step):
+                    raise
+        stay = np.setdiff1d(joined(there), ticks)
+        for part in np.split(ticks, np.searchsorted(ticks, stay)):
+            if len(part):
+                self.remove(TickRange(int(part[0]), int(part[-1])))
+        return stay
+
     def _ticks_of(self, file: LiveFile, wanted: Sequence[TickRange]) -> list[Ticks]:
         try:
             return list(ticks_in(self.directory / file.path, wanted, self.table.ordinal))
