@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from uuid import uuid4
 
 import psycopg
@@ -87,6 +88,25 @@ def test_a_transaction_interrupted_anywhere_leaves_nothing_behind(
     write(run)
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("act", [write, look, fail, nest])
+def test_an_interrupt_that_somebody_keeps_holds_nothing(run: Run, act: Callable[[Run], None], every: int) -> None:
+    """An exception keeps its frames, and they keep what they worked with; a cycle keeps it until the collector runs."""
+    write(run)
+    look(run)
+    kept: list[BaseException | None] = []
+    gc.disable()
+    try:
+        for interrupt in everywhere(lambda: act(run), DATABASE, every=every):
+            kept.append(interrupt)
+            assert run._schema.pool()["active"] == 0, f"after {len(kept) * every} byte codes"
+            write(run)
+            look(run)
+    finally:
+        gc.enable()
+    assert len(kept) > 300 / every
+
+
 def test_the_first_use_of_a_database_interrupted_anywhere_can_be_repeated(database_url: str) -> None:
     run_id = f"20251014-143025-{uuid4().hex[:8]}"
     points = 0
@@ -147,3 +167,32 @@ def test_thousands_of_interrupts_leave_a_small_pool_as_it_was(postgres_url: str)
         with psycopg.connect(postgres_url) as administrator:
             query = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%%' AND pid = ANY(%s)"
             assert administrator.execute(query, [list(pids)]).fetchone() == (0,)
+
+
+def test_a_transaction_that_only_garbage_holds_is_rolled_back(run: Run, database_url: str) -> None:
+    def make(transaction: Transaction) -> None:
+        transaction.execute_script("CREATE TABLE of_nobody (id INTEGER)")
+
+    def suspended() -> Generator[None, None, None]:
+        with run.transaction() as transaction:
+            make(transaction)
+            yield
+
+    def make_elsewhere() -> None:
+        with Database(database_url) as other, other.run(run.id).transaction() as transaction:
+            make(transaction)
+
+    write(run)
+    gc.disable()
+    try:
+        ring: list[object] = []
+        work = suspended()
+        next(work)
+        ring += [ring, work]
+        del ring, work
+        assert run._schema.pool()["active"] == 1
+        gc.collect()
+    finally:
+        gc.enable()
+    assert run._schema.pool()["active"] == 0
+    elsewhere(make_elsewhere)

@@ -1,7 +1,7 @@
-"""Connections for many threads. What belongs to whom is said by references alone, so an interrupt can lose none.
+"""Connections for many threads. Who uses one is written in its slot, and taken and given back explicitly.
 
-A link is either idle (the pool refers to it) or in somebody's hands (they do). One that nobody refers to any more is
-garbage: it closes its connection, and its place is free.
+An exception keeps its frames alive, and frames keep what they worked with, for as long as anybody likes. So nothing
+here is in use because something refers to it.
 """
 
 from __future__ import annotations
@@ -13,44 +13,45 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from ticklake.database.fork import Fork, Inheritable, keep_for_ever
-from ticklake.database.waiting import Waiters
+from ticklake.database.waiting import Turn, Waiters
 
 MAX_IDLE_SECONDS = 600.0
 
 
 class Connection(Protocol):
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Can be repeated."""
 
 
 _Connection = TypeVar("_Connection", bound=Connection)
 
 
-class Link(Generic[_Connection]):
-    """One place of the pool, and the connection that has it."""
+class Slot(Generic[_Connection]):
+    """One place of the pool, its connection if it has one, and whose turn it is."""
 
     def __init__(self) -> None:
         self.connection: _Connection | None = None
         self.idle_since = 0.0
+        self.turn = Turn()
 
-    def connected(self) -> _Connection:
-        if self.connection is None:
-            raise RuntimeError("This link has no connection.")
-        return self.connection
+    @property
+    def busy(self) -> bool:
+        return self.turn.holder is not None
 
     def close(self) -> None:
-        if self.connection is not None:
-            connection, self.connection = self.connection, None
-            connection.close()
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.close()
+        self.idle_since = 0.0
+        try:
+            if self.connection is not None:
+                self.connection.close()
+        finally:
+            self.connection = None
 
 
 class Pool(Inheritable, Generic[_Connection]):
     """At most `size` connections, made when they are needed; the one that came back last goes out first: it is warm.
 
-    Beyond `keep` idle ones, those that nobody has needed for ten minutes are closed.
+    Beyond `keep` idle ones, those that nobody has needed for ten minutes are closed. Users are known by a `reference`
+    to them; what they have taken they give back with it, however far they had come.
     """
 
     def __init__(
@@ -64,79 +65,96 @@ class Pool(Inheritable, Generic[_Connection]):
         super().__init__()
         self._connect = connect
         self._usable = usable
-        self._size = size
         self._keep = keep
-        self._places: dict[int, weakref.ref[Link[_Connection]]] = {}
-        self._idle: list[Link[_Connection]] = []
+        self._slots: list[Slot[_Connection]] = [Slot() for _ in range(size)]
         self._closed = False
         self.waiters = Waiters()
 
     @property
-    def total(self) -> int:
-        return len(self._places)
+    def active(self) -> int:
+        return sum(slot.busy for slot in self._slots)
 
     @property
     def idle(self) -> int:
-        return len(self._idle)
+        return len(self._idle())
 
-    def take(self, seconds: float) -> Link[_Connection] | None:
-        """A link with a connection; None if all are in use for so long. Raises what `connect` raises."""
-        link = self._find() or self.waiters.wait_for(self._find, seconds)
-        if link is not None and link.connection is None:
-            link.connection = self._connect()
-        return link
+    def reference(self, user: object) -> weakref.ref[object]:
+        """What `user` takes a connection with. Should it die without giving it back, the connection is closed."""
+        return weakref.ref(user, self._abandoned)
 
-    def give_back(self, link: Link[_Connection]) -> None:
-        """The caller must forget the link before it calls this, and close a connection that is of no use any more."""
-        if link.connection is None or self._closed or self.inherited:
-            link.close()
-        else:
-            link.idle_since = time.monotonic()
-            self._idle.append(link)
-            self._prune()
+    def take(self, mine: weakref.ref[object], seconds: float) -> _Connection | None:
+        """A connection; None if all are in use for so long. Raises what `connect` raises."""
+        try:
+            slot = self._find(mine) or self.waiters.wait_for(lambda: self._find(mine), seconds)
+            if slot is None:
+                return None
+            if slot.connection is not None and not self._usable(slot.connection):
+                slot.close()
+            if slot.connection is None:
+                slot.connection = self._connect()
+            return slot.connection
+        except BaseException:
+            self.give_back(mine)
+            raise
+
+    def held(self, mine: weakref.ref[object]) -> _Connection | None:
+        """The connection that was taken with `mine`; None if there is none yet, or not any more."""
+        return next((slot.connection for slot in self._slots if slot.turn.held(mine)), None)
+
+    def discard(self, mine: weakref.ref[object]) -> None:
+        """Closes what was taken with `mine`: it is of no use any more. It is still to be given back."""
+        for slot in self._slots:
+            if slot.turn.held(mine):
+                slot.close()
+
+    def give_back(self, mine: weakref.ref[object]) -> None:
+        """Does nothing if nothing was taken: it can be repeated."""
+        if self._closed or self.inherited:
+            self.discard(mine)
+        for slot in self._outdated():
+            if slot.turn.try_to_take(mine):
+                slot.close()
+        for slot in self._slots:
+            if slot.turn.held(mine):
+                slot.idle_since = time.monotonic() if slot.connection is not None else 0.0
+                slot.turn.give_back(mine)
         self.waiters.ring()
+        if self._closed:
+            self.close()  # that may have come in between
 
     def close(self) -> None:
         """Closes those that are idle; the others are closed when they come back."""
         self._closed = True
-        while self._idle:
-            with suppress(IndexError):
-                self._idle.pop().close()
+        closing = _Closing()
+        mine = self.reference(closing)
+        for slot in self._idle():
+            if slot.turn.try_to_take(mine):
+                slot.close()
+                slot.turn.give_back(mine)
 
-    def _find(self) -> Link[_Connection] | None:
-        while self._idle:
-            with suppress(IndexError):
-                link = self._idle.pop()
-                if link.connection is not None and self._usable(link.connection):
-                    return link
-                link.close()
-        return self._reserve()
+    def _find(self, mine: weakref.ref[object]) -> Slot[_Connection] | None:
+        warmest_first = sorted(self._slots, key=lambda slot: -slot.idle_since)
+        return next((slot for slot in warmest_first if slot.turn.try_to_take(mine)), None)
 
-    def _reserve(self) -> Link[_Connection] | None:
-        """A link without a connection in a place that is free."""
-        link: Link[_Connection] = Link()
-        places, waiters = self._places, self.waiters
-        for place in range(self._size):
+    def _idle(self) -> list[Slot[_Connection]]:
+        return [slot for slot in self._slots if slot.connection is not None and not slot.busy]
 
-            def died(reference: weakref.ref[Link[_Connection]], place: int = place) -> None:
-                if places.get(place) is reference:
-                    del places[place]
-                waiters.ring()
-
-            reference = weakref.ref(link, died)
-            if places.setdefault(place, reference) is reference:
-                return link
-        return None
-
-    def _prune(self) -> None:
+    def _outdated(self) -> list[Slot[_Connection]]:
         oldest = time.monotonic() - MAX_IDLE_SECONDS
-        while len(self._idle) > self._keep and self._idle[0].idle_since < oldest:
-            with suppress(IndexError):
-                self._idle.pop(0).close()
+        surplus = sorted(self._idle(), key=lambda slot: -slot.idle_since)[self._keep :]
+        return [slot for slot in surplus if slot.idle_since < oldest]
+
+    def _abandoned(self, mine: weakref.ref[object]) -> None:
+        with suppress(Exception):
+            self.discard(mine)
+        self.give_back(mine)
 
     def _disown(self, fork: Fork) -> None:  # noqa: ARG002
-        for reference in list(self._places.values()):
-            if (link := reference()) is not None and link.connection is not None:
-                keep_for_ever(link.connection)
-                link.connection = None
-        self._idle.clear()
+        for slot in self._slots:
+            if slot.connection is not None:
+                keep_for_ever(slot.connection)
+                slot.connection = None
+
+
+class _Closing:
+    """Takes a slot to close it."""

@@ -6,6 +6,7 @@ import logging
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -19,7 +20,7 @@ from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import schema_name
 from ticklake.database.notifications import PostgresListener
 from ticklake.database.outages import in_our_words, postgres_fault
-from ticklake.database.pool import Link, Pool
+from ticklake.database.pool import Pool
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
 from ticklake.database.url import split_password
@@ -85,7 +86,7 @@ class PostgresBackend(Inheritable):
         self._schemas: dict[str, PostgresSchema] = {}
         self._closed = False
         self._reached = False
-        self._pool = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
+        self.connections = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
         name = schema_name(run_id)
@@ -106,14 +107,14 @@ class PostgresBackend(Inheritable):
         if self.inherited:
             return
         self._closed = True
-        self._pool.close()
+        self.connections.close()
 
     def connect(self) -> Connection:
         """A connection of one's own, outside the pool."""
         with self.translated():
             return self._connect()
 
-    def take(self) -> Link[Connection]:
+    def take(self, mine: weakref.ref[object]) -> Connection:
         """A server that was there and is away is asked again and again, as long as others would wait for their turn."""
         self.check_process(self.name)
         end = time.monotonic() + POOL_SECONDS
@@ -121,24 +122,21 @@ class PostgresBackend(Inheritable):
             if self._closed:
                 raise DatabaseClosed(database=self.name)
             try:
-                link = self._pool.take(end - time.monotonic())
+                connection = self.connections.take(mine, end - time.monotonic())
             except psycopg.OperationalError as error:
                 if not self._reached or time.monotonic() > end:
                     raise self.in_our_words(error) from error
                 _log.debug("Trying again to connect to %s: %s", self.name, error)
                 time.sleep(RETRY_SECONDS)
             else:
-                if link is None:
+                if connection is None:
                     raise DatabaseUnavailable(database=self.name, reason=f"no connection for {POOL_SECONDS:g} seconds")
                 self._reached = True
-                return link
-
-    def give_back(self, link: Link[Connection]) -> None:
-        self._pool.give_back(link)
+                return connection
 
     def pool(self) -> Mapping[str, int]:
-        total, idle = self._pool.total, self._pool.idle
-        return {"active": total - idle, "idle": idle, "total": total, "waiting": len(self._pool.waiters)}
+        active, idle = self.connections.active, self.connections.idle
+        return {"active": active, "idle": idle, "total": active + idle, "waiting": len(self.connections.waiters)}
 
     def _connect(self) -> Connection:
         connection = Connection.connect(self._url, **_OPTIONS)
@@ -298,12 +296,11 @@ class PostgresWork(Work[PostgresTransaction]):
         self._schema = schema
         self._durable = durable
         self._begin_with = begin
-        self._link: Link[Connection] | None = None
+        self._reference = backend.connections.reference(self)
         self._transaction: PostgresTransaction | None = None
 
     def _begin(self) -> PostgresTransaction:
-        self._link = self._backend.take()
-        connection = self._link.connected()
+        connection = self._backend.take(self._reference)
         if self._schema is not None and not connection.pooler:
             connection.enter(self._schema.name, self._durable)
         if connection.pooler and not self._begin_with:
@@ -330,24 +327,22 @@ class PostgresWork(Work[PostgresTransaction]):
             self._transaction.committed()
 
     def _end(self, *, clean: bool) -> None:
-        link = self._link
-        if link is None:
-            return
+        connection = self._connection
         try:
-            if link.connection is not None and (not clean or not _rolled_back(link.connection)):
-                link.close()
-            if self._schema is not None and self._transaction is not None:
+            if connection is not None and (not clean or not _rolled_back(connection)):
+                self._backend.connections.discard(self._reference)
+            if connection is not None and self._schema is not None and self._transaction is not None:
                 self._schema.count_statements(self._transaction.executed)
         finally:
-            self._link = None
-            self._backend.give_back(link)
+            self._backend.connections.give_back(self._reference)
 
     def _in_our_words(self, error: psycopg.Error) -> TickLakeError:
         return self._backend.in_our_words(error, self._connection)
 
     @property
     def _connection(self) -> Connection | None:
-        return None if self._link is None else self._link.connection
+        """The one that it has; none before and after."""
+        return self._backend.connections.held(self._reference)
 
 
 def _rolled_back(connection: Connection) -> bool:

@@ -241,7 +241,7 @@ class SqliteWork(Work[SqliteTransaction]):
             self._transaction.committed()
 
     def _end(self, *, clean: bool) -> None:  # noqa: ARG002  SQLite itself knows the state of its connection
-        if self._seat.turn.holder is not self:
+        if not self._seat.turn.held(self._reference):
             return
         try:
             self._seat.roll_back()
@@ -270,7 +270,8 @@ class _Seat(Inheritable):
         self._place: Place | None = None
         self._closed = False
         self._synchronous = ""
-        self.turn = Turn()
+        this = weakref.ref(self)
+        self.turn = Turn(abandoned=lambda: seat.roll_back() if (seat := this()) is not None else None)
 
     @property
     def open(self) -> bool:
@@ -336,11 +337,14 @@ class _Seat(Inheritable):
         if self.inherited:
             return
         try:
-            self.turn.take(reference, LOCK_SECONDS)
-            self._closed = True
-            self._disconnect()
+            try:
+                self.turn.take(reference, LOCK_SECONDS)
+                self._closed = True
+                self._disconnect()
+            finally:
+                self.turn.give_back(reference)
         finally:
-            self.turn.give_back(reference)
+            self.turn.give_back(reference)  # again, in case that the first was interrupted
 
     def _disconnect(self) -> None:
         if self._connection is None:

@@ -55,10 +55,15 @@ class Waiters:
 
 
 class Turn:
-    """What one holder at a time has. Holders are known by a weak reference to them."""
+    """What one holder at a time has. Holders are known by a weak reference to them, which they give it back with.
 
-    def __init__(self) -> None:
+    That a dead holder holds nothing is the last resort: any exception may keep its frames, and what they refer to.
+    """
+
+    def __init__(self, abandoned: Callable[[], None] = lambda: None) -> None:
+        """`abandoned` clears up after a holder that died."""
         self._slot: dict[str, weakref.ref[object]] = {}
+        self._abandoned = abandoned
         self.waiters = Waiters()
 
     @property
@@ -68,20 +73,21 @@ class Turn:
 
     def reference(self, holder: object) -> weakref.ref[object]:
         """What `holder` takes it with. Should it die without giving it back, it is given back."""
-        slot = self._slot
-
-        def died(reference: weakref.ref[object]) -> None:
-            if slot.get(_HOLDER) is reference:
-                del slot[_HOLDER]
-
-        return weakref.ref(holder, died)
+        return weakref.ref(holder, self._died)
 
     def take(self, mine: weakref.ref[object], seconds: float) -> bool:
-        return self._try(mine) or self.waiters.wait_for(lambda: self._try(mine) or None, seconds) is not None
+        waited = self.try_to_take(mine) or self.waiters.wait_for(lambda: self.try_to_take(mine) or None, seconds)
+        return waited is not None
+
+    def try_to_take(self, mine: weakref.ref[object]) -> bool:
+        return self._slot.setdefault(_HOLDER, mine) is mine
+
+    def held(self, mine: weakref.ref[object]) -> bool:
+        return self._slot.get(_HOLDER) is mine
 
     def give_back(self, mine: weakref.ref[object]) -> None:
         """Does nothing if another one has it: it can be repeated."""
-        if self._slot.get(_HOLDER) is mine:
+        if self.held(mine):
             del self._slot[_HOLDER]
         self.waiters.ring()
 
@@ -91,5 +97,9 @@ class Turn:
             self._slot.pop(_HOLDER, None)
             self.waiters.ring()
 
-    def _try(self, mine: weakref.ref[object]) -> bool:
-        return self._slot.setdefault(_HOLDER, mine) is mine
+    def _died(self, reference: weakref.ref[object]) -> None:
+        if self.held(reference):
+            try:
+                self._abandoned()
+            finally:
+                self.give_back(reference)
