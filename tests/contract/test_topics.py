@@ -11,6 +11,8 @@ from contextlib import ExitStack
 import pytest
 
 from ticklake import BatchInfo, Database, MetadataInfo
+from ticklake.database.hints import HintListener
+from ticklake.database.readiness import readable
 from ticklake.errors import InvalidOption, MissingConsumerGroup, NotAMessage, OtherRun, TopicClosed
 from ticklake.topics import Message, Run, TopicReader
 from ticklake.topics.envelope import wrap_all
@@ -610,3 +612,37 @@ def test_a_transaction_of_another_run_is_refused(database: Database, run: Run, b
                 writer.send(batch(2), connection=transaction)
             with pytest.raises(OtherRun):
                 reader.ack_many([message], connection=transaction)
+
+
+def test_what_a_savepoint_undoes_has_not_happened(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0) as reader:
+        writer.send(BatchInfo(tick_start=1))
+        message = reader.receive()
+        published = run.monitor.snapshot()["messages_published"]
+        with run.transaction() as transaction:
+            writer.send(BatchInfo(tick_start=2), connection=transaction)
+            with pytest.raises(ZeroDivisionError), transaction.savepoint():
+                writer.send(BatchInfo(tick_start=3), connection=transaction)
+                reader.ack_many([message], connection=transaction)
+                1 / 0  # noqa: B018
+        assert run.monitor.snapshot()["messages_published"] == published + 1
+        assert run.monitor.snapshot()["messages_acknowledged"] == 0
+    with run.reader("t", group="g") as reader:
+        found = [reader.receive(), reader.receive()]
+    assert [message.payload.tick_start for message in found] == [1, 2], "the first reader gave its message back"
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_reader_is_woken_after_a_savepoint_was_undone(run: Run, database_url: str) -> None:
+    del database_url
+    with run.writer("t") as writer:
+        writer.send(BatchInfo())
+        listener = run.listen("t")
+        with run.transaction() as transaction:
+            with pytest.raises(ZeroDivisionError), transaction.savepoint():
+                writer.send(BatchInfo(), connection=transaction)
+                1 / 0  # noqa: B018
+            writer.send(BatchInfo(), connection=transaction)
+        assert isinstance(listener, HintListener)
+        assert readable([listener._socket], 0), "the hint is there with the commit"
+        listener.close()

@@ -22,28 +22,34 @@ class Transaction(ABC):
         self.run_id = run_id
         self.dialect = dialect
         self.executed = 0
-        self._after_commit: list[Callable[[], None]] = []
+        self._after_commit: dict[object, Callable[[], None]] = {}
 
     def sql(self, package: str) -> Statements:
         """The statements in `<package>/sql/<dialect>/`, as functions that run here."""
         return Statements(self, package, statements(package, self.dialect))
 
-    def after_commit(self, act: Callable[[], None]) -> None:
-        """Have `act` called once the commit has succeeded; never after a rollback."""
-        self._after_commit.append(act)
+    def after_commit(self, act: Callable[[], None], once: object = None) -> None:
+        """Have `act` called once the commit has succeeded; never after a rollback, also of a savepoint around it.
+
+        `once`: what it does; the same is done once.
+        """
+        self._after_commit.setdefault(object() if once is None else once, act)
 
     def committed(self) -> None:
-        for act in self._after_commit:
+        for act in self._after_commit.values():
             act()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo only what is done in here, where it fails; the transaction itself can go on."""
         self.execute_script("SAVEPOINT part")
+        before = len(self._after_commit)
         try:
             yield
             self.execute_script("RELEASE SAVEPOINT part")
         except Exception:  # an interrupt undoes the whole transaction
+            while len(self._after_commit) > before:
+                self._after_commit.popitem()
             self.execute_script("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
             raise
 

@@ -180,7 +180,6 @@ class SqliteTransaction(Transaction):
         super().__init__(run_id, "sqlite")
         self._connection = connection
         self._hints = hints
-        self._channels: set[str] = set()
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
         try:
@@ -198,9 +197,7 @@ class SqliteTransaction(Transaction):
         self.execute(text, {})
 
     def notify(self, channel: str) -> None:
-        if channel not in self._channels:
-            self._channels.add(channel)
-            self.after_commit(lambda: self._hints.send(channel))
+        self.after_commit(lambda: self._hints.send(channel), once=(Hints, channel))
 
 
 class SqliteWork(Work[SqliteTransaction]):
