@@ -38,6 +38,8 @@ _OWN = "ticklake.database"
 CONNECT_SECONDS = 10
 POOL_SECONDS = 30.0
 RETRY_SECONDS = 0.2
+BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"
+"""Our statements are written for this level, whatever the default of a server or role is."""
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
@@ -191,7 +193,7 @@ class PostgresSchema:
         self._preparing = threading.Lock()
 
     def transaction(self, *, durable: bool = True) -> PostgresWork:
-        return PostgresWork(self._backend, self, durable=durable, begin="BEGIN")
+        return PostgresWork(self._backend, self, durable=durable, begin=BEGIN)
 
     def autocommit(self, *, durable: bool = True) -> PostgresWork:
         return PostgresWork(self._backend, self, durable=durable)
@@ -304,7 +306,7 @@ class PostgresWork(Work[PostgresTransaction]):
         if self._schema is not None and not connection.pooler:
             connection.enter(self._schema.name, self._durable)
         if connection.pooler and not self._begin_with:
-            self._begin_with = "BEGIN"  # each statement of its own could be in another session
+            self._begin_with = BEGIN  # each statement of its own could be in another session
         if self._begin_with:
             connection.execute(self._begin_with.encode())
         if self._schema is not None and connection.pooler:
