@@ -41,6 +41,7 @@ def index_events(
         while not indexer.join(0.2) and not stop.is_set():
             pass
         indexer.stop(timeout=120)
+        dead = queue.dead_batches()
     if indexer.error is not None:
         raise indexer.error
     counts = {name: indexer.monitor.counter(name).value for name in ("batches_processed", "batches_failed")}
@@ -52,5 +53,8 @@ def index_events(
     if stop.is_set():
         click.echo("Stopped before the end; the same command goes on from here.", err=True)
         raise click.exceptions.Exit(INTERRUPTED)
-    if counts["batches_failed"]:
+    if dead:
+        batches = "1 dead batch" if len(dead) == 1 else f"{len(dead):,} dead batches"
+        click.echo(f"{batches} in {queue.path}: {dead[0].error}. IndexerQueue.replay delivers one again.", err=True)
+    if counts["batches_failed"] or dead:
         raise click.exceptions.Exit(1)

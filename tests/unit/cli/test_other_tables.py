@@ -13,6 +13,7 @@ from click.testing import Result
 from deltalake import write_deltalake
 
 from ticklake import RunCompleted
+from ticklake.errors import NoEventQueue
 from ticklake.events import Event, IndexerQueue
 from ticklake.indexers.events import TABLE, slices_of, work_of
 from ticklake.indexers.organism import OrganismIndexer
@@ -172,3 +173,22 @@ def test_a_run_that_goes_on_of_which_only_events_are_indexed_lacks_something(run
     (completion,) = Path(run.maker.storage.url).rglob("*complet*")
     completion.unlink()
     assert ticklake("verify", *run.places).exit_code == 1
+
+
+@pytest.mark.warns("DEAD_BATCH")
+def test_draining_a_queue_that_has_a_dead_batch_is_no_success(maker: Any, tmp_path: Path, ticklake: Command) -> None:
+    with IndexerQueue(tmp_path / "queue.db", max_attempts=1) as queue:
+        queue.offer([Event("1", "moved", {}, 1.0)]).wait()
+        batch = queue.get_next_batch(timeout=5.0)
+        assert batch is not None and queue.mark_batch_failed(batch.batch_id, "no good")
+    done = ticklake("index-events", maker.run_id, "--events", tmp_path / "queue.db", "--lake", maker.lake.root)
+    assert done.exit_code == 1
+    assert "1 dead batch" in done.output
+
+
+def test_a_file_that_is_no_event_queue_is_left_alone(maker: Any, tmp_path: Path, ticklake: Command) -> None:
+    file = tmp_path / "garbage.db"
+    file.write_bytes(b"garbage" * 100)
+    with pytest.raises(NoEventQueue, match="is no event queue"):
+        ticklake("index-events", maker.run_id, "--events", file, "--lake", maker.lake.root)
+    assert list(tmp_path.glob("garbage.db*")) == [file]
