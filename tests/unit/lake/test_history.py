@@ -402,3 +402,11 @@ def test_compaction_does_not_make_a_table_again_that_was_moved_away(ledger: Ledg
     assert not ledger.directory.exists()
     ledger.directory.with_name("away").rename(ledger.directory)
     assert sum(step.files_removed for step in Compaction(opened, BY_HAND).steps()) == 4
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_taken_for_a_torn_one(ledger: Ledger) -> None:
+    unreadable = ledger.directory / "_delta_log" / torn.checkpoint_name(3)
+    unreadable.mkdir()
+    with TableFolder(ledger.directory) as folder, pytest.raises(IsADirectoryError):
+        torn.recover_all(folder)
+    assert unreadable.exists()
