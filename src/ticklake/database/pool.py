@@ -126,7 +126,7 @@ class Pool(Inheritable, Generic[_Connection]):
         """Closes those that are idle; the others are closed when they come back."""
         self._closed = True
         closing = _Closing()
-        mine = self.reference(closing)
+        mine = weakref.ref[object](closing)  # without what follows an owner's death: that closes, too
         for slot in self._idle():
             if slot.turn.try_to_take(mine):
                 slot.close()

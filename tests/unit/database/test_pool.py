@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import socket
+import sys
 from collections.abc import Iterator
 
 import psycopg
@@ -58,3 +59,16 @@ def test_a_server_that_is_back_is_reached_again(
         assert one.execute("SELECT 1", {}) == two.execute("SELECT 1", {}) == [(1,)]
     assert backend.pool()["idle"] == 2
     backend.close()
+
+
+def test_a_pool_is_closed_in_a_few_steps(postgres_url: str) -> None:
+    backend = PostgresBackend(postgres_url, max_pool_size=2)
+    with PostgresWork(backend) as transaction:
+        assert transaction.execute("SELECT 1", {}) == [(1,)]
+    calls: list[str] = []
+    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        backend.close()
+    finally:
+        sys.setprofile(None)
+    assert calls.count("give_back") <= 2
