@@ -444,8 +444,7 @@ def _run_ids(path: Path) -> list[str]:
 
 def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:
     """The driver's errors as ours."""
-    reason = str(error) or type(error).__name__
     fault = sqlite_fault(getattr(error, "result", 0))
     if fault is Fault.LOCKED:
         return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
-    return in_our_words(fault, path, reason)
+    return in_our_words(fault, path, str(error) or type(error).__name__)
