@@ -14,7 +14,7 @@ from ticklake import Database, RunCompleted
 from ticklake.cli import cli
 
 ROOT = Path(__file__).parents[2]
-RUN = "20261115-231245-d4576533"
+RUN = "20261116-193607-0906e959"
 
 
 def test_the_first_two_commands_are_the_demo_and_the_tests(readme: Any) -> None:

@@ -45,7 +45,9 @@ def recover(folder: TableFolder, seen: int = -1) -> None:
 
 
 def recover_all(folder: TableFolder, seen: int = -1) -> None:
-    """Looks at every commit and checkpoint: where several writers competed, several can be torn."""
+    """Looks at every commit and checkpoint: if several writers competed, several can be torn."""
+    with folder.removing():
+        _remove_hint(folder)
     _set_aside(folder, _checkpoints)
     _set_aside(folder, lambda folder: _from_first_torn(folder, folder.versions(), seen))
 
@@ -110,13 +112,18 @@ def _still(folder: TableFolder, names: Iterable[str]) -> dict[str, State | None]
 
 
 def _move(folder: TableFolder, found: Findings) -> None:
+    if any(map(is_checkpoint, found)):
+        _remove_hint(folder)
     for name, reason in found.items():
         _log.warning("Set %s aside: %s", folder.log / name, reason)
         folder.set_aside(name)
-    if any(map(is_checkpoint, found)):
-        folder.remove(f"{folder.log.name}/{HINT}")
     if any(map(commits.is_commit, found)):
         Summary.forget(folder)
+
+
+def _remove_hint(folder: TableFolder) -> None:
+    """A table opens without a hint, but not with one that names a checkpoint that is gone: so the hint goes first."""
+    folder.remove(f"{folder.log.name}/{HINT}")
 
 
 def _newest(folder: TableFolder, seen: int) -> Findings:

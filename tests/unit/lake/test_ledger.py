@@ -447,3 +447,14 @@ class LedgerMachine(RuleBasedStateMachine):
 
 TestLedgerMachine = LedgerMachine.TestCase
 TestLedgerMachine.settings = settings(max_examples=8, stateful_step_count=10, deadline=None)
+
+
+def test_a_hint_of_a_checkpoint_that_is_gone_is_removed(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, TABLE)
+    ledger.commit([write(tmp_path, "a.parquet", [0, 1])], {})
+    ledger.checkpoint()
+    (checkpoint,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.unlink()
+    assert (tmp_path / "_delta_log" / "_last_checkpoint").exists()
+    assert Ledger(tmp_path, TABLE).present([TickRange(0, 9)]).tolist() == [0, 1]
+    assert not (tmp_path / "_delta_log" / "_last_checkpoint").exists()
