@@ -18,12 +18,12 @@ from ticklake.coordination.gaps import Gap
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, judge_batches, overall
-from ticklake.errors import DamagedCommit, DatabaseDamaged, StorageUnavailable, TableUnreadable
+from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNeverAnnounced, StorageUnavailable, TableUnreadable
 from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS
-from ticklake.insights import GroupReport, groups_of, runs_of
+from ticklake.insights import GroupReport, groups_of
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.coverage import TICK, covered, key_of, properties_of, row_counts, table_id
 from ticklake.lake.deep import Deep
@@ -34,7 +34,7 @@ from ticklake.lake.task import Work
 from ticklake.node import INDEXERS
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
-from ticklake.topics import Database
+from ticklake.topics import Database, runs_in
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Completeness:
         self._events = QueueRecords.read(events) if events else None
         self._run_id, self._storage, self._catalog, self._topic = run_id, storage, catalog, topic
         self._databases = [database for database in databases if database is not None]
-        self._runs = runs_of(self._databases, run_id)
+        self._runs = runs_in(self._databases, run_id)
         self._world = World.of(storage.read_metadata(run_id))
         self.step = self._world.sampling_interval
         try:
@@ -227,8 +227,10 @@ class Completeness:
         verdict = overall(self.expected.last_tick is not None, verdicts)
         return RunVerdict(self._run_id, verdict, self._files(), tables, messages, unjudged, unindexed)
 
-    def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False) -> Repair:
-        """What would be done, without doing it."""
+    def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False, create: bool = False) -> Repair:
+        """What would be done, without doing it. `create` allows databases none of which has the run."""
+        if self._databases and not self._runs and not create:
+            raise RunNeverAnnounced(run_id=self._run_id)
         messages = self._messages(self._announcing.existing()) if self._databases else None
         counted_by_ticks = [name for name in self.tables(only) if self._key(name) not in ((), EVENTS.key)]
         tables = [self._repair(table, retry_failed) for table in counted_by_ticks]

@@ -415,6 +415,14 @@ class RunNotInDatabase(TickLakeError):
     database: object
 
 
+class RunNeverAnnounced(TickLakeError):
+    message = (
+        "No database that was given has run {run_id!r}, so nobody would read what is published there. Give the database "
+        "of the run, or add --create to create the run in the first of them (if its own database was lost)."
+    )
+    run_id: str
+
+
 class DatabaseClosed(TickLakeError):
     message = "The database {database} was closed before this call. Open it again, or close it later."
     database: object
@@ -449,8 +457,8 @@ class DatabaseFileUnusable(DatabaseUnusable):
 class DatabaseDamaged(DatabaseUnusable):
     message = (
         "The database {database} is damaged: {reason}. Stop every process that uses it, then move it away, its -wal "
-        "and -shm files too; `ticklake reconcile RUN --apply` announces the run's files again, and tables leave out "
-        "what they have."
+        "and -shm files too; `ticklake reconcile RUN --apply --create` announces the run's files again, and tables "
+        "leave out what they have."
     )
 
 

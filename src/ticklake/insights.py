@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import OpenGap, open_gaps
 from ticklake.coordination.gaps import PENDING, Searched, count, merged, on_grid, subtract
-from ticklake.errors import RunNotFound, RunNotInDatabase, TableUnreadable
+from ticklake.errors import RunNotFound, TableUnreadable
 from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange
+from ticklake.topics import runs_in
 
 if TYPE_CHECKING:
     from ticklake.lake.catalog import Catalog
     from ticklake.lake.presence import Presence
     from ticklake.storage.files import Storage
-    from ticklake.topics import Database, Run
+    from ticklake.topics import Database
     from ticklake.topics.store import OpenTransaction
 
 
@@ -153,7 +154,7 @@ class Places:
             return gaps_of(self.databases, run_id)
         names = _names_by_id(self.catalog, run_id)
         # What was recorded before tables had ids has none.
-        found = [one for run in runs_of(self.databases, run_id) for one in open_gaps(run, ["", *names])]
+        found = [one for run in runs_in(self.databases, run_id) for one in open_gaps(run, ["", *names])]
         for table_id in {one.table_id for one in found} & set(names):
             found = _without_filled(found, table_id, self._present(run_id, names[table_id]))
         return _counted(found)
@@ -221,25 +222,25 @@ def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
     """From the databases themselves, so that it is there when no consumer is alive."""
     return [
         GroupReport(found.topic, found.group, found.lag, found.claimed, found.dead_letters, _seconds(found.oldest_ms))
-        for run in runs_of(databases, run_id)
+        for run in runs_in(databases, run_id)
         for found in run.groups.list()
     ]
 
 
 def gaps_of(databases: Iterable[Database], run_id: str) -> list[GapsReport]:
     """As the databases have them, of whatever table. Bounded: open gaps only, whatever the length of the run."""
-    return _counted([one for run in runs_of(databases, run_id) for one in open_gaps(run)])
+    return _counted([one for run in runs_in(databases, run_id) for one in open_gaps(run)])
 
 
 def held_back_of(databases: Iterable[Database], run_id: str) -> list[OpenTransaction]:
     """Transactions of others that keep a database's vacuum from its work."""
-    return [held for run in runs_of(databases, run_id) if (held := run.held_back_by()) is not None]
+    return [held for run in runs_in(databases, run_id) if (held := run.held_back_by()) is not None]
 
 
 def announced_of(databases: Iterable[Database], run_id: str, topics: Iterable[str]) -> Announcement | None:
     """The furthest of the last messages of each topic. Producers that compete do not announce in the order of ticks."""
     found = []
-    for run in runs_of(databases, run_id):
+    for run in runs_in(databases, run_id):
         now = run.now_ms()
         for topic in sorted(set(topics)):
             for message in run.browse_last(topic, LAST_MESSAGES):
@@ -260,15 +261,6 @@ def rows_per_second(before: Glance | None, after: Glance) -> dict[str, float]:
         for table in after.tables
         if table.rows is not None and (table.name not in known or known[table.name] is not None)
     }
-
-
-def runs_of(databases: Iterable[Database], run_id: str) -> list[Run]:
-    """One run in each of the databases that have it: topics of a run may lie in several."""
-    found = []
-    for database in databases:
-        with suppress(RunNotInDatabase):
-            found.append(database.run(run_id, create=False))
-    return found
 
 
 def _counted(gaps: Sequence[OpenGap]) -> list[GapsReport]:

@@ -30,14 +30,14 @@ def open_runs(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run
     """The run that was asked for, or all there are, in each of the databases."""
     if not databases:
         raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
-    from ticklake.insights import runs_of
+    from ticklake.topics import runs_in
 
     with opened_all(databases) as opened:
         if run_id is None:
             yield [database.run(name, create=False) for database in opened for name in database.runs()]
         else:
             # Where no database has it, the first says so.
-            yield runs_of(opened, run_id) or [opened[0].run(run_id, create=False)]
+            yield runs_in(opened, run_id) or [opened[0].run(run_id, create=False)]
 
 
 @contextmanager

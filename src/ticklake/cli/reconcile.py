@@ -22,6 +22,7 @@ COLUMNS = ("what", "where", "action")
 @click.option("--topic", "batch_topic", metavar="TOPIC", help="The topic of the batches; default: found out.")
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
 @click.option("--apply", is_flag=True, help="Do it; without this it is only shown.")
+@click.option("--create", is_flag=True, help="Create the run in the first database if none has it.")
 @click.option("--retry-failed", is_flag=True, help="Also give failed batches another try.")
 @json_option
 def reconcile(
@@ -32,6 +33,7 @@ def reconcile(
     batch_topic: str | None,
     tables: tuple[str, ...],
     apply: bool,
+    create: bool,
     retry_failed: bool,
     as_json: bool,
 ) -> None:
@@ -39,7 +41,7 @@ def reconcile(
     if not database:
         raise click.UsageError("Give --database URL: it has the topic and the coordinator.")
     with open_run(run, storage, lake, database, topic=batch_topic) as completeness:
-        repair = completeness.plan(tables, retry_failed=retry_failed)
+        repair = completeness.plan(tables, retry_failed=retry_failed, create=create)
         if apply:
             completeness.apply(repair)
     if as_json:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from ticklake.errors import RunNotInDatabase, TopicAmbiguous, TopicUnknown
-from ticklake.topics import Database, Run
+from ticklake.errors import TopicAmbiguous, TopicUnknown
+from ticklake.topics import Database, Run, runs_in
 
 _LOOKED_AT = 20
 _USUAL = {"batch-topic", "metadata-topic", "run-topic"}
@@ -35,15 +34,6 @@ class Destination(NamedTuple):
 
     def made(self) -> Topic:
         return Topic(self.database.run(self.run_id), self.topic)
-
-
-def runs_in(databases: Sequence[Database], run_id: str) -> list[Run]:
-    """The run in each of the databases that have it."""
-    found = []
-    for database in databases:
-        with suppress(RunNotInDatabase):
-            found.append(database.run(run_id, create=False))
-    return found
 
 
 def topics_with(runs: Sequence[Run], kind: type[Message]) -> list[Topic]:

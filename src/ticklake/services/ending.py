@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ticklake.contracts import RunCompleted
-from ticklake.coordination.destination import Topic, destination, runs_in
+from ticklake.coordination.destination import Topic, destination
 from ticklake.coordination.reconcile import stored
 from ticklake.errors import BadFile, LastFileBad, RunEndedBefore, RunGoesOn, RunHasNoFiles, RunNotSilent, SilenceUnknown
 from ticklake.services.completion import RUN_TOPIC, end_of
 from ticklake.storage.codec import read_ticks
 from ticklake.storage.files import Storage
-from ticklake.topics import Database, Run
+from ticklake.topics import Database, Run, runs_in
 
 SILENT_SECONDS = 60.0
 

@@ -7,7 +7,7 @@ from ticklake.topics.claims import HeldClaim
 from ticklake.topics.deadletters import DeadLetter, DeadLetterFilter
 from ticklake.topics.groups import GroupStatus
 from ticklake.topics.reader import Message, TopicReader
-from ticklake.topics.runs import Database, ProcessedBatches, Run
+from ticklake.topics.runs import Database, ProcessedBatches, Run, runs_in
 from ticklake.topics.writer import TopicWriter
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "TopicReader",
     "TopicStatus",
     "TopicWriter",
+    "runs_in",
 ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
 
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
 from ticklake.database.names import check_name
 from ticklake.database.versions import PackageVersion, package_versions
-from ticklake.errors import DatabaseDamaged, InvalidOption, MissingConsumerGroup
+from ticklake.errors import DatabaseDamaged, InvalidOption, MissingConsumerGroup, RunNotInDatabase
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
 from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last
 from ticklake.topics.claims import Claims
@@ -77,6 +77,15 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def runs_in(databases: Iterable[Database], run_id: str) -> list[Run]:
+    """The run in each of the databases that have it: the topics of a run may be in several."""
+    found = []
+    for database in databases:
+        with suppress(RunNotInDatabase):
+            found.append(database.run(run_id, create=False))
+    return found
 
 
 class Run:

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from ticklake.completeness import Completeness, FilesVerdict, MessagesVerdict, TableVerdict
 from ticklake.coordination.verdict import Verdict
-from ticklake.insights import runs_of
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
-from ticklake.topics import Database
+from ticklake.topics import Database, runs_in
 from ticklake.web.sampling import PerRun, Sampler
 from ticklake.web.site import Site
 
@@ -125,5 +124,5 @@ def surveys(site: Site) -> PerRun[Sampler[Survey]]:
 
 
 def _few_messages(databases: Sequence[Database], run_id: str) -> bool:
-    topics = [topic for run in runs_of(databases, run_id) for topic in run.topics()]
+    topics = [topic for run in runs_in(databases, run_id) for topic in run.topics()]
     return sum(topic.messages for topic in topics) <= MOST_MESSAGES

@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ticklake.insights import runs_of
-from ticklake.topics import Run
+from ticklake.topics import Run, runs_in
 from ticklake.topics.browse import StoredMessage
 from ticklake.web.forms import Form, posted
 from ticklake.web.rendering import chosen_run, explained, nothing, page, part, site_of
@@ -74,7 +73,7 @@ def release(request: Request, form: Form) -> Response:
 def runs_chosen(request: Request) -> list[Run]:
     """The chosen run in each of the databases that have it."""
     run_id = chosen_run(request)
-    return runs_of(site_of(request).databases, run_id) if run_id is not None else []
+    return runs_in(site_of(request).databases, run_id) if run_id is not None else []
 
 
 def named_runs(request: Request) -> list[Run]:
@@ -82,7 +81,7 @@ def named_runs(request: Request) -> list[Run]:
     databases, run_id = site_of(request).databases, request.path_params["run"]
     if not databases:
         raise HTTPException(HTTPStatus.NOT_FOUND)  # there was no button for it
-    return runs_of(databases, run_id) or [databases[0].run(run_id, create=False)]
+    return runs_in(databases, run_id) or [databases[0].run(run_id, create=False)]
 
 
 def _state(runs: Sequence[Run]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ticklake.errors import (
     RunEndedBefore,
     RunGoesOn,
     RunHasNoFiles,
+    RunNeverAnnounced,
     RunNotFound,
     RunNotInDatabase,
     RunNotSilent,
@@ -438,9 +439,14 @@ def test_reconcile_shows_and_then_publishes_what_no_message_tells_of(
     assert report("reconcile", *pipeline.places[:2], *pipeline.database)["repair"]["unannounced"] == []
 
 
-def test_reconcile_publishes_a_run_that_the_database_never_heard_of(pipeline: Pipeline, ticklake: Command):
+def test_reconcile_publishes_a_run_that_the_database_never_heard_of_only_if_told_to(
+    pipeline: Pipeline, ticklake: Command
+):
     pipeline.write(0, 10)
-    ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--apply")
+    for options in ([], ["--apply"], ["--apply", "--topic", "batch-topic"]):
+        with pytest.raises(RunNeverAnnounced, match="--create"):
+            ticklake("reconcile", *pipeline.places[:2], *pipeline.database, *options)
+    ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--apply", "--create")
     assert published(pipeline) == [found(0).name, found(10).name]
 
 
