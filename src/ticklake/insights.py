@@ -237,12 +237,15 @@ def held_back_of(databases: Iterable[Database], run_id: str) -> list[OpenTransac
     return [held for run in runs_in(databases, run_id) if (held := run.held_back_by()) is not None]
 
 
-def announced_of(databases: Iterable[Database], run_id: str, topics: Iterable[str]) -> Announcement | None:
-    """The furthest of the last messages of each topic. Producers that compete do not announce in the order of ticks."""
+def announced_of(databases: Iterable[Database], run_id: str) -> Announcement | None:
+    """The newest batch file that any topic of the run tells of.
+
+    The last messages of each topic are read, because competing producers do not announce in the order of ticks.
+    """
     found = []
     for run in runs_in(databases, run_id):
         now = run.now_ms()
-        for topic in sorted(set(topics)):
+        for topic in run.topic_names():
             for message in run.browse_last(topic, LAST_MESSAGES):
                 opened = message.opened()
                 if opened is not None and isinstance(opened.payload, BatchInfo):

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from ticklake.contracts import BatchInfo
 from ticklake.insights import Announcement, GapsReport, Glance, GroupReport, TableReport
 from ticklake.node import Node
 from ticklake.storage.files import Storage
@@ -270,6 +271,15 @@ class TestLive:
             viewer.join()
         assert watch.looks == 1
         assert watch.flow().lag_ticks == 20
+
+    def test_a_topic_of_any_name_tells_of_files_also_if_nobody_reads_it(
+        self, tmp_path: Path, indexed: Any, serve_site: Serve
+    ) -> None:
+        with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+            with database.run(indexed.RUN_ID).writer("files-of-the-producer") as writer:
+                writer.send(BatchInfo(simulation_run_id=indexed.RUN_ID, tick_start=4000, tick_end=4321))
+            text = serve_site(Site(databases=[database])).get("/").text
+            assert "up to tick 4,321" in text and "files-of-the-producer" in text
 
     def test_a_look_is_drawn_once_for_all(self, run_site: Site, indexed: Any) -> None:
         watch, drawn = Live(run_site).watch(indexed.RUN_ID), []

@@ -44,6 +44,12 @@ def list_topics(store: TopicStore) -> list[TopicStatus]:
         return [TopicStatus(name, *sql.topic_status(topic=name, limit=COUNT_LIMIT)[0]) for name in names]
 
 
+def topic_names(store: TopicStore) -> list[str]:
+    """The topics that have messages or groups. Nothing is counted, so a live view can ask often."""
+    with store.schema.reading() as transaction:
+        return [row[0] for row in transaction.sql(PACKAGE).topics()]
+
+
 def browse(
     store: TopicStore, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None
 ) -> list[StoredMessage]:

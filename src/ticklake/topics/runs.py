@@ -14,7 +14,7 @@ from ticklake.database.names import check_name
 from ticklake.database.versions import PackageVersion, package_versions
 from ticklake.errors import DatabaseDamaged, InvalidOption, MissingConsumerGroup, RunNotInDatabase
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
-from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last
+from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last, topic_names
 from ticklake.topics.claims import Claims
 from ticklake.topics.deadletters import DeadLetters
 from ticklake.topics.groups import Groups
@@ -195,6 +195,9 @@ class Run:
 
     def topics(self) -> list[TopicStatus]:
         return list_topics(self._topics()[0])
+
+    def topic_names(self) -> list[str]:
+        return topic_names(self._topics()[0])
 
     def browse(self, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None) -> list[StoredMessage]:
         """The messages after an id, claiming nothing; with `group`, what that group has done with each."""

@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 from ticklake.errors import TickLakeError
 from ticklake.insights import Announcement, Glance, announced_of, rows_per_second
 from ticklake.logs import redacted
-from ticklake.services.persistence import BATCH_TOPIC
 from ticklake.services.simulation import SimulationService
 from ticklake.web.pipeline import Flow, Producer
 from ticklake.web.sampling import PerRun, Sampler
@@ -55,7 +54,7 @@ class Watch:
     def _compared(self, before: Flow | None) -> Flow:
         try:
             seen = self._site.places.glance(self._run_id)
-            announced = self._announced(seen)
+            announced = announced_of(self._site.databases, self._run_id)
         except (TickLakeError, OSError) as error:
             last = before or Flow(Glance(self._run_id, 0.0, [], [], []), None, {}, None, None)
             return replace(last, rates={}, ticks_per_second=None, errors=(redacted(str(error)),))
@@ -64,9 +63,6 @@ class Watch:
         speed = _speed(before.announced, announced, seen.at - before.glance.at) if before else None
         errors = (*(table.error for table in seen.tables if table.error), *self._failures())
         return Flow(seen, announced, rates, speed, self._producer(), errors)
-
-    def _announced(self, seen: Glance) -> Announcement | None:
-        return announced_of(self._site.databases, self._run_id, {BATCH_TOPIC, *(group.topic for group in seen.groups)})
 
     def _producer(self) -> Producer | None:
         node = self._site.node
