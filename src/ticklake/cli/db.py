@@ -41,16 +41,25 @@ def status(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None
 @run_options
 @json_option
 def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
-    """Bring the tables of every run, or of one, up to date. Whatever uses a run does the same for that run."""
+    """Bring the tables of every run, or of one, up to date. Whatever uses a run does the same for that run.
+
+    After a restore into another PostgreSQL server, this also replaces the transaction numbers of the first one.
+    """
     from ticklake.database.versions import upgrade as upgrade_schema
+    from ticklake.topics import numbering
+    from ticklake.topics.runs import open_store
 
     with _opened(database) as backends:
-        changed = [one for schema in _schemas(backends, run_id) for one in upgrade_schema(schema)]
+        schemas = _schemas(backends, run_id)
+        changed = [one for schema in schemas for one in upgrade_schema(schema)]
+        restored = {one.run_id: open_store(one).renumber() for one in schemas if numbering.is_foreign(one)}
     if as_json:
         print_json([_as_dict(one) for one in changed])
     for one in [] if as_json else changed:
         click.echo(f"{one.run_id}: {one.package} from version {one.version} to {one.wanted}")
-    if not as_json and not changed:
+    for name, messages in [] if as_json else restored.items():
+        click.echo(f"{name}: replaced the transaction numbers of another server in {messages or 0:,} messages")
+    if not as_json and not changed and not restored:
         click.echo("Everything is up to date.")
 
 

@@ -33,6 +33,9 @@ def versions(patient: Patient) -> Iterator[Finding]:
         elif behind:
             text = f"{store.name}: the tables of {len({one.run_id for one in behind}):,} runs are of an older version."
             yield warning("schema version", text, f"ticklake db upgrade --database {store.name}")
+        elif restored := sum(run.has_foreign_numbers() for run in runs):
+            text = f"{store.name}: {restored:,} runs were restored from another server: claims are slow, lags wrong."
+            yield warning("schema version", text, f"ticklake db upgrade --database {store.name}")
         else:
             yield ok("schema version", f"{store.name}: all tables are of this version")
 

@@ -64,10 +64,11 @@ class Store:
         return None
 
     def runs(self) -> Iterator[Run]:
-        """The newest runs whose tables are of this version: looking at another would upgrade it."""
+        """The newest runs whose tables are of this version and of this server: opening another one would change it."""
         for run_id in [] if self.failure else self.database.runs()[-NEWEST_RUNS:]:
             run = self.database.run(run_id, create=False)
-            if all(found.state in ("current", "not installed") for found in run.versions()):
+            current = all(found.state in ("current", "not installed") for found in run.versions())
+            if current and not run.has_foreign_numbers():
                 yield run
 
     def close(self) -> None:

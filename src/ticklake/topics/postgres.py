@@ -10,6 +10,7 @@ from typing import TypeVar
 from ticklake.database import Schema, Transaction
 from ticklake.database.schema import Statements
 from ticklake.errors import TransactionAborted
+from ticklake.topics import numbering
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.patience import PATIENCE_SECONDS
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, OpenTransaction, TopicStore, describe, trace
@@ -80,6 +81,12 @@ class PostgresTopicStore(TopicStore):
         with self._alone() as sql:
             rows = sql.oldest_transaction()
         return OpenTransaction(*rows[0]) if rows else None
+
+    def renumber(self) -> int | None:
+        with self.schema.reading() as transaction:
+            if not numbering.found_in(transaction):
+                return None
+        return self.intervene(numbering.replace)
 
     def _wait_ms(self, sql: Statements, consumer: Consumer) -> int | None:
         group, started = (consumer.topic, consumer.group), time.monotonic()

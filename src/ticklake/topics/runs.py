@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections.abc import Iterable
@@ -12,8 +13,16 @@ from types import TracebackType
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
 from ticklake.database.names import check_name
 from ticklake.database.versions import PackageVersion, package_versions
-from ticklake.errors import DatabaseDamaged, InvalidOption, MissingConsumerGroup, RunNotInDatabase
+from ticklake.errors import (
+    DatabaseDamaged,
+    DatabaseUnavailable,
+    InvalidOption,
+    MissingConsumerGroup,
+    RunNotInDatabase,
+    TransactionAborted,
+)
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+from ticklake.topics import numbering
 from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last, topic_names
 from ticklake.topics.claims import Claims
 from ticklake.topics.deadletters import DeadLetters
@@ -26,6 +35,7 @@ from ticklake.topics.retention import Retention, remove_outdated
 from ticklake.topics.store import Consumer, OpenTransaction, TopicStore
 from ticklake.topics.writer import TopicWriter
 
+_log = logging.getLogger(__name__)
 HELD_BACK_SECONDS = 60.0
 MIN_IDLE = 2
 
@@ -157,6 +167,10 @@ class Run:
         """Which version the tables of each package have; looking upgrades none."""
         return package_versions(self._schema)
 
+    def has_foreign_numbers(self) -> bool:
+        """Whether the run was restored from a PostgreSQL server with higher transaction numbers; nothing is changed."""
+        return numbering.is_foreign(self._schema)
+
     @property
     def monitor(self) -> Monitor:
         """What all readers and writers of this run have counted in this process."""
@@ -242,10 +256,22 @@ class Run:
         self._schema.check_process()
         with self._lock:
             if self._opened is None:
-                store = _open_store(self._schema)
+                store = open_store(self._schema)
+                self._renumber(store)
                 tell = partial(self._metrics.monitor.errors.record, "DATABASE_UNAVAILABLE")
                 self._opened = (store, Publisher(store, tell))
             return self._opened
+
+    def _renumber(self, store: TopicStore) -> None:
+        """Makes claims quick and the lag right after a restore. If that fails now, the next open tries again."""
+        try:
+            messages = store.renumber()
+        except (DatabaseUnavailable, TransactionAborted) as error:
+            self.monitor.errors.record("FOREIGN_NUMBERS", error, f"run {self.id}")
+            _log.warning("FOREIGN_NUMBERS run=%s: claims are slow, and the lag may be too high: %s", self.id, error)
+            return
+        if messages is not None:
+            _log.info("Run %s was restored from another server: renumbered %d messages", self.id, messages)
 
 
 class ProcessedBatches:
@@ -262,7 +288,7 @@ class ProcessedBatches:
         self._store.mark_processed(self._indexer_class, list(batch_ids), connection)
 
 
-def _open_store(schema: Schema) -> TopicStore:
+def open_store(schema: Schema) -> TopicStore:
     if schema.dialect == "sqlite":
         from ticklake.topics.sqlite import SqliteTopicStore
 

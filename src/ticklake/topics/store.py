@@ -117,6 +117,13 @@ class TopicStore(ABC):
         """The transaction that holds vacuum back the furthest, on a database that has a vacuum."""
         return None
 
+    def renumber(self) -> int | None:
+        """Replaces transaction numbers of another server, after a restore. Returns the number of changed messages.
+
+        None: all numbers are of this server, or the database has none.
+        """
+        return None
+
     def join(self, topic: str, group: str, *, at_end: bool) -> None:
         """Make a group known; one that is known keeps its position."""
         with self._alone() as sql:
