@@ -667,6 +667,15 @@ class UnknownGroup(TickLakeError):
     group: str
 
 
+class BatonPassedOver(TickLakeError):
+    message = (
+        "{topic!r} has one message, which decides who relays. Past it, nobody would relay to {outbox!r} any more; "
+        "set the group to it with `--to earliest`, or nowhere."
+    )
+    topic: str
+    outbox: str
+
+
 class UnknownMessage(TickLakeError):
     message = "Topic {topic!r} has no message {message_id!r}. `ticklake topics tail` shows what is there."
     topic: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,7 +13,7 @@ from ticklake.consumer import IdempotentConsumer, Outbox, Relay
 from ticklake.consumer.outbox import Attempts
 from ticklake.consumer.relay import _batch, _pause
 from ticklake.database import Transaction
-from ticklake.errors import InvalidName, InvalidOption, TransactionAborted
+from ticklake.errors import BatonPassedOver, InvalidName, InvalidOption, TransactionAborted
 from ticklake.topics import GroupStatus, Run
 
 TOPIC = "validation-topic"
@@ -228,6 +229,19 @@ def test_an_outbox_is_as_far_behind_as_it_has_unsent_messages(run: Run, outbox: 
     relay.relay()
     (status,) = run.groups.list()
     assert (status.lag, status.oldest_ms) == (0, None)
+
+
+def test_the_relays_of_an_outbox_cannot_be_set_past_their_baton(run: Run, outbox: Outbox, relays) -> None:
+    """Nobody could relay any more: the baton is the only message of its topic, and would never be delivered again."""
+    relay = relays()
+    assert relay.relay() == 0
+    for to in ("end", datetime.now(tz=UTC) + timedelta(days=1)):
+        for dry_run in (True, False):
+            with pytest.raises(BatonPassedOver, match="--to earliest"):
+                run.groups.reset(f"outbox/{TOPIC}", "relay", to, dry_run=dry_run)
+    assert run.groups.reset(f"outbox/{TOPIC}", "relay", "earliest") == 1
+    add(run, outbox, 1)
+    assert relay.relay(5) + relays().relay(5) == 1
 
 
 def test_a_topic_of_another_kind_is_not_taken_for_an_outbox(run: Run) -> None:

@@ -134,9 +134,9 @@ def _act(run: Run, act: str, which: tuple[str | None, str | None, str | None, st
     from ticklake.topics import DeadLetterFilter
 
     letters, chosen = run.dead_letters, DeadLetterFilter(*which)
-    if dry_run:
-        return letters.count(chosen)
-    return letters.replay(chosen) if act == "replay" else letters.discard(chosen)
+    if act == "replay":
+        return letters.replay(chosen, dry_run=dry_run)
+    return letters.count(chosen) if dry_run else letters.discard(chosen)
 
 
 def _report(done: str, count: int, dry_run: bool, as_json: bool) -> None:

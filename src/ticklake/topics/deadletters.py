@@ -62,12 +62,16 @@ class DeadLetters:
             ((found,),) = transaction.sql(PACKAGE).count_dead_letters(**asdict(which))
         return int(found)
 
-    def replay(self, which: DeadLetterFilter = ALL) -> int:
+    def replay(self, which: DeadLetterFilter = ALL, *, dry_run: bool = False) -> int:
         """Have them delivered again, with all their attempts before them; the group's position stays.
 
         Returns how many are delivered because of this. One that the group meets anyway, because it was set back, is not
         among them; it is no dead letter any more either.
         """
+        if dry_run:
+            with self._store.schema.reading() as view:
+                ((found,),) = view.sql(PACKAGE).count_replayable(**asdict(which))
+            return int(found)
 
         def replay(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ticklake.database import Transaction
 from ticklake.database.schema import Statements
-from ticklake.errors import UnknownGroup, UnknownMessage
+from ticklake.errors import BatonPassedOver, UnknownGroup, UnknownMessage
 from ticklake.topics.baton import backlog, outbox_of
 from ticklake.topics.store import PACKAGE, TopicStore
 
@@ -48,7 +48,7 @@ class Groups:
         """Deliver from `to` on: "earliest", "end", a message's id, or a time. How many messages are then ahead.
 
         Claims that are held now are lost: their acks will be refused. Dead letters stay. Acks in a transaction that is
-        open are waited for, up to a minute.
+        open are waited for, up to a minute. The relays of an outbox cannot be set past their one message.
         """
 
         def reset(transaction: Transaction) -> int:
@@ -57,6 +57,9 @@ class Groups:
                 raise UnknownGroup(topic=topic, group=group)
             position, seen = _position(sql, topic, to)
             ((ahead,),) = sql.count_after(topic=topic, frontier=position)
+            outbox = outbox_of(topic, group, transaction)
+            if outbox is not None and not ahead:
+                raise BatonPassedOver(topic=topic, outbox=outbox)
             if not dry_run:
                 sql.set_position(topic=topic, group=group, frontier=position, seen=seen)
                 sql.pass_over(topic=topic, group=group)
