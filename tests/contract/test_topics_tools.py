@@ -378,3 +378,10 @@ def test_a_small_pool_keeps_no_more_connections_than_it_has(database_url: str) -
         assert small.run("r").topics() == []
     with pytest.raises(InvalidOption, match="min_idle"):
         Database(database_url, max_pool_size=1, min_idle=2)
+
+
+def test_a_view_of_a_run_without_topics_makes_none(run: Run) -> None:
+    run.prepare("ticklake.coordination")
+    with run.reading() as view:
+        assert view.execute("SELECT 1", {}) == [(1,)]
+    assert [found.package for found in run.versions()] == ["ticklake.coordination"]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ticklake.database import Transaction
 from ticklake.errors import InvalidOption
 from ticklake.topics import Run
+from ticklake.topics.store import PACKAGE as TOPICS
 
 PACKAGE = "ticklake.consumer"
 CHUNK = 1000
@@ -27,6 +28,7 @@ class ProcessedMessages:
     """The marks of one group over one topic. An event is marked in the transaction that does its work."""
 
     def __init__(self, run: Run, topic: str, group: str) -> None:
+        run.prepare(TOPICS)
         run.prepare(PACKAGE)
         self._run = run
         self._place = {"topic": topic, "group": group}

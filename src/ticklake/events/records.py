@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from ticklake.database.sqlite import SqliteSchema
+from ticklake.database.versions import package_versions
 from ticklake.errors import EventQueueNotFound, NoEventQueue
 from ticklake.events.batches import PACKAGE
 
@@ -36,13 +37,13 @@ class QueueRecords:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Changes nothing, except that the tables of an older version are brought up to date."""
+        """Waits for no writer. Changes nothing, except that tables of an older version are upgraded."""
         check_queue(path)
         schema = SqliteSchema(path, "indexer-queue")
         try:
-            schema.prepare(PACKAGE)
-            # A connection that only reads cannot tell a write-ahead log that it made itself from one that was moved.
-            with schema.transaction(durable=False) as view:
+            if any(found.state != "current" for found in package_versions(schema)):
+                schema.prepare(PACKAGE)
+            with schema.reading() as view:
                 sql = view.sql(PACKAGE)
                 ((queue_id,),) = sql.queue_id()
                 return cls(path, queue_id, [BatchRecord(*row) for row in sql.all_batches()])
@@ -85,7 +86,7 @@ def check_queue(path: Path) -> None:
         raise EventQueueNotFound(queue=str(path)) from error
     schema = SqliteSchema(path, "indexer-queue")
     try:
-        with schema.transaction(durable=False) as view:
+        with schema.reading() as view:
             if not view.sql(PACKAGE).is_queue():
                 raise NoEventQueue(queue=str(path))
     finally:

@@ -151,8 +151,8 @@ class Run:
         return self._schema.transaction(durable=durable)
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """A consistent view of everything in this run that writes nothing."""
-        self._topics()
+        """A consistent view of everything in this run. Writes nothing, and makes no tables: see `prepare`."""
+        self._schema.check_process()
         return self._schema.reading()
 
     def prepare(self, package: str) -> None:
