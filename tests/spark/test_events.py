@@ -18,6 +18,7 @@ from ticklake.config import load
 from ticklake.errors import (
     EventQueueShared,
     EventRunMissing,
+    FlushFailed,
     OneEventFile,
     OtherEventBatch,
     OtherEventQueue,
@@ -89,6 +90,24 @@ def test_a_batch_that_was_committed_but_not_marked_done_is_not_written_twice(
     drain(again, maker, spark)
     again.stop()
     assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME]
+
+
+@pytest.mark.warns("Event batch", "DEAD_BATCH")
+def test_a_batch_that_takes_the_job_down_fails_alone(queue: IndexerQueue, maker: Any, spark: Any) -> None:
+    publish(queue, SOME)
+
+    class DiesOfTheSecond(EventIndexer):
+        def _flush(self, flusher: Any, slices: Any) -> Any:
+            if any(one.source.sequence == 2 for one in slices):
+                raise FlushFailed(table="events", reason="a worker died")
+            return super()._flush(flusher, slices)
+
+    indexer = DiesOfTheSecond(queue, maker.lake, maker.run_id, lambda: spark, until_drained=True)
+    indexer.run()
+    found = {row["batch_number"] for row in events_in(maker)}
+    assert 1 in found and 2 not in found
+    assert indexer.monitor.counter("batches_processed").value == len(found)
+    assert queue.metrics().pending_batches == 0
 
 
 def test_it_goes_on_with_what_comes_later(queue: IndexerQueue, maker: Any, spark: Any) -> None:

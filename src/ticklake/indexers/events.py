@@ -157,8 +157,12 @@ class EventIndexer(Service):
         try:
             flushed = self._flush(flushing, slices_of(batches))
         except FlushFailed as error:
-            for batch in batches:
-                self._fail_batch(batch, str(error))
+            if len(batches) == 1:
+                self._fail_batch(batches[0], str(error))
+            else:
+                # One of them took the job down: only that one fails.
+                for batch in batches:
+                    self._index([batch], flusher)
             return
         if flushed.present and isinstance(flushing.ledger, EventLedger):
             flushing.ledger.check_same([one for place, one in enumerate(batches) if place not in flushed.failures])

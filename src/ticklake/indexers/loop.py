@@ -8,10 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from ticklake import faults
-from ticklake.errors import FlushFailed, TickLakeError
+from ticklake.errors import FlushFailed, SparkUnavailable, TickLakeError
 from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import Taken, TickBuffer
 from ticklake.lake.flush import Flush, Flushed, Flusher
@@ -26,7 +27,7 @@ _LOOK_SECONDS = 0.2
 _SOURCE_SECONDS = 5.0
 # One flush commits while the job of the next one has the cores.
 _MAX_FLIGHTS = 2
-# So many batches in a row that take their job down cannot all be bad: something else is.
+# After so many batches in a row that took their job down, the next one waits a moment.
 _MAX_DEATHS = 3
 _MAX_BACKOFF = 60.0
 # A flush that is not committed is never shown as done.
@@ -170,7 +171,12 @@ class FlushLoop:
 
     def _has_room(self) -> bool:
         """Whether another flush may be under way. While something is wrong, one at a time."""
-        return len(self._flights) < (1 if self._failures else _MAX_FLIGHTS)
+        return len(self._flights) < (1 if self._suspicious else _MAX_FLIGHTS)
+
+    @property
+    def _suspicious(self) -> bool:
+        """Whether no flush has succeeded since the last one that failed."""
+        return self._failures > 0 or self._deaths > 0
 
     def _failing(self) -> bool:
         """Whether a flush has failed and it is not time yet to try again, also where another one has landed since."""
@@ -187,12 +193,20 @@ class FlushLoop:
         if not self._may_take_off(now, only_if_due):
             return
         buffered = self._buffer.ticks
-        taken = self._buffer.take(now, only_first=self._alone > 0)
+        taken = self._buffer.take(now, only_first=self._alone > 0 or self._deaths > 0)
         self._alone = max(0, self._alone - 1)
         flush = self._flusher.begin(taken.slices)
-        result = executor.submit(flush.run)
+        result = executor.submit(partial(self._run_on_sound_spark, flush) if self._suspicious else flush.run)
         result.add_done_callback(lambda _: self._batches.wake())
         self._flights.append(_Flight(taken, flush, result, started=now, moved=now, ticks=buffered - self._buffer.ticks))
+
+    def _run_on_sound_spark(self, flush: Flush) -> Flushed:
+        """Runs an empty job first. If that succeeds and Spark dies of the flush, the flush is to blame."""
+        self._flusher.check_spark()
+        try:
+            return flush.run()
+        except SparkUnavailable as error:
+            raise FlushFailed(table=self._flusher.name, reason=error.reason) from error
 
     def _land(self) -> None:
         """Deals with the flushes that have ended: acks, failures, or another try."""
@@ -237,20 +251,29 @@ class FlushLoop:
         log.debug("Flushed %d ticks as %d rows in %.3f s", flushed.ticks, flushed.rows, seconds)
 
     def _retry(self, taken: Taken, error: TickLakeError) -> None:
-        """Nothing was written and nothing is lost. A job that dies is tried one batch at a time, to find which."""
-        self._failures += 1
+        """Nothing was written and nothing is lost. A job that dies is tried again one batch at a time, to find which.
+
+        A batch that takes its job down alone fails, which counts as a delivery: in the end it is a dead letter. All
+        else is tried again for as long as it takes.
+        """
         self._monitor.healthy = False
         self._monitor.errors.record("FLUSH_FAILED", error)
         log.warning("Flush failed, trying again: %s", error)
-        if isinstance(error, FlushFailed) and len(taken.slices) == 1 and self._deaths < _MAX_DEATHS:
+        if isinstance(error, FlushFailed) and len(taken.slices) == 1:
             self._deaths += 1
+            if self._deaths > _MAX_DEATHS:
+                self._wait_longer(self._deaths - _MAX_DEATHS)
             self._buffer.settle(taken, failed={0})
             self._batches.fail(taken.deliveries[0], str(error))
             return
         if isinstance(error, FlushFailed):
             self._alone += len(taken.slices)
+        self._failures += 1
         self._buffer.put_back(taken)
-        self._not_before = time.monotonic() + min(2.0 ** (self._failures - 1), _MAX_BACKOFF)
+        self._wait_longer(self._failures)
+
+    def _wait_longer(self, times: int) -> None:
+        self._not_before = time.monotonic() + min(2.0 ** (times - 1), _MAX_BACKOFF)
 
     def _renew(self) -> None:
         """Extends the leases of what is held, but not of a flush that has stood still for a whole lease."""

@@ -19,7 +19,7 @@ from ticklake import faults
 from ticklake.errors import DamagedTableFile, LakeUnreadable
 from ticklake.lake.empty import EMPTY, Ticks, even_runs, joined, packed
 from ticklake.lake.history import Head
-from ticklake.lake.job import Jobs, run_job
+from ticklake.lake.job import Jobs, run_empty_job, run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.parquet import ParquetFile
@@ -69,6 +69,15 @@ class Flusher:
         self.work = work
         self.ledger = ledger
         self.ledger_lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return self.work.name
+
+    def check_spark(self) -> None:
+        """Raises `SparkUnavailable` if an empty job fails: then no slice is to blame for a flush that does."""
+        run_empty_job(self.spark())
 
     def flush(self, slices: Sequence[Slice]) -> Flushed:
         """Indexes what the table lacks of these slices, which must not overlap. Durable when it returns."""

@@ -33,6 +33,14 @@ def warm_up(spark: SparkSession, *needed: Rows) -> None:
         raise WorkersNotReady(reason=error.reason) from error
 
 
+def run_empty_job(spark: SparkSession) -> None:
+    """Starts a task on every core. Raises `SparkUnavailable` if not all of them succeed."""
+    try:
+        run_tasks(spark, "no table", parallelism(spark), lambda _: [None])
+    except FlushFailed as error:
+        raise SparkUnavailable(reason=error.reason) from error
+
+
 def run_job(spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int) -> list[Result]:
     """The pieces of one flush, in equal shares, a task for each core."""
     shares = [

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -325,7 +325,8 @@ class DeltaLog:
         if protocol.min_writer_version > _WRITER_VERSION:
             found = f"Delta writer version {protocol.min_writer_version}"
             raise UnknownTableFormat(directory=str(self.directory), found=found, known=f"up to {_WRITER_VERSION}")
-        stored, wanted = _columns(delta.schema()), _columns(Schema.from_arrow(self._schema))
+        nullable = {field.name for field in self._schema if field.nullable} - set(self._key)
+        stored, wanted = _columns(delta.schema(), nullable), _columns(Schema.from_arrow(self._schema), set())
         if stored != wanted:
             raise OtherTableSchema(directory=str(self.directory), found=", ".join(stored), wanted=", ".join(wanted))
 
@@ -359,10 +360,18 @@ def one_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _columns(schema: Schema) -> list[str]:
-    """Names and types as the table stores them: Delta has fewer types than Arrow."""
+def _columns(schema: Schema, nullable: Collection[str]) -> list[str]:
+    """Names and types as the table stores them: Delta has fewer types than Arrow.
+
+    `nullable` are the columns that may get nulls, so that it matters if the table forbids them.
+    """
     fields = [json.loads(field.to_json()) for field in schema.fields]
-    return [f"{field['name']} {json.dumps(field['type']).strip(chr(34))}" for field in fields]
+    return [f"{field['name']} {_type(field, nullable)}" for field in fields]
+
+
+def _type(field: Mapping[str, Any], nullable: Collection[str]) -> str:
+    forbids = not field["nullable"] and field["name"] in nullable
+    return json.dumps(field["type"]).strip('"') + (" not null" if forbids else "")
 
 
 def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:

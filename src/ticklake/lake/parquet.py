@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ class ParquetFileWriter:
 
     def discard(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with suppress(Exception):  # rows that could not be written
+                self._writer.close()
             remove(self._path)
 
     def _write(self, count: int) -> None:

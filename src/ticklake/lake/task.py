@@ -120,14 +120,18 @@ Result = Indexed | Checked | Failed | ParquetFile | Unavailable | Spent
 def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
     """Indexes the pieces into as few files as is sensible. Never raises for what a slice holds."""
     files = Files(work, task)
-    results: list[Result] = []
     try:
-        for piece in pieces:
-            results.append(index_piece(work, piece, files))
+        results = [index_piece(work, piece, files) for piece in pieces]
         return [*results, *files.finish()]
     except (LakeUnwritable, StorageUnavailable) as error:
         files.discard()
         return [Unavailable(error)]
+    except Exception as error:
+        # Rows that cannot be written, in a file that several pieces share: find out whose they are.
+        files.discard()
+        if len(pieces) == 1:
+            return [_failed(pieces[0], error)]
+    return [result for piece in pieces for result in index(work, task, [piece])]
 
 
 def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | Failed:
@@ -141,9 +145,13 @@ def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | F
         raise
     except Exception as error:
         account.abandon()
-        reason = str(error) if isinstance(error, TickLakeError) else f"{type(error).__name__}: {error}"
-        return Failed(piece.number, reason, traceback.format_exc())
+        return _failed(piece, error)
     return account.settle()
+
+
+def _failed(piece: Piece, error: Exception) -> Failed:
+    reason = str(error) if isinstance(error, TickLakeError) else f"{type(error).__name__}: {error}"
+    return Failed(piece.number, reason, traceback.format_exc())
 
 
 class Account:
@@ -299,16 +307,31 @@ def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
     return rows
 
 
+_LISTS = (
+    *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+    *(pa.types.is_list_view, pa.types.is_large_list_view),
+)
+
+
 def _null_in(column: pa.Array, field: pa.Field, name: str) -> str | None:
-    """The name of a field that is null although it must not be, also deep within. Writing it would end the task."""
+    """Returns the name of a field that is null but must not be, at any depth. Writing it would end the task."""
+    kind = field.type
     if column.null_count and not field.nullable:
         return name
-    if pa.types.is_struct(field.type):
-        parts = zip(column.drop_null().flatten(), field.type, strict=True)
-        return next((found for part, inner in parts if (found := _null_in(part, inner, f"{name}.{inner.name}"))), None)
-    if pa.types.is_list(field.type):
-        return _null_in(column.flatten(), field.type.value_field, f"{name}[]")
+    if pa.types.is_struct(kind):
+        return _null_among(column.drop_null().flatten(), list(kind), name)
+    if pa.types.is_map(kind):
+        there = column.drop_null()
+        entries = slice(there.offsets[0].as_py(), there.offsets[-1].as_py())
+        return _null_among([there.keys[entries], there.items[entries]], [kind.key_field, kind.item_field], f"{name}[]")
+    if any(is_kind(kind) for is_kind in _LISTS):
+        return _null_in(column.flatten(), kind.value_field, f"{name}[]")
     return None
+
+
+def _null_among(columns: Sequence[pa.Array], fields: Sequence[pa.Field], name: str) -> str | None:
+    found = (_null_in(part, inner, f"{name}.{inner.name}") for part, inner in zip(columns, fields, strict=True))
+    return next(filter(None, found), None)
 
 
 def _columns(schema: pa.Schema) -> str:

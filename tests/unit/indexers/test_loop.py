@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ticklake.errors import FlushFailed, LakeUnreadable, TickLakeError
+from ticklake.errors import FlushFailed, LakeUnreadable, SparkUnavailable, TickLakeError
 from ticklake.indexers.batches import TopicBatches
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.loop import FlushLoop
@@ -23,6 +23,7 @@ GROUP = "environment-indexer"
 LEASE = 1.5
 NEVER = 3600.0
 TICKS = 10
+DEADLY = 5
 
 
 class HeldFlush:
@@ -54,16 +55,36 @@ class HeldFlush:
 class Indexing(Service):
     """The loop as an indexer runs it, on a real topic, with flushes in the test's hands."""
 
-    def __init__(self, run: Run, maker: Any, insert_batch_size: int, flush_timeout: float, lease: float) -> None:
+    def __init__(
+        self, run: Run, maker: Any, insert_batch_size: int, flush_timeout: float, lease: float, attempts: int = 5
+    ) -> None:
         super().__init__(GROUP)
-        reader = run.reader("batch-topic", group=GROUP, claim_timeout=lease)
+        reader = run.reader("batch-topic", group=GROUP, claim_timeout=lease, max_delivery_attempts=attempts)
         self._batches = TopicBatches(run, reader, lease, maker.storage, self.monitor, None)
         self._buffer = TickBuffer(insert_batch_size, flush_timeout, step=1)
         self.flushes: list[HeldFlush] = []
 
+        self.deadly: TickLakeError | None = None
+        self.sick = 0
+        self.checks = 0
+
     def begin(self, slices: Sequence[Slice]) -> HeldFlush:
         self.flushes.append(HeldFlush(slices))
+        if self.deadly is not None:
+            self._end_at_once(self.flushes[-1], self.deadly)
         return self.flushes[-1]
+
+    def _end_at_once(self, flush: HeldFlush, error: TickLakeError) -> None:
+        """Every batch but the last one takes its job down."""
+        if any(start < DEADLY * TICKS for start, _ in flush.ticks):
+            flush.fail(error)
+        else:
+            flush.land()
+
+    def check_spark(self) -> None:
+        self.checks += 1
+        if self.checks <= self.sick:
+            raise SparkUnavailable(reason="no workers")
 
     def run(self) -> None:
         flusher: Any = self
@@ -241,6 +262,31 @@ def test_the_batches_of_a_job_that_died_are_tried_one_by_one_and_nothing_else_is
         flush.land()
     eventually(lambda: acknowledged(run) == [0, 1, 2, 3])
     assert loop.monitor.counter("batches_failed").value == 0
+
+
+DEATHS = [
+    FlushFailed(table="environment_data", reason="a worker died"),
+    SparkUnavailable(reason="its JVM was killed"),
+]
+
+
+@pytest.mark.warns("Flush failed", "DEAD_LETTER")
+@pytest.mark.parametrize("death", DEATHS, ids=["worker", "JVM"])
+@pytest.mark.parametrize("sick", [0, 1], ids=["well", "sick"])
+def test_batches_that_take_their_job_down_become_dead_letters_however_many_there_are(
+    run: Run, maker: Any, eventually: Callable[..., None], death: TickLakeError, sick: int
+) -> None:
+    """They must not be tried for ever, nor hold up what comes behind them; and a sick Spark is nobody's fault."""
+    maker.publish(*maker.batches(DEADLY + 1, ticks=TICKS, cells=1))
+    loop = Indexing(run, maker, 2 * TICKS, 0.01, NEVER, attempts=1)
+    loop.deadly, loop.sick = death, sick
+    loop.start()
+    try:
+        eventually(lambda: run.dead_letters.count() == DEADLY and acknowledged(run) == [DEADLY])
+    finally:
+        loop.end()
+    assert loop.monitor.counter("batches_failed").value == DEADLY
+    assert loop.checks > sick
 
 
 @pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
