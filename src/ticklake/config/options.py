@@ -39,7 +39,7 @@ class ConnectionOptions(Options):
     username: str | None = None
     password: SecretStr = SecretStr("")
     max_pool_size: Count = 10
-    min_idle: Annotated[int, Field(ge=0)] = 2
+    min_idle: Annotated[int, Field(ge=0, default_factory=lambda given: min(2, given.get("max_pool_size", 2)))]
     metrics_window_seconds: Annotated[Seconds, Field(gt=0)] = 60
 
     @model_validator(mode="before")

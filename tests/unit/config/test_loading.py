@@ -61,6 +61,13 @@ def test_without_options_the_documented_defaults_hold(load_text):
     assert options_of(load_text, "") == BatchIndexerOptions()
 
 
+def test_a_pool_of_one_connection_needs_no_other_option(load_text):
+    for options in ("class = Database, path = y", "class = Topic, url = 'sqlite:///y'".replace("'", '"')):
+        settings = load_text(f"resources {{ x {{ {options}, max_pool_size = 1 }} }}")
+        assert settings.resources["x"].options.min_idle == 1
+    assert settings.database_of("x").min_idle == 1
+
+
 @pytest.mark.parametrize(
     ("written", "milliseconds"),
     [
