@@ -417,8 +417,8 @@ class RunNotInDatabase(TickLakeError):
 
 class RunNeverAnnounced(TickLakeError):
     message = (
-        "No database that was given has run {run_id!r}, so nobody would read what is published there. Give the database "
-        "of the run, or add --create to create the run in the first of them (if its own database was lost)."
+        "No database that was given has run {run_id!r}, so nobody would read what is published there. Give the "
+        "database of the run, or add --create to create the run in the first of them (if its own database was lost)."
     )
     run_id: str
 
@@ -509,6 +509,17 @@ class UniqueViolation(TickLakeError):
 class NestedTransaction(TickLakeError):
     message = "This thread is in a transaction of {database} already: pass it on as `connection=`, or finish it first."
     database: object
+
+
+class SchemaOutdated(TickLakeError):
+    message = (
+        "The tables of {package} in run {run_id!r} have version {found}, this TickLake needs {known}. Stop what an "
+        "older TickLake runs on them, then upgrade them: `ticklake db upgrade`."
+    )
+    package: str
+    run_id: str
+    found: int
+    known: int
 
 
 class SchemaTooNew(TickLakeError):

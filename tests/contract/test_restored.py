@@ -100,7 +100,7 @@ def rows_read(run: Run, group: str) -> int:
 
 def test_every_group_goes_on_where_it_was(restored: Callable[[], str], own_postgres: Any) -> None:
     with Database(own_postgres.get_uri()) as database:
-        run = database.run(restored(), create=False)
+        run = database.run(restored())
         assert lags(run) == {"done": 1, "end": 0, "held": 50, "new": 50}
         with run.writer("t") as writer:
             writer.send(BatchInfo(tick_start=100))
@@ -168,6 +168,6 @@ def test_doctor_names_it_and_db_upgrade_repairs_it(restored: Callable[[], str], 
 def test_a_repair_that_cannot_be_done_now_stops_nothing(restored: Callable[[], str], own_postgres: Any) -> None:
     url = f"{own_postgres.get_uri()}&options=-cdefault_transaction_read_only%3Don"
     with Database(url) as database:
-        run = database.run(restored(), create=False)
+        run = database.run(restored())
         assert {status.group for status in run.groups.list("t")} == {"done", "end", "held", "new"}
         assert "FOREIGN_NUMBERS" in [error.code for error in run.monitor.errors]

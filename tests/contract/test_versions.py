@@ -16,11 +16,12 @@ from click.testing import CliRunner
 from ticklake import Database
 from ticklake.cli import cli
 from ticklake.cli.db import PACKAGES
+from ticklake.coordination.coordinator import open_gaps
 from ticklake.database import Schema, open_backend
 from ticklake.database.names import schema_name
 from ticklake.database.statements import migrations, statements
 from ticklake.database.versions import creation_script, package_versions, upgrade, upgrade_script
-from ticklake.errors import SchemaTooNew
+from ticklake.errors import SchemaOutdated, SchemaTooNew
 
 FIRST = Path(__file__).parent / "first_version"
 FIRST_RUN = "20251014-143025-550e8400"
@@ -107,11 +108,56 @@ def test_a_database_of_the_first_version_becomes_what_a_fresh_one_is(database_ur
 
 def test_what_the_first_version_stored_is_delivered_before_what_comes_later(database_url, old, batch):
     with Database(database_url) as database:
-        run = database.run(old, create=False)
+        run = database.run(old)
         with run.writer("batch-topic") as writer:
             writer.send(batch(8))
         with run.reader("batch-topic", group="g") as reader:
             assert [reader.poll(5).payload for _ in range(2)] == [batch(7), batch(8)]
+
+
+LOOKS: dict[str, list[str]] = {
+    "runs": [],
+    "status": ["{run}"],
+    "top": ["{run}", "--once"],
+    "groups": ["--run={run}"],
+    "topics": ["--run={run}"],
+    "topics tail": ["batch-topic", "--run={run}"],
+    "claims": ["--run={run}"],
+    "dead-letters list": ["--run={run}"],
+    "groups release": ["batch-topic", "g", "--run={run}"],
+    "topics prune": ["batch-topic", "--max-count=1", "--dry-run", "--run={run}"],
+    "gaps": ["{run}", "--storage={storage}", "--lake={lake}"],
+    "verify": ["{run}", "--storage={storage}", "--lake={lake}"],
+    "reconcile": ["{run}", "--storage={storage}", "--lake={lake}"],
+    "doctor": [],
+}
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_a_look_at_tables_of_an_older_version_changes_nothing_and_says_what_to_do(
+    database_url, old, maker, schema_of, command
+):
+    """An older TickLake may still be at work on them."""
+    maker.run_id = old
+    maker.metadata()
+    maker.batch(0, 9)
+    maker.lake.root.mkdir()
+    before = shape(database_url, old), package_versions(schema_of(old))
+    places = {"run": old, "storage": maker.storage.url, "lake": maker.lake.root}
+    words = [*command.split(), *(part.format(**places) for part in LOOKS[command]), f"--database={database_url}"]
+    done = CliRunner().invoke(cli, words, env={"COLUMNS": "300"})
+    assert (shape(database_url, old), package_versions(schema_of(old))) == before
+    told = done.output + str(done.exception)
+    assert "ticklake db upgrade" in told, told
+
+
+def test_a_look_at_a_run_that_is_in_use_here_sees_what_its_users_made_of_it(database_url, old):
+    with Database(database_url) as database:
+        look = database.run(old, create=False)
+        with pytest.raises(SchemaOutdated, match="ticklake db upgrade"):
+            look.topics()
+        with database.run(old).reader("batch-topic", group="g"):
+            assert [one.topic for one in look.topics()] == ["batch-topic"]
 
 
 def test_the_sql_for_others_makes_what_we_make(database_url, schema_of, fresh):
@@ -220,3 +266,12 @@ def test_a_package_that_is_not_installed_here_is_shown_as_such(reopened, shop, t
         transaction.execute_script("UPDATE schema_versions SET package = 'no_such_shop.tables'")
     assert [one.state for one in package_versions(reopened(run_id))] == ["not installed"]
     assert upgrade(reopened(run_id)) == []
+
+
+def test_a_look_at_current_tables_waits_for_no_writer(database_url, fresh):
+    with Database(database_url) as writing, Database(database_url) as looking:
+        writing.run(fresh).topics()
+        with writing.run(fresh).transaction() as transaction:
+            transaction.sql("ticklake.database").record_version(package="somebody.elses", version=1)
+            look = looking.run(fresh, create=False)
+            assert (look.topics(), look.groups.list(), look.claims.list(), open_gaps(look)) == ([], [], [], [])

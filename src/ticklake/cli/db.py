@@ -41,7 +41,7 @@ def status(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None
 @run_options
 @json_option
 def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
-    """Bring the tables of every run, or of one, up to date. Whatever uses a run does the same for that run.
+    """Bring the tables of every run, or of one, up to date. A node and `index` do so for the runs they use.
 
     After a restore into another PostgreSQL server, this also replaces the transaction numbers of the first one.
     """

@@ -377,7 +377,7 @@ class Coordinator:
 
 
 def frontiers(run: Run) -> dict[tuple[str, str], int | None]:
-    """The frontier of each indexer class and table id that is coordinated in a run. Looking makes no tables."""
+    """The frontier of each indexer class and table id that is coordinated in a run. Creates no tables."""
     if not run.has_tables_of(PACKAGE):
         return {}
     run.prepare(PACKAGE)
@@ -396,7 +396,7 @@ class OpenGap(NamedTuple):
 
 
 def open_gaps(run: Run, tables: Collection[str] | None = None) -> list[OpenGap]:
-    """For those who only look: a run that nobody coordinates gets no tables by it. `tables` are ids; default: all."""
+    """The gaps of these tables, by their ids; default: all. Creates no tables in a run that nobody coordinates."""
     if not run.has_tables_of(PACKAGE):
         return []
     run.prepare(PACKAGE)

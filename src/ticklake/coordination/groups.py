@@ -39,6 +39,8 @@ def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target) ->
 
 def release(run: Run, topic: str, group: str) -> Target | None:
     """Forgets which table a group fills, and returns it: the next indexer of the group that starts says it anew."""
+    if not run.has_tables_of(PACKAGE):
+        return None
     run.prepare(PACKAGE)
     with run.transaction() as transaction:
         rows = transaction.sql(PACKAGE).release_group(topic=topic, group=group)

@@ -19,6 +19,7 @@ from ticklake.errors import (
     InvalidOption,
     MissingConsumerGroup,
     RunNotInDatabase,
+    SchemaOutdated,
     TransactionAborted,
 )
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
@@ -32,7 +33,7 @@ from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
 from ticklake.topics.removed import files as removed_files
 from ticklake.topics.retention import Retention, remove_outdated
-from ticklake.topics.store import Consumer, OpenTransaction, TopicStore
+from ticklake.topics.store import PACKAGE, Consumer, OpenTransaction, TopicStore
 from ticklake.topics.writer import TopicWriter
 
 _log = logging.getLogger(__name__)
@@ -63,12 +64,18 @@ class Database:
         self._runs: dict[str, Run] = {}
 
     def run(self, run_id: str, *, create: bool = True) -> Run:
-        """A run's tables, made on first use; with `create=False` one that is not there is an error."""
+        """A run, whose tables are created or upgraded on first use.
+
+        With `create=False` a run that is not there raises `RunNotInDatabase`. Then only a writer or a reader upgrades
+        its tables; whoever only looks at tables of an older version gets `SchemaOutdated`.
+        """
         schema = self._backend.schema(run_id, create=create)
         with self._lock:
             if run_id not in self._runs:
-                self._runs[run_id] = Run(schema, self._window_seconds)
-            return self._runs[run_id]
+                self._runs[run_id] = Run(schema, self._window_seconds, upgrades=create)
+            run = self._runs[run_id]
+            run.upgrades = run.upgrades or create
+            return run
 
     def runs(self) -> list[str]:
         return self._backend.runs()
@@ -101,14 +108,21 @@ def runs_in(databases: Iterable[Database], run_id: str) -> list[Run]:
 class Run:
     """One run: its topics, and transactions over all of its tables."""
 
-    def __init__(self, schema: Schema, window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
+    def __init__(
+        self, schema: Schema, window_seconds: float = METRICS_WINDOW_SECONDS, *, upgrades: bool = True
+    ) -> None:
+        """`upgrades`: whether tables of an older version are upgraded. A mere look must not do that."""
         self.id = schema.run_id
+        self.upgrades = upgrades
+        self._current: set[str] = set()
+        self._numbers_checked = False
         self._metrics = TopicMetrics(schema, window_seconds)
         self._schema = schema
         self._lock = threading.Lock()
         self._opened: tuple[TopicStore, Publisher] | None = None
 
     def writer(self, topic: str) -> TopicWriter:
+        self.upgrades = True
         store, publisher = self._topics()
         return TopicWriter(store, publisher, check_name("topic", topic), self._metrics)
 
@@ -138,6 +152,7 @@ class Run:
             lease_ms=math.ceil(claim_timeout * 1000),
             max_attempts=max_delivery_attempts,
         )
+        self.upgrades = True
         store, _ = self._topics()
         store.join(topic, group, at_end=start == "end")
         return TopicReader(store, who, self._metrics, max_unacknowledged=max_unacknowledged)
@@ -157,7 +172,19 @@ class Run:
 
     def prepare(self, package: str) -> None:
         """Have the tables of another package (`<package>/sql/<dialect>/schema/001_….sql`) in this run."""
+        if not self.upgrades and self._is_current(package):
+            return
         self._schema.prepare(package)
+
+    def _is_current(self, package: str) -> bool:
+        """Whether the tables of a package are there and up to date; `SchemaOutdated` if they are older."""
+        if package not in self._current:
+            for found in self.versions():
+                if found.package == package and found.wanted is not None and found.state == "behind":
+                    raise SchemaOutdated(package=package, run_id=self.id, found=found.version, known=found.wanted)
+                if found.package == package and found.state == "current":
+                    self._current.add(package)
+        return package in self._current
 
     def has_tables_of(self, package: str) -> bool:
         """Whether a package's tables are in this run; looking makes none."""
@@ -256,10 +283,13 @@ class Run:
         self._schema.check_process()
         with self._lock:
             if self._opened is None:
+                self.prepare(PACKAGE)
                 store = open_store(self._schema)
-                self._renumber(store)
                 tell = partial(self._metrics.monitor.errors.record, "DATABASE_UNAVAILABLE")
                 self._opened = (store, Publisher(store, tell))
+            if self.upgrades and not self._numbers_checked:
+                self._renumber(self._opened[0])
+                self._numbers_checked = True
             return self._opened
 
     def _renumber(self, store: TopicStore) -> None:

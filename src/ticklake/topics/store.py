@@ -63,11 +63,10 @@ class OpenTransaction(NamedTuple):
 
 
 class TopicStore(ABC):
-    """One run's topics. `connection` is the caller's transaction to join; None makes one of its own."""
+    """One run's topics, whose tables are there. `connection` is the caller's transaction to join; default: its own."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        schema.prepare(PACKAGE)
 
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
         """Store them, in this order; what is there already is left as it is."""
