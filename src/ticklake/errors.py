@@ -344,6 +344,11 @@ class QueryTooSlow(TickLakeError):
     seconds: float
 
 
+class ResultTooLarge(TickLakeError):
+    message = "The result is larger than {megabytes} MB. Select fewer columns or rows, or use `ticklake sql`."
+    megabytes: int
+
+
 class TableNotInRun(TickLakeError):
     message = "Run {run_id!r} has no table {table!r}; it has: {found}. Index the run for it, or name one of these."
     run_id: str

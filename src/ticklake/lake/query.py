@@ -5,20 +5,23 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from ticklake.errors import BadQuery, QueryTooSlow, TableUnreadable
+from ticklake.errors import BadQuery, QueryTooSlow, ResultTooLarge, TableUnreadable
 from ticklake.lake.catalog import Catalog
 
 log = logging.getLogger(__name__)
 
 _PAGE = 10_000
+_BATCH = 256
 
 Config = dict[str, str | bool | int | float | list[str]]
 
@@ -30,6 +33,7 @@ class Limits:
     seconds: float = 10.0
     megabytes: int = 512
     rows: int = 10_000
+    result_megabytes: int = 64
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,26 @@ def limited_query(catalog: Catalog, sql: str, run_id: str, limits: Limits) -> tu
         alarm = threading.Timer(limits.seconds, connection.interrupt)
         alarm.start()
         try:
-            found = connection.sql(sql).limit(limits.rows + 1).to_arrow_table()
+            found = _limited(connection.sql(sql).limit(limits.rows + 1), limits)
         except duckdb.InterruptException as error:
             raise QueryTooSlow(seconds=limits.seconds) from error
         finally:
             alarm.cancel()
         return found.slice(0, limits.rows), found.num_rows > limits.rows
+
+
+def _limited(relation: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
+    """Reads a result in small parts, because DuckDB's memory limit does not count what Arrow holds."""
+    reader = relation.to_arrow_reader(_BATCH)
+    parts, size, deadline = [], 0, time.monotonic() + limits.seconds
+    for part in reader:
+        size += part.nbytes
+        if size > limits.result_megabytes * 1_000_000:
+            raise ResultTooLarge(megabytes=limits.result_megabytes)
+        if time.monotonic() > deadline:
+            raise QueryTooSlow(seconds=limits.seconds)
+        parts.append(part)
+    return pa.Table.from_batches(parts, reader.schema)
 
 
 @contextmanager
@@ -73,14 +91,25 @@ def opened(
     """A query may come from anywhere: it sees the tables' files, and no others, no network, extensions or variables."""
     with duckdb.connect(config=config or {}) as connection:
         parts = _parts(catalog, catalog.chosen(run_id))
-        files = [file for selects in parts.values() for part in selects for file in part.files]
+        files = [file for part in parts for file in part.files]
         connection.execute(f"SET allowed_paths = {_list(files)}")
         connection.execute("SET enable_external_access = false")
-        for table, selects in parts.items():
-            select = " UNION ALL BY NAME ".join(part.select(connection) for part in selects)
-            connection.execute(f"CREATE VIEW {_identifier(table)} AS {select}")
+        views = {table: _view(connection, table, parts) for table in sorted({part.table for part in parts})}
         connection.execute("SET lock_configuration = true")
-        yield connection, sorted(parts)
+        yield connection, [table if is_whole else f"{table} (cannot be read)" for table, is_whole in views.items()]
+
+
+def _view(connection: duckdb.DuckDBPyConnection, table: str, parts: Sequence[_Part]) -> bool:
+    """Creates the view of a table from the runs whose files can be read, and says whether that is all of them."""
+    own = [part for part in parts if part.table == table]
+    selects = [part.select(connection) for part in own if part.is_readable]
+    try:
+        if selects:
+            connection.execute(f"CREATE VIEW {_identifier(table)} AS {' UNION ALL BY NAME '.join(selects)}")
+    except duckdb.Error as error:
+        log.warning("Left out: Table %s cannot be read: %s", table, _in_one_line(error))
+        return False
+    return len(selects) == len(own)
 
 
 @dataclass(frozen=True)
@@ -89,8 +118,9 @@ class _Part:
 
     run_id: str
     table: str
-    files: Sequence[str]
-    schema: pa.Schema
+    files: Sequence[str] = ()
+    schema: pa.Schema = None
+    is_readable: bool = True
 
     def select(self, connection: duckdb.DuckDBPyConnection) -> str:
         source = f"read_parquet({_list(self.files)}, union_by_name = true, hive_partitioning = false)"
@@ -100,18 +130,20 @@ class _Part:
         return f"SELECT {_literal(self.run_id)} AS run_id, * FROM {source}"  # noqa: S608
 
 
-def _parts(catalog: Catalog, runs: Sequence[str]) -> dict[str, list[_Part]]:
-    """Of each table, the runs that have it."""
-    parts: dict[str, list[_Part]] = {}
-    for run in runs:
-        for table in catalog.tables(run):
-            try:
-                part = _Part(run, table, catalog.files(run, table), catalog.dataset(run, table).schema)
-            except TableUnreadable as error:
-                log.warning("Left out: %s", error)
-                continue
-            parts.setdefault(table, []).append(part)
-    return parts
+def _parts(catalog: Catalog, runs: Sequence[str]) -> list[_Part]:
+    """The tables of these runs, also those that cannot be read."""
+    return [_part(catalog, run, table) for run in runs for table in catalog.tables(run)]
+
+
+def _part(catalog: Catalog, run: str, table: str) -> _Part:
+    try:
+        part = _Part(run, table, catalog.files(run, table), catalog.dataset(run, table).schema)
+        if lost := next((file for file in part.files if not Path(file).exists()), None):
+            raise TableUnreadable(table=f"{run}/{table}", reason=f"its file {lost} is missing")
+    except TableUnreadable as error:
+        log.warning("Left out: %s", error)
+        return _Part(run, table, is_readable=False)
+    return part
 
 
 def _only(connection: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]) -> duckdb.Statement:
@@ -144,9 +176,12 @@ def _errors_in_one_line(tables: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        # DuckDB adds a drawing of the place below its message.
-        message = " ".join(str(error).partition("\n\nLINE")[0].split())
-        raise BadQuery(reason=message, tables=", ".join(tables) or "none") from error
+        raise BadQuery(reason=_in_one_line(error), tables=", ".join(tables) or "none") from error
+
+
+def _in_one_line(error: duckdb.Error) -> str:
+    """Without the picture of the position that DuckDB adds below its message."""
+    return " ".join(str(error).partition("\n\nLINE")[0].split())
 
 
 def _list(texts: Sequence[str]) -> str:
