@@ -227,6 +227,17 @@ class DamagedTableFile(TickLakeError):
     reason: object
 
 
+class DamageNotCovered(TickLakeError):
+    message = (
+        "{file} is damaged: {reason}. The good batch files lack some of its ticks {first} to {last}, so it is not "
+        "replaced. Restore it, or the batch files, from a backup."
+    )
+    file: object
+    first: int
+    last: int
+    reason: object
+
+
 class DamagedCommit(TickLakeError):
     message = (
         "Commit {file} is damaged: {reason}. Nothing was changed. Copy it back from a backup, or move the table's "

@@ -62,6 +62,7 @@ class FinishedRun:
         self._kept: dict[str, list[TickRange]] = {}
         self._bad: dict[str, dict[str, str]] = {}
         self._total = 0
+        self._replaces = False
         self._options = IndexerOptions(
             run_id, insert_batch_size=insert_batch_size, until_caught_up=True, claim_timeout=_LEASE_SECONDS
         )
@@ -83,10 +84,12 @@ class FinishedRun:
         return self
 
     def remove(self) -> Self:
-        """Takes the ticks out of the tables, for them to be indexed again: by an indexer that was mended, say.
+        """Removes the ticks from the tables, so that they are indexed again, for example by a corrected indexer.
 
-        Every file is read and its rows are made once before: only what comes back is removed.
+        Every file is decoded and its rows are made first. Only ticks of good files are removed, and this process
+        indexes those files itself: a coordinator may hold an older verdict on them.
         """
+        self._replaces = True
         for indexer in self._indexers:
             if indexer.table is not None:
                 self._remove(indexer, indexer.table)
@@ -149,7 +152,7 @@ class FinishedRun:
 
     def _open(self, kind: type[BatchIndexer], run_id: str, monitor: Monitor) -> Batches:
         database = self._resources.database
-        if database is not None and self._ticks is None:
+        if database is not None and self._ticks is None and not self._replaces:
             open_batches = coordinated(database, self._resources, kind, self._options)
             self._sources[monitor] = open_batches(run_id, monitor)
             return self._sources[monitor]

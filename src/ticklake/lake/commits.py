@@ -20,6 +20,8 @@ ID = "ticklake.commit"
 """What a commit says of itself: a UUID of its own."""
 AFTER = "ticklake.after"
 """What a commit says of itself: the mark of the commit before it."""
+SOURCES = "ticklake.sources"
+"""What a commit says of itself: the batch files whose ticks it adds, as JSON."""
 _ZEROS = "0" * 8
 _NAME = re.compile(r"\d{20}\.json")
 _CHECKSUM = re.compile(rb'"ticklake\.checksum":"(.{8})"')
@@ -41,6 +43,27 @@ class Commit:
 
 def name_of(version: int) -> str:
     return f"{version:020d}.json"
+
+
+def added_ticks(log: Path, version: int) -> list[range] | None:
+    """The ticks that the commits up to a version added; None if that cannot be known.
+
+    It cannot if a commit is gone, or if somebody else added rows.
+    """
+    found: list[range] = []
+    for number in range(version + 1):
+        data = read(log, number)
+        if data is None:
+            return None
+        try:
+            commit = decoded(data, "")
+            sources = json.loads(commit.info.get(SOURCES, "[]"))
+            found.extend(range(int(one["ticks"][0]), int(one["ticks"][1]) + 1, int(one["step"])) for one in sources)
+        except (ValueError, LookupError, TypeError):
+            return None
+        if commit.adds and not sources and not commit.removes:
+            return None
+    return found
 
 
 def is_commit(name: str) -> bool:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from ticklake.coordination.gaps import ranges_of
-from ticklake.errors import DamagedTableFile, FlushFailed, TickLakeError
+from ticklake.errors import DamagedTableFile, FlushFailed
 from ticklake.lake.fingerprint import Fingerprints, at, fingerprints, merged
 from ticklake.lake.inspection import inspected
 from ticklake.lake.log import live_files, one_line
@@ -22,7 +22,7 @@ from ticklake.lake.parquet import checksum, opened
 from ticklake.lake.slices import Slice
 from ticklake.lake.snapshot import LiveFile
 from ticklake.lake.spark import parallelism, reason_of
-from ticklake.lake.task import Work, checked_rows, read
+from ticklake.lake.task import Work, decoded_slice, failure_text
 from ticklake.storage.files import BatchFile
 from ticklake.ticks import TickRange
 
@@ -118,14 +118,15 @@ def _deal(spark: SparkSession, items: Sequence[Any], act: Callable[[Any], tuple[
 def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
     try:
         return file.key, merged(_parts(work, Slice(file, file.ticks)))
-    except (TickLakeError, OSError) as error:
-        return file.key, str(error)
+    except Exception as error:
+        # An indexer of the user's own may raise anything.
+        return file.key, failure_text(error)
 
 
 def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
-    for batch in (work.read or read)(work, whole):
-        rows, ticks = checked_rows(work, batch), batch.column(work.ordinal).to_numpy()
-        yield fingerprints(rows, ticks, work.table.ordinal if work.table else work.ordinal)
+    for part in decoded_slice(work, whole):
+        if part.rows is not None and work.table is not None:
+            yield fingerprints(part.rows, part.ticks, work.table.ordinal)
 
 
 class _Item(NamedTuple):

@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from ticklake import faults
 from ticklake.errors import DamagedTableFile, LakeUnreadable
+from ticklake.lake.commits import SOURCES
 from ticklake.lake.empty import EMPTY, Ticks, even_runs, joined, packed
 from ticklake.lake.history import Head
 from ticklake.lake.job import Jobs, run_empty_job, run_job
@@ -284,7 +285,7 @@ def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str
         for first, last, step in even_runs(joined(ticks))
     ]
     empty = joined(one.empty for one in indexed)
-    return {"ticklake.sources": json.dumps(sources)} | ({EMPTY: packed(empty)} if len(empty) else {})
+    return {SOURCES: json.dumps(sources)} | ({EMPTY: packed(empty)} if len(empty) else {})
 
 
 def _ranges(ticks: Ticks, step: int) -> list[TickRange]:

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from ticklake import faults
-from ticklake.errors import DamagedTableFile
-from ticklake.lake.commits import Commit
+from ticklake.errors import DamagedTableFile, DamageNotCovered
+from ticklake.lake.commits import Commit, added_ticks
 from ticklake.lake.empty import REMOVED, joined
 from ticklake.lake.log import KEY, CommitConflict, DeltaLog, one_line
 from ticklake.lake.order import beginnings
@@ -66,21 +66,48 @@ class Ledger(DeltaLog):
                 self.discard(new)
 
     def remove_only(self, ticks: Ticks, within: TickRange, step: int) -> Ticks:
-        """Takes these ticks out of the table, and returns the others that it has in the range, which stay."""
+        """Removes these ticks of a range from the table. Returns the table's other ticks in it, which stay.
+
+        A damaged file of the table is removed if these are all the ticks it can hold.
+        """
         self.refresh()
-        there = [self._empty.within(within)]
+        there, damaged = [self._empty.within(within)], []
         for file in self.files.overlapping(within):
             try:
                 there.extend(self._ticks_of(file, [within]))
-            except DamagedTableFile:
-                # Nobody can tell what it holds, so it goes only if all of it comes back.
-                if np.count_nonzero((ticks >= file.ticks.start) & (ticks <= file.ticks.end)) < file.ticks.count(step):
+            except DamagedTableFile as error:
+                if not within.covers(file.ticks):
                     raise
+                if not self._comes_back(file, ticks, step):
+                    raise DamageNotCovered(
+                        file=error.file, first=error.first, last=error.last, reason=error.reason
+                    ) from error
+                damaged.append(file)
+        for file in damaged:
+            self._drop(file)
         stay = np.setdiff1d(joined(there), ticks)
         for part in np.split(ticks, np.searchsorted(ticks, stay)):
             if len(part):
                 self.remove(TickRange(int(part[0]), int(part[-1])))
         return stay
+
+    def _comes_back(self, file: LiveFile, ticks: Ticks, step: int) -> bool:
+        """Whether these are all the ticks that a damaged file can hold. The log says which ticks were ever added."""
+        start, end = file.ticks
+        good = set(ticks[(ticks >= start) & (ticks <= end)].tolist())
+        if len(good) >= file.ticks.count(step):
+            return True
+        added = added_ticks(self._log, self.version)
+        return added is not None and all(tick in good for one in added for tick in one if start <= tick <= end)
+
+    def _drop(self, file: LiveFile) -> None:
+        """Removes a whole file, unless somebody has removed it already."""
+        while file in self.files.overlapping(file.ticks):
+            try:
+                with faults.around("lake.delete"):
+                    self.swap([file], [], {})
+            except CommitConflict:
+                self.refresh()
 
     def _ticks_of(self, file: LiveFile, wanted: Sequence[TickRange]) -> list[Ticks]:
         try:

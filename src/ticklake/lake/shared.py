@@ -132,7 +132,8 @@ def _read_once(takers: Sequence[_Taker], common: Slice) -> bool:
     try:
         for batch in task.read(replace(takers[0].table.work, reads=reads), common):
             for (table, piece), account in zip(takers, accounts, strict=True):
-                account.take(table.own(batch, piece.slice.skip - common.skip))
+                own = table.own(batch, piece.slice.skip - common.skip)
+                account.take(task.decoded(table.work, piece.slice.source, own))
     except Exception:
         # Whatever it was, and whoever is to blame: each table finds out for itself.
         for account in accounts:

@@ -26,7 +26,7 @@ from ticklake.lake.durable import remove
 from ticklake.lake.empty import joined
 from ticklake.lake.order import beginnings, ordered
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
-from ticklake.lake.slices import Piece, Slice
+from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.table import Table
 from ticklake.storage.codec import read_ticks
 from ticklake.storage.files import BatchFile, Storage
@@ -70,6 +70,15 @@ class Work:
     def name(self) -> str:
         """What errors call it."""
         return self.table.name if self.table else "no table"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Some ticks of a slice, and the rows of the table that they make; None if there is no table."""
+
+    batch: pa.RecordBatch
+    ticks: Ticks
+    rows: pa.RecordBatch | None
 
 
 @dataclass(frozen=True)
@@ -138,8 +147,8 @@ def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | F
     """Indexes one piece, or says what is wrong with it. Raises only what no piece is to blame for."""
     account = Account(work, piece, files)
     try:
-        for batch in (work.read or read)(work, piece.slice):
-            account.take(batch)
+        for part in decoded_slice(work, piece.slice):
+            account.take(part)
     except (LakeUnwritable, StorageUnavailable):
         account.abandon()
         raise
@@ -150,8 +159,7 @@ def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | F
 
 
 def _failed(piece: Piece, error: Exception) -> Failed:
-    reason = str(error) if isinstance(error, TickLakeError) else f"{type(error).__name__}: {error}"
-    return Failed(piece.number, reason, traceback.format_exc())
+    return Failed(piece.number, failure_text(error), traceback.format_exc())
 
 
 class Account:
@@ -166,18 +174,14 @@ class Account:
         self._rows = 0
         self._observed: Counter[str] = Counter()
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        # A copy: a view would keep the whole decoded batch alive.
-        ticks = batch.column(self._work.ordinal).to_numpy().copy()
-        self._check_grid(ticks)
-        rows = checked_rows(self._work, batch) if self._work.table is not None else None
-        self._ticks.append(ticks)
+    def take(self, part: Decoded) -> None:
+        self._ticks.append(part.ticks)
         if self._piece.check:
             return
-        self._observed.update(self._work.observe(batch))
-        if rows is not None and self._work.table is not None:
-            self._empty.append(np.setdiff1d(ticks, _distinct(rows, self._work.table.ordinal)))
-            self._hold(rows)
+        self._observed.update(self._work.observe(part.batch))
+        if part.rows is not None and self._work.table is not None:
+            self._empty.append(np.setdiff1d(part.ticks, _distinct(part.rows, self._work.table.ordinal)))
+            self._hold(part.rows)
 
     def settle(self) -> Indexed | Checked:
         """That was all of it: into the files with what is held."""
@@ -194,13 +198,6 @@ class Account:
         self._held.clear()
         if self._own is not None:
             self._files.abandon(self._own)
-
-    def _check_grid(self, ticks: Ticks) -> None:
-        """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
-        file, step = self._piece.slice.source, self._work.world.sampling_interval if self._work.world else 1
-        off = ticks[(ticks - file.ticks.start) % step != 0]
-        if len(off):
-            raise OffTheGrid(key=file.key, tick=int(off[0]), start=file.ticks.start, step=step)
 
     def _hold(self, rows: pa.RecordBatch) -> None:
         self._rows += rows.num_rows
@@ -285,6 +282,36 @@ def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
         if not work.storage.reachable(piece.source.run_id):
             raise StorageUnavailable(storage=work.storage.url, reason=error) from error
         raise
+
+
+def decoded_slice(work: Work, piece: Slice) -> Iterator[Decoded]:
+    """Decodes a slice and makes its rows. Raises if any of it cannot be indexed."""
+    for batch in (work.read or read)(work, piece):
+        yield decoded(work, piece.source, batch)
+
+
+def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
+    """Makes the rows of a batch. Raises if any of it cannot be indexed.
+
+    A flush, `index --replace` and `verify --deep` all judge a file by this function, so they cannot disagree.
+    """
+    # A copy: a view would keep the whole decoded batch alive.
+    ticks = batch.column(work.ordinal).to_numpy().copy()
+    _check_grid(work, source, ticks)
+    return Decoded(batch, ticks, checked_rows(work, batch) if work.table is not None else None)
+
+
+def failure_text(error: BaseException) -> str:
+    """Why a slice cannot be indexed, in one line."""
+    return str(error) if isinstance(error, TickLakeError) else f"{type(error).__name__}: {error}"
+
+
+def _check_grid(work: Work, file: Source, ticks: Ticks) -> None:
+    """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
+    step = work.world.sampling_interval if work.world else 1
+    off = ticks[(ticks - file.ticks.start) % step != 0]
+    if len(off):
+        raise OffTheGrid(key=file.key, tick=int(off[0]), start=file.ticks.start, step=step)
 
 
 def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,16 +8,29 @@ from typing import Any
 import pytest
 from tests.crash.in_process import InProcess
 
+from ticklake.errors import DamagedTableFile, DamageNotCovered
 from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun, Progress
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.upkeep import optimize
 from ticklake.ticks import TickRange
+from ticklake.topics import Database
 
 
-def index(maker: Any, ticks: TickRange | None = None, *, replace: bool = False) -> Progress:
+def index(
+    maker: Any,
+    ticks: TickRange | None = None,
+    *,
+    replace: bool = False,
+    kind: type[BatchIndexer] = EnvironmentIndexer,
+    database: Database | None = None,
+) -> Progress:
     spark: Any = InProcess()
-    resources = IndexerResources(maker.storage, maker.lake, spark=lambda: spark)
-    work = FinishedRun(resources, maker.run_id, [EnvironmentIndexer], ticks).prepare()
+    resources = IndexerResources(maker.storage, maker.lake, database, spark=lambda: spark)
+    work = FinishedRun(resources, maker.run_id, [kind], ticks).prepare()
     if replace:
         work.remove()
     work.start()
@@ -58,3 +71,69 @@ def test_ticks_that_good_files_have_are_replaced(maker: Any, file: Path) -> None
     done = index(maker, replace=True)
     assert (done.ticks, done.kept, done.failed) == (30, [], {})
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
+
+
+class Particular(OrganismIndexer):
+    """An indexer of the user's own that was changed and raises at one tick."""
+
+    @staticmethod
+    def rows(ticks: Any, world: Any) -> Any:
+        if 15 in ticks.column("tick_number").to_pylist():
+            raise KeyError("fifteen")
+        return OrganismIndexer.rows(ticks, world)
+
+
+def test_ticks_that_the_indexer_raises_at_stay(maker: Any, file: Path) -> None:
+    index(maker, kind=OrganismIndexer)
+    done = index(maker, replace=True, kind=Particular)
+    assert (done.kept, done.ticks) == ([TickRange(10, 19)], 20)
+    assert done.failed == {f"{maker.run_id}/{file.name}": "KeyError: 'fifteen'"}
+
+
+def test_ticks_of_a_file_that_is_off_the_sampling_grid_stay(maker: Any, file: Path) -> None:
+    (Path(maker.storage.url) / maker.run_id / "metadata.pb.zst").unlink()
+    maker.metadata(step=2)
+    done = index(maker, replace=True)
+    assert maker.keys() == sorted(maker.expected_keys(range(30)))
+    assert (done.ticks, len(done.failed)) == (0, 3)
+
+
+@pytest.mark.warns("is refused")
+def test_a_file_that_the_coordinator_calls_failed_is_indexed_again(maker: Any, file: Path) -> None:
+    data = file.read_bytes()
+    file.write_bytes(b"")
+    with Database(maker.database_url) as database:
+        index(maker, replace=True, database=database)
+        index(maker, database=database)
+        file.write_bytes(data)
+        done = index(maker, replace=True, database=database)
+    assert (done.ticks, done.kept, done.failed) == (30, [], {})
+    assert maker.keys() == sorted(maker.expected_keys(range(30)))
+
+
+@pytest.fixture
+def damaged(maker: Any, file: Path) -> Path:
+    """The one file of a table whose ticks 10 to 19 no batch file ever had, damaged."""
+    file.unlink()
+    index(maker, kind=OrganismIndexer)
+    assert len(list(optimize(Catalog(maker.lake.root), maker.run_id, ["organism_data"], lambda *_: None))) == 1
+    (merged,) = maker.lake.directory(maker.run_id, "organism_data").glob("*compacted.parquet")
+    merged.write_bytes(merged.read_bytes()[:-100])
+    return Path(merged)
+
+
+def test_a_damaged_table_file_with_a_hole_in_its_range_is_replaced(maker: Any, damaged: Path) -> None:
+    with pytest.raises(DamagedTableFile, match="--ticks 0:29"):
+        index(maker, TickRange(0, 9), replace=True, kind=OrganismIndexer)
+    done = index(maker, TickRange(0, 29), replace=True, kind=OrganismIndexer)
+    assert (done.ticks, done.kept, done.failed) == (20, [], {})
+    assert index(maker, kind=OrganismIndexer).present == 20
+
+
+def test_a_damaged_table_file_stays_if_a_batch_file_of_it_is_gone(maker: Any, damaged: Path) -> None:
+    (gone,) = Path(maker.storage.url, maker.run_id).glob("batch_*20_*29*")
+    gone.unlink()
+    with pytest.raises(DamageNotCovered, match="0 to 29"):
+        index(maker, replace=True, kind=OrganismIndexer)
+    ledger = maker.lake.ledger(maker.run_id, OrganismIndexer.table)
+    assert [file.path for file in ledger.files.overlapping(TickRange(0, 29))] == [damaged.name]
