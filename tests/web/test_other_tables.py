@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 
 import httpx
@@ -12,6 +13,7 @@ from deltalake import write_deltalake
 
 from ticklake.events import Event
 from ticklake.events.batches import Batch
+from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.events import TABLE, slices_of, work_of
 from ticklake.lake import task
 from ticklake.lake.flush import Flusher
@@ -66,3 +68,23 @@ def test_completeness_shows_events_by_their_batches_and_names_what_it_cannot_jud
 
 def test_a_commit_of_events_names_their_batches(pages: httpx.Client) -> None:
     assert "batch-3" in pages.get("/tables").text
+
+
+@pytest.fixture
+def without_ticks(tmp_path: Path, serve_site: Callable[..., httpx.Client]) -> httpx.Client:
+    """A run whose only table is there and has no tick yet."""
+    Lake(tmp_path / "lake").ledger("20251014-143025-550e8400", EnvironmentIndexer.table)
+    return serve_site(Site(None, tmp_path / "lake", []))
+
+
+@pytest.mark.parametrize("path", [*PAGES, "series", "ticks", "frame?tick=0", "cells/0?tick=0", "query?sql=SELECT+1"])
+def test_a_run_whose_table_has_no_tick_yet_is_there(without_ticks: httpx.Client, path: str) -> None:
+    address = path if path.startswith("/") else f"/api/runs/20251014-143025-550e8400/{path}"
+    answer = without_ticks.get(address, follow_redirects=True)
+    assert answer.status_code == 200, answer.text[:500]
+
+
+def test_series_of_a_run_without_ticks_are_empty(without_ticks: httpx.Client) -> None:
+    found = without_ticks.get("/api/runs/20251014-143025-550e8400/series").json()
+    assert (found["first"], found["last"], found["from"], found["to"]) == (None,) * 4
+    assert {tuple(column["values"]) for column in found["columns"]} == {()}

@@ -16,12 +16,13 @@ from ticklake.cli._progress import Bars
 if TYPE_CHECKING:
     from ticklake.config import NodeSettings
     from ticklake.insights import RunReport
+    from ticklake.lake.catalog import Catalog
     from ticklake.node import Node
 
 COLUMNS = ("table", "rows", "files", "size", "ticks")
 POPULATION = """
     SELECT tick_number, count(*) FILTER (WHERE NOT is_dead) AS population
-    FROM organism_data GROUP BY tick_number ORDER BY tick_number
+    FROM organism_data GROUP BY tick_number
 """
 
 
@@ -112,18 +113,26 @@ def _show(bars: Bars, node: Node, ticks: int) -> None:
 def _report(directory: Path, node: Node, seconds: float, as_json: bool) -> None:
     from ticklake.insights import Places
     from ticklake.lake.catalog import Catalog
-    from ticklake.lake.query import query
     from ticklake.storage.files import Storage
 
     lake = directory / "data" / "lake"
     catalog = Catalog(lake)
     report = Places(Storage(directory / "data" / "storage"), catalog).report(node.run_id)
-    with query(catalog, POPULATION, node.run_id) as result:
-        population = [int(alive) for _, alive in result.rows]
+    population = population_of(catalog, node.run_id)
     if as_json:
         print_json({"run": report, "seconds": round(seconds, 3), "lake": str(lake), "population": population})
     else:
         _print_summary(report, seconds, lake, population)
+
+
+def population_of(catalog: Catalog, run_id: str) -> list[int]:
+    """The living organisms of each tick that the table has; 0 for a tick without rows."""
+    from ticklake.lake.coverage import covered
+    from ticklake.lake.query import query
+
+    with query(catalog, POPULATION, run_id) as result:
+        alive = {int(tick): int(count) for tick, count in result.rows}
+    return [alive.get(tick, 0) for tick in covered(catalog.root / run_id / "organism_data").ticks.tolist()]
 
 
 def _print_summary(report: RunReport, seconds: float, lake: Path, population: list[int]) -> None:

@@ -40,6 +40,7 @@ MOST_EXACT = 2**53
 """A browser's numbers are exact up to here; larger ones are sent as text."""
 
 LONGEST_TEXT = 200
+NO_TICK = TickRange(0, -1)
 
 
 @explained
@@ -67,14 +68,15 @@ def show_charts(request: Request) -> Response:
 def show_series(request: Request) -> Response:
     """`from`, `to`, `points`; as JSON, CSV or Parquet."""
     frames, run_id = site_of(request).frames, request.path_params["run"]
-    series = Series(frames) if frames is not None else None
-    whole = series.ticks(run_id) if series is not None else None
-    if series is None or whole is None:
+    if frames is None or not frames.tables(run_id):
         raise RunNotInLake(run_id=run_id, lake=site_of(request).lake, found="none of that name")
     text = request.query_params.get("points", str(POINTS))
     if not text.isdecimal():
         raise InvalidOption(option="points", value=text, allowed="a whole number")
-    found = series.chart(run_id, asked_ticks(request, whole), int(text[:9]))  # on the grid of the sampled ticks
+    series = Series(frames)
+    whole = series.ticks(run_id)
+    asked = NO_TICK if whole is None else asked_ticks(request, whole)
+    found = series.chart(run_id, asked, int(text[:9]))  # on the grid of the sampled ticks
     return _answer(request, found.table, f"{run_id}-series", lambda: _facts(found, whole))
 
 
@@ -109,12 +111,13 @@ def panels(step: int) -> list[tuple[str, str, tuple[str, ...]]]:
     ]
 
 
-def _facts(found: Charted, whole: TickRange) -> dict[str, Any]:
+def _facts(found: Charted, whole: TickRange | None) -> dict[str, Any]:
+    """`whole` is None if the tables of the run have no tick yet."""
     return {
-        "first": whole.start,
-        "last": whole.end,
-        "from": found.ticks.start,
-        "to": found.ticks.end,
+        "first": whole.start if whole else None,
+        "last": whole.end if whole else None,
+        "from": found.ticks.start if whole else None,
+        "to": found.ticks.end if whole else None,
         "step": found.step,
         "exact": found.exact,
         "births_and_deaths": BIRTHS_AND_DEATHS[found.step == 1],

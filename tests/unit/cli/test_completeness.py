@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from ticklake import BatchInfo, RunCompleted
 from ticklake.cli._bar import bar
+from ticklake.cli.demo import population_of
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
@@ -31,6 +32,7 @@ from ticklake.errors import (
     TopicUnknown,
 )
 from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.catalog import Catalog
 from ticklake.lake.empty import EMPTY, packed
 from ticklake.lake.metadata import write_metadata
 from ticklake.lake.slices import Piece, Slice
@@ -303,6 +305,14 @@ def test_a_tick_without_rows_counts_once_its_commit_says_so(pipeline: Pipeline, 
     ledger = pipeline.maker.lake.ledger(pipeline.maker.run_id, OrganismIndexer.table)
     ledger.commit([], {EMPTY: packed(np.arange(10, 20))})
     assert ticklake("verify", *pipeline.places).exit_code == 0
+
+
+def test_the_population_of_a_demo_has_a_number_for_every_tick(pipeline: Pipeline):
+    pipeline.write(0)
+    pipeline.index(0)
+    ledger = pipeline.maker.lake.ledger(pipeline.maker.run_id, OrganismIndexer.table)
+    ledger.commit([], {EMPTY: packed(np.array([10, 11]))})
+    assert population_of(Catalog(pipeline.maker.lake.root), pipeline.maker.run_id) == [1] * 10 + [0, 0]
 
 
 def test_a_table_that_was_asked_for_and_is_not_there_lacks_everything(pipeline: Pipeline, ticklake: Command):
