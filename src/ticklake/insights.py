@@ -139,37 +139,19 @@ class Places:
             return found
         return replace(found, tables=with_missing(found.tables, self.catalog, found.run_id, self.presence))
 
+    def gaps(self, run_id: str) -> list[GapsReport]:
+        """The open gaps of the tables of this lake; without a lake, of all tables."""
+        catalogs = None if self.catalog is None else [self.catalog]
+        return gaps_of(self.databases, run_id, catalogs, self.presence)
+
     def glance(self, run_id: str | None, clock: Callable[[], float] = time.time) -> Glance:
         """What a live view shows of a run, or of the newest one; `at` is when the tables were looked at."""
         chosen = self._chosen(run_id)
         tables, at = tables_of(self.catalog, chosen, None) if self.catalog else [], clock()
         if self.presence is not None and self.catalog is not None:
             tables = with_missing(tables, self.catalog, chosen, self.presence, GLANCE_SECONDS)
-        groups, gaps = groups_of(self.databases, chosen), self._gaps(chosen)
+        groups, gaps = groups_of(self.databases, chosen), self.gaps(chosen)
         return Glance(chosen, at, tables, groups, gaps, [str(one) for one in held_back_of(self.databases, chosen)])
-
-    def _gaps(self, run_id: str) -> list[GapsReport]:
-        """The gaps of the tables of this lake: another lake's tables have their own, and a gap may have been filled."""
-        if self.catalog is None:
-            return gaps_of(self.databases, run_id)
-        names = _names_by_id(self.catalog, run_id)
-        # What was recorded before tables had ids has none.
-        found = [one for run in runs_in(self.databases, run_id) for one in open_gaps(run, ["", *names])]
-        for table_id in {one.table_id for one in found} & set(names):
-            found = _without_filled(found, table_id, self._present(run_id, names[table_id]))
-        return _counted(found)
-
-    def _present(self, run_id: str, table: str) -> tuple[list[TickRange], int]:
-        """The ticks of a table, and the sampling interval; no ticks if they are not known (yet)."""
-        from ticklake.lake.presence import step_of
-
-        step = step_of(self.catalog, run_id) if self.catalog is not None else None
-        if self.presence is None or self.catalog is None or step is None:
-            return [], 1
-        try:
-            return self.presence.ranges(self.catalog, run_id, table, step, GLANCE_SECONDS) or [], step
-        except TableUnreadable:
-            return [], step
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -227,9 +209,26 @@ def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
     ]
 
 
-def gaps_of(databases: Iterable[Database], run_id: str) -> list[GapsReport]:
-    """As the databases have them, of whatever table. Bounded: open gaps only, whatever the length of the run."""
-    return _counted([one for run in runs_in(databases, run_id) for one in open_gaps(run)])
+def gaps_of(
+    databases: Iterable[Database],
+    run_id: str,
+    catalogs: Iterable[Catalog] | None = None,
+    presence: Presence | None = None,
+) -> list[GapsReport]:
+    """The open gaps of a run, by indexer; their number does not grow with the run.
+
+    With catalogs, only those of the tables that these lakes have, without gaps that were filled by somebody who does
+    not use the database.
+    """
+    runs = runs_in(databases, run_id)
+    if catalogs is None:
+        return _counted([one for run in runs for one in open_gaps(run)])
+    tables = {key: (lake, name) for lake in catalogs for key, name in _names_by_id(lake, run_id).items()}
+    # Gaps that were recorded before tables had ids have none.
+    found = [one for run in runs for one in open_gaps(run, ["", *tables])]
+    for table_id in {one.table_id for one in found} & set(tables):
+        found = _without_filled(found, table_id, _present(*tables[table_id], run_id, presence))
+    return _counted(found)
 
 
 def held_back_of(databases: Iterable[Database], run_id: str) -> list[OpenTransaction]:
@@ -281,6 +280,19 @@ def _without_filled(gaps: Sequence[OpenGap], table_id: str, present: tuple[list[
     own = [one.ticks for one in gaps if one.table_id == table_id]
     lacking = Searched(subtract(merged(own, step), ticks, step))
     return [one for one in gaps if one.table_id != table_id or lacking.gap_of(one.ticks) is not None]
+
+
+def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | None) -> tuple[list[TickRange], int]:
+    """The ticks of a table, and the sampling interval; no ticks if they are not known (yet)."""
+    from ticklake.lake.presence import step_of
+
+    step = step_of(catalog, run_id)
+    if presence is None or step is None:
+        return [], 1
+    try:
+        return presence.ranges(catalog, run_id, table, step, GLANCE_SECONDS) or [], step
+    except TableUnreadable:
+        return [], step
 
 
 def _names_by_id(catalog: Catalog, run_id: str) -> dict[str, str]:

@@ -24,9 +24,13 @@ from ticklake.cli import cli
 from ticklake.config import load
 from ticklake.config.templates import write_starter
 from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Patient, examine
 from ticklake.doctor.machine import _satisfies
 from ticklake.doctor.patient import Machine, Store, installed
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.lake.coverage import table_id
+from ticklake.lake.lake import Lake
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 
@@ -270,6 +274,17 @@ def test_gaps_are_counted_and_looking_makes_no_tables(run, patient):
     finding = only("gaps", patient)
     assert (finding.level, finding.details) == (Level.WARNING, (f"{run.id}: 1",))
     assert finding.remedy.startswith("ticklake reconcile")
+
+
+def test_gaps_of_tables_of_another_lake_are_not_counted(run, patient, tmp_path):
+    """Somebody else's tables may be coordinated in the same run."""
+    lake = Lake(tmp_path / "lake")
+    ours = lake.ledger(run.id, EnvironmentIndexer.table).directory
+    for table in (Target.at(table_id(ours) or "", ours), Target("another-id", "file:///elsewhere", "host")):
+        Coordinator(run, "EnvironmentIndexer", step=1, table=table).claim([Found("b", TickRange(100, 199))], 1)
+    assert only("gaps", patient).details == (f"{run.id}: 2",)
+    assert only("gaps", replace(patient, lakes=(lake.root,))).details == (f"{run.id}: 1",)
+    assert troubles("gaps", replace(patient, lakes=(tmp_path / "empty",))) == []
 
 
 def record_version(run, version: int) -> None:

@@ -22,6 +22,14 @@ lake_option = click.option(
 )
 
 
+batch_topic_option = click.option(
+    "--topic",
+    "batch_topic",
+    metavar="TOPIC",
+    help="The topic of the batches; default: that of the configuration, or the one with such messages.",
+)
+
+
 class _Url(click.types.StringParamType):
     """One value of the environment is one URL: a path may have a space in it."""
 

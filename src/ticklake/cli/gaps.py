@@ -9,7 +9,7 @@ import click
 from ticklake.cli._bar import bar
 from ticklake.cli._completeness import open_run, ranges_text
 from ticklake.cli._output import json_option, print_json
-from ticklake.cli._places import places_options
+from ticklake.cli._places import batch_topic_option, places_options
 
 if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
@@ -21,6 +21,7 @@ LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, n
 @click.command()
 @click.argument("run", required=False)
 @places_options
+@batch_topic_option
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
 @json_option
 def gaps(
@@ -28,11 +29,12 @@ def gaps(
     storage: str | None,
     lake: str | None,
     database: tuple[str, ...],
+    batch_topic: str | None,
     tables: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Draw how complete each table of RUN (or of the newest run) is, with the exact ranges below."""
-    with open_run(run, storage, lake, database) as completeness:
+    with open_run(run, storage, lake, database, topic=batch_topic) as completeness:
         verdict = completeness.verify(tables, count_rows=False)
     if as_json:
         print_json(verdict)

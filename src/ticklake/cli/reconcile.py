@@ -8,7 +8,7 @@ import click
 
 from ticklake.cli._completeness import SHOWN, open_run, ranges_text
 from ticklake.cli._output import json_option, print_json, print_table
-from ticklake.cli._places import places_options
+from ticklake.cli._places import batch_topic_option, places_options
 
 if TYPE_CHECKING:
     from ticklake.completeness import Repair
@@ -19,7 +19,7 @@ COLUMNS = ("what", "where", "action")
 @click.command()
 @click.argument("run", required=False)
 @places_options
-@click.option("--topic", "batch_topic", metavar="TOPIC", help="The topic of the batches; default: found out.")
+@batch_topic_option
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
 @click.option("--apply", is_flag=True, help="Do it; without this it is only shown.")
 @click.option("--create", is_flag=True, help="Create the run in the first database if none has it.")

@@ -9,7 +9,7 @@ import click
 
 from ticklake.cli._completeness import keys_text, open_run, ranges_text
 from ticklake.cli._output import json_option, print_json, print_table
-from ticklake.cli._places import places_options
+from ticklake.cli._places import batch_topic_option, places_options
 
 if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
@@ -23,6 +23,7 @@ COLUMNS = ("table", "rows", "ticks", "missing", "duplicated", "verdict")
 @click.command()
 @click.argument("run", required=False)
 @places_options
+@batch_topic_option
 @click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
 @click.option("--ended", is_flag=True, help="The run has ended with its last file, though no producer has said so.")
 @click.option("--deep", is_flag=True, help="Decode every file again on Spark and compare each tick's rows.")
@@ -34,6 +35,7 @@ def verify(
     storage: str | None,
     lake: str | None,
     database: tuple[str, ...],
+    batch_topic: str | None,
     tables: tuple[str, ...],
     ended: bool,
     deep: bool,
@@ -52,7 +54,7 @@ def verify(
     from ticklake.lake.spark import open_session
 
     with (
-        open_run(run, storage, lake, database, ended=ended, events=events) as completeness,
+        open_run(run, storage, lake, database, ended=ended, events=events, topic=batch_topic) as completeness,
         open_session(master) if deep else nullcontext() as spark,
     ):
         verdict = completeness.verify(tables, spark=spark)

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.patient import NEWEST_RUNS, Patient, Store
 from ticklake.insights import gaps_of
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.presence import Presence
 
 CLOCKS_APART_SECONDS = 2.0
 
@@ -77,8 +79,13 @@ def open_transactions(patient: Patient) -> Iterator[Finding]:
 
 
 def gaps(patient: Patient) -> Iterator[Finding]:
+    """Without a lake, the gaps of all tables; with one, those of its own: others are another configuration's."""
+    catalogs, presence = [Catalog(lake) for lake in patient.lakes if lake.is_dir()], Presence()
     for store in _answering(patient):
-        reports = {run.id: gaps_of([store.database], run.id) for run in store.runs()}
+        reports = {
+            run.id: gaps_of([store.database], run.id, catalogs if patient.lakes else None, presence)
+            for run in store.runs()
+        }
         pending = {run: sum(one.pending for one in found) for run, found in reports.items()}
         permanent = {run: sum(one.permanent for one in found) for run, found in reports.items()}
         command = _reconcile(patient)

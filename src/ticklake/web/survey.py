@@ -106,7 +106,8 @@ class Survey:
 
 def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
     """Rows are not counted: that reads every key of every table. `ticklake verify` does."""
-    looked = Completeness(run_id, storage, site.catalog, *site.databases)
+    topic = site.settings.places().batch_topic if site.settings is not None else None
+    looked = Completeness(run_id, storage, site.catalog, *site.databases, topic=topic)
     found = looked.verify(count_rows=False, read_messages=_few_messages(site.databases, run_id))
     tables = [TableMap.of(table) for table in found.tables]
     return Survey(found.verdict, looked.expected.ticks, found.storage, found.messages, tables, found.unjudged)

@@ -573,6 +573,20 @@ def test_reconcile_publishes_nothing_if_the_topic_is_unclear(
     assert ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--topic", topics[0]).exit_code == 0
 
 
+@pytest.mark.parametrize("command", ["verify", "gaps", "reconcile"])
+def test_what_was_announced_on_another_topic_than_the_configured_one_was_announced_to_nobody(
+    pipeline: Pipeline, report: Callable[..., Any], command: str
+):
+    info = pipeline.maker.batch(0, 9, cells=1)
+    pipeline.index(0)
+    publish_to(pipeline, "batch-topic", info)
+    publish_to(pipeline, "tick-batches", pipeline.maker.batch(10, 19, cells=1))
+    for options in (configured(pipeline), [*pipeline.places[:2], *pipeline.database, "--topic", "tick-batches"]):
+        found = report(command, *options, "--lake", pipeline.maker.lake.root)
+        told = found["repair"] if command == "reconcile" else found["messages"]
+        assert told["unannounced"] == [info.storage_key]
+
+
 def test_verify_counts_what_was_announced_on_a_topic_of_any_name(pipeline: Pipeline, report: Callable[..., Any]):
     publish_to(pipeline, "tick-batches", pipeline.maker.batch(0, 9, cells=1))
     pipeline.index(0)
