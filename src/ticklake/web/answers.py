@@ -10,18 +10,64 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from ticklake.errors import QueueClosed, RunNotInLake, TableNotInRun, TickLakeError, UnknownService, WrongServiceState
+from ticklake.errors import (
+    DamagedCommit,
+    DamagedTableFile,
+    DatabaseClosed,
+    DatabaseFull,
+    DatabaseLocked,
+    DatabaseUnavailable,
+    DatabaseUnusable,
+    LakeNotFound,
+    LakeUnreadable,
+    QueueClosed,
+    RunNotFound,
+    RunNotInDatabase,
+    RunNotInLake,
+    StorageUnavailable,
+    TableNotInRun,
+    TableUnreadable,
+    TickLakeError,
+    UnknownGroup,
+    UnknownMessage,
+    UnknownService,
+    WrongServiceState,
+)
 from ticklake.logs import redacted
 
 log = logging.getLogger(__name__)
 
-STATUS: dict[type[TickLakeError], HTTPStatus] = {
-    UnknownService: HTTPStatus.NOT_FOUND,
-    RunNotInLake: HTTPStatus.NOT_FOUND,
-    TableNotInRun: HTTPStatus.NOT_FOUND,
-    WrongServiceState: HTTPStatus.CONFLICT,
-    QueueClosed: HTTPStatus.CONFLICT,
+STATUSES: dict[HTTPStatus, tuple[type[TickLakeError], ...]] = {
+    HTTPStatus.NOT_FOUND: (
+        RunNotFound,
+        RunNotInDatabase,
+        RunNotInLake,
+        TableNotInRun,
+        UnknownGroup,
+        UnknownMessage,
+        UnknownService,
+    ),
+    HTTPStatus.CONFLICT: (QueueClosed, WrongServiceState),
+    # What is damaged or away here is not the fault of the request.
+    HTTPStatus.SERVICE_UNAVAILABLE: (
+        DamagedCommit,
+        DamagedTableFile,
+        DatabaseClosed,
+        DatabaseFull,
+        DatabaseLocked,
+        DatabaseUnavailable,
+        DatabaseUnusable,
+        LakeNotFound,
+        LakeUnreadable,
+        StorageUnavailable,
+        TableUnreadable,
+    ),
 }
+
+
+def status_of(error: TickLakeError) -> HTTPStatus:
+    """The status of an answer that tells of an error; 400 if no other one fits."""
+    return next((status for status, kinds in STATUSES.items() if isinstance(error, kinds)), HTTPStatus.BAD_REQUEST)
 
 
 def problem(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -32,8 +78,7 @@ def problem(status: int, message: str, headers: dict[str, str] | None = None) ->
 
 def refused(_request: Request, error: Exception) -> JSONResponse:
     """What the node itself says no to."""
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), HTTPStatus.BAD_REQUEST)
-    return problem(status, str(error))
+    return problem(status_of(error) if isinstance(error, TickLakeError) else HTTPStatus.BAD_REQUEST, str(error))
 
 
 def wrong_request(request: Request, error: Exception) -> JSONResponse:

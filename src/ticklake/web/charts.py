@@ -19,12 +19,22 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ticklake.errors import InvalidOption, RunNotInLake
-from ticklake.lake.series import Charted, Series
+from ticklake.errors import InvalidOption
+from ticklake.lake.series import MOST_POINTS, Charted, Series
 from ticklake.ticks import TickRange
-from ticklake.web.rendering import asked_ticks, chosen_run, explained, nothing, page, site_of
+from ticklake.web.rendering import (
+    asked_ticks,
+    chosen_run,
+    explained,
+    not_in_lake,
+    nothing,
+    page,
+    site_of,
+    whole_number,
+)
 
 POINTS = 240
+NO_TICK = TickRange(0, -1)
 QUERIES = threading.BoundedSemaphore(2)
 """Queries at once, of all viewers: the others are told to wait, so that the server stays there for the pages."""
 
@@ -40,7 +50,6 @@ MOST_EXACT = 2**53
 """A browser's numbers are exact up to here; larger ones are sent as text."""
 
 LONGEST_TEXT = 200
-NO_TICK = TickRange(0, -1)
 
 
 @explained
@@ -68,15 +77,12 @@ def show_charts(request: Request) -> Response:
 def show_series(request: Request) -> Response:
     """`from`, `to`, `points`; as JSON, CSV or Parquet."""
     frames, run_id = site_of(request).frames, request.path_params["run"]
-    if frames is None or not frames.tables(run_id):
-        raise RunNotInLake(run_id=run_id, lake=site_of(request).lake, found="none of that name")
-    text = request.query_params.get("points", str(POINTS))
-    if not text.isdecimal():
-        raise InvalidOption(option="points", value=text, allowed="a whole number")
-    series = Series(frames)
+    series = Series(frames) if frames is not None else None
+    if frames is None or series is None or not frames.tables(run_id):
+        raise not_in_lake(request, run_id)
+    points = whole_number("points", request.query_params.get("points", str(POINTS)), MOST_POINTS)
     whole = series.ticks(run_id)
-    asked = NO_TICK if whole is None else asked_ticks(request, whole)
-    found = series.chart(run_id, asked, int(text[:9]))  # on the grid of the sampled ticks
+    found = series.chart(run_id, asked_ticks(request, whole) if whole else NO_TICK, points)
     return _answer(request, found.table, f"{run_id}-series", lambda: _facts(found, whole))
 
 
@@ -88,7 +94,7 @@ def show_query(request: Request) -> Response:
     limits = Limits()
     catalog, sql = site_of(request).catalog, request.query_params.get("sql", "")
     if catalog is None:
-        raise RunNotInLake(run_id=request.path_params["run"], lake=site_of(request).lake, found="none")
+        raise not_in_lake(request, request.path_params["run"])
     if len(sql) > LONGEST_QUERY:
         raise InvalidOption(option="sql", value=f"{sql[:20]}…", allowed=f"at most {LONGEST_QUERY:,} characters")
     if not QUERIES.acquire(blocking=False):
@@ -112,7 +118,6 @@ def panels(step: int) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def _facts(found: Charted, whole: TickRange | None) -> dict[str, Any]:
-    """`whole` is None if the tables of the run have no tick yet."""
     return {
         "first": whole.start if whole else None,
         "last": whole.end if whole else None,

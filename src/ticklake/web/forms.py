@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ticklake.errors import TickLakeError
-from ticklake.logs import redacted
-from ticklake.web.rendering import part
+from ticklake.web.rendering import refused
 
 LARGEST = 64 * 1024
 
@@ -45,7 +44,7 @@ def posted(act: Act) -> Callable[[Request], Awaitable[Response]]:
         try:
             return await run_in_threadpool(act, request, form)
         except TickLakeError as error:
-            return part("refused.html", message=redacted(str(error)))
+            return refused(request, error)
 
     return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from importlib.metadata import version
@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from ticklake.errors import InvalidOption, RunNotFound, RunNotInLake, TickLakeError
 from ticklake.logs import redacted
 from ticklake.ticks import TickRange
+from ticklake.web.answers import status_of
 from ticklake.web.sessions import COOKIE
 from ticklake.web.site import Site
 
@@ -28,10 +29,6 @@ POLICY = (
 HEADERS = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
 LAST_TICK = 2**63 - 1
 UNKNOWN = "\N{EN DASH}"
-STATUS: Mapping[type[TickLakeError], HTTPStatus] = {
-    RunNotFound: HTTPStatus.NOT_FOUND,
-    RunNotInLake: HTTPStatus.NOT_FOUND,
-}
 
 
 class Entry(NamedTuple):
@@ -135,9 +132,15 @@ def nothing(
     return page(request, "empty.html", run_id=run_id, title=title, text=text, hint=hint)
 
 
-def part(template: str, **values: Any) -> Response:
+def part(template: str, *, status: int = 200, **values: Any) -> Response:
     """A piece of a page, to be put into it."""
-    return HTMLResponse(fragment(template, **values), headers=HEADERS)
+    return HTMLResponse(fragment(template, **values), status, HEADERS)
+
+
+def refused(request: Request, error: TickLakeError) -> Response:
+    """A note for the page that asked. The pages' script shows only what has status 200."""
+    status = HTTPStatus.OK if request.headers.get("hx-request") else status_of(error)
+    return part("refused.html", status=status, message=redacted(str(error)))
 
 
 def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
@@ -148,11 +151,9 @@ def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Re
         try:
             return endpoint(request)
         except TickLakeError as error:
-            status = STATUS.get(type(error), HTTPStatus.BAD_REQUEST)
-            message = redacted(str(error))
             if request.headers.get("hx-request"):
-                return part("refused.html", message=message)
-            return page(request, "problem.html", status=status, message=message)
+                return refused(request, error)
+            return page(request, "problem.html", status=status_of(error), message=redacted(str(error)))
 
     return answer
 
@@ -166,14 +167,27 @@ def chosen_run(request: Request) -> str | None:
     return wanted or (runs[-1] if runs else None)
 
 
+def whole_number(name: str, text: str, largest: int = LAST_TICK) -> int:
+    """The number that a parameter has. Only plain digits will do: no sign, no space, no digits of other scripts."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= largest):
+        shown = text if len(text) <= 40 else f"{text[:40]}…"
+        raise InvalidOption(option=name, value=shown, allowed=f"a whole number from 0 to {largest}")
+    return int(text)
+
+
+def not_in_lake(request: Request, run_id: str) -> RunNotInLake:
+    """The error that names the runs that the lake has."""
+    catalog = site_of(request).catalog
+    runs = catalog.runs()[-5:] if catalog is not None else []
+    return RunNotInLake(run_id=run_id, lake=site_of(request).lake, found=", ".join(runs) or "none")
+
+
 def asked_ticks(request: Request, whole: TickRange) -> TickRange:
     """The part of a run that the address asks for with `from` and `to`. A range that has nothing of it is refused."""
     bounds = []
     for name, default in (("from", whole.start), ("to", whole.end)):
-        text = request.query_params.get(name) or str(default)
-        if not text.isdecimal() or len(text) > 19 or int(text) > LAST_TICK:
-            raise InvalidOption(option=name, value=text, allowed="a tick number")
-        bounds.append(int(text))
+        text = request.query_params.get(name)
+        bounds.append(whole_number(name, text) if text else default)
     start, end = bounds
     if start > end:
         raise InvalidOption(option="from", value=start, allowed=f"a tick up to `to`, which is {end}")

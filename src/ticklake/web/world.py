@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ticklake.errors import InvalidOption, RunNotInLake
+from ticklake.errors import TableNotInRun
 from ticklake.lake.frames import Frames, OpenTable
 from ticklake.ticks import TickRange
-from ticklake.web.rendering import LAST_TICK, chosen_run, explained, nothing, page, site_of
+from ticklake.web.rendering import chosen_run, explained, not_in_lake, nothing, page, site_of, whole_number
 from ticklake.world import World
 
 CELLS, ORGANISMS = "environment_data", "organism_data"
@@ -46,18 +46,18 @@ def show_world(request: Request) -> Response:
 
 
 def show_frame(request: Request) -> Response:
-    frames, run_id = _frames(request)
+    frames, run_id = _frames(request, CELLS)
     data = frame(frames, run_id, _number(request, "tick"))
     return Response(data, media_type="application/octet-stream")
 
 
 def show_cell(request: Request) -> Response:
-    frames, run_id = _frames(request)
+    frames, run_id = _frames(request, CELLS)
     return JSONResponse(history(frames, run_id, _number(request, "cell"), _number(request, "tick")))
 
 
 def show_organism(request: Request) -> Response:
-    frames, run_id = _frames(request)
+    frames, run_id = _frames(request, ORGANISMS)
     return JSONResponse(life(frames, run_id, _number(request, "organism"), _number(request, "tick")))
 
 
@@ -194,22 +194,19 @@ def _step(frames: Frames, run_id: str) -> int:
     return world.sampling_interval if world is not None else 1
 
 
-def _frames(request: Request) -> tuple[Frames, str]:
+def _frames(request: Request, table: str | None = None) -> tuple[Frames, str]:
+    """The run of the address, which must have the table."""
     frames, run_id = site_of(request).frames, request.path_params["run"]
-    if frames is None or not frames.tables(run_id):
-        raise RunNotInLake(run_id=run_id, lake=site_of(request).lake, found="none of that name")
+    tables = frames.tables(run_id) if frames is not None else []
+    if frames is None or not tables:
+        raise not_in_lake(request, run_id)
+    if table is not None and table not in tables:
+        raise TableNotInRun(table=table, run_id=run_id, found=", ".join(tables))
     return frames, run_id
 
 
 def _number(request: Request, name: str) -> int:
-    text = request.path_params.get(name) or request.query_params.get(name, "")
-    try:
-        value = int(text)
-    except ValueError:
-        raise InvalidOption(option=name, value=text, allowed="a whole number") from None
-    if not 0 <= value <= LAST_TICK:
-        raise InvalidOption(option=name, value=text, allowed=f"0 to {LAST_TICK}")
-    return value
+    return whole_number(name, request.path_params.get(name) or request.query_params.get(name, ""))
 
 
 ROUTES = [
