@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections.abc import Collection
 from pathlib import Path
 from uuid import UUID
 
-from crew import Crew
+from crew import Crew, wait
 from pipeline import Server
 from report import Findings, Script
 
@@ -105,18 +104,20 @@ def _act(crew: Crew, name: str, rng: random.Random, findings: Findings, url: str
 
 
 def _wait(crew: Crew, run: Run, findings: Findings, seed: int, url: str, run_id: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while (lag := sum(group.lag for group in run.groups.list(IN))) or Outbox(run, OUT).count_unsent():
-        if time.monotonic() > deadline:
-            findings.complaints.append(
-                f"seed {seed}: {lag} messages wait after {PATIENCE:.0f} s, {run.dead_letters.count()} dead letters: "
-                f"{crew.last_error()}"
-            )
-            return
+    def lag() -> int:
+        return sum(group.lag for group in run.groups.list(IN))
+
+    def done() -> bool:
         for name in [name for name in crew.processes if not crew.alive(name)]:
             crew.end(name)
             crew.start(name, consume, url, run_id)
-        time.sleep(0.1)
+        return not lag() and not Outbox(run, OUT).count_unsent()
+
+    if not wait(PATIENCE, done, every=0.1):
+        findings.complaints.append(
+            f"seed {seed}: {lag()} messages wait after {PATIENCE:.0f} s, {run.dead_letters.count()} dead letters: "
+            f"{crew.last_error()}"
+        )
 
 
 def _check(run: Run, bad: dict[int, str], findings: Findings, seed: int, crew: Crew) -> None:

@@ -50,10 +50,16 @@ class Crew:
         process.join()
         return process.exitcode
 
-    def freeze(self, name: str, seconds: float) -> None:
+    def freeze(self, name: str, at_most: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Stops a process until the condition holds. A lease ends by time alone: then there is only `at_most`."""
         self.send(name, signal.SIGSTOP)
-        time.sleep(seconds)
+        wait(at_most, until)
         self.send(name, signal.SIGCONT)
+
+    def join(self, name: str, seconds: float) -> bool:
+        """Waits until the process has ended. False if it still runs."""
+        self.processes[name].join(seconds)
+        return not self.alive(name)
 
     def close(self) -> None:
         for name in list(self.processes):
@@ -61,6 +67,14 @@ class Crew:
 
     def last_error(self) -> str:
         return last_error(self.root / "log")
+
+
+def wait(seconds: float, condition: Callable[[], bool], every: float = 0.01) -> bool:
+    """Waits until the condition holds. False if it does not within this time."""
+    deadline = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < deadline:
+        time.sleep(every)
+    return met
 
 
 def last_error(log: Path) -> str:
@@ -75,7 +89,7 @@ def enter(root: Path, act: Callable[..., object], *arguments: Any) -> None:
     log = os.open(root / "log", os.O_WRONLY | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    logging.basicConfig(format="%(asctime)s %(process)d %(message)s", level=logging.ERROR)
+    logging.basicConfig(format="%(asctime)s %(process)d %(message)s", level=logging.WARNING)
     follow_clock(root / "clock")
     act(*arguments)
 

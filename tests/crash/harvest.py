@@ -7,32 +7,32 @@ holds must be on record as missing.
 
 from __future__ import annotations
 
-import errno
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from crew import Crew
+import pyarrow as pa
+from crew import Crew, wait
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
-from in_process import InProcess
+from harvest_child import LEASE, Part, index, index_again
+from onlooker import Onlooker, watch
 from pipeline import Server
 from report import Findings, Script
 from spoiled import SpoiledRun
 from truth import indexed
 
-from ticklake import BatchInfo, Database, faults
+from ticklake import BatchInfo, Database
 from ticklake.completeness import Completeness
 from ticklake.errors import DatabaseLocked, DatabaseUnusable, TickLakeError
-from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.coordinated import coordinated
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
@@ -47,97 +47,18 @@ ACTS = {
     "second lake": 2,  # one more lake is filled from the same database
     "index": 1,  # `ticklake index` beside the indexers
     "remake": 2,  # the table is moved away and indexed again, while a flush is under way
-    "repair": 2,  # a commit is cut off and, as documented, the table is indexed again, while a flush is under way
-    "openers": 2,  # a commit is cut off, and two open the table at once
+    "restore": 2,  # an older copy of the table is put in its place and indexed again, while a flush is under way
+    "power cut": 2,  # everybody dies, a commit of another engine is cut off, and two open the table at once
+    "retype": 2,  # another engine changes the type of a column while a flush is under way; later it is undone
     "no links": 1,  # the file system has no hard links, and its renames take a moment
     "retention": 2,  # old messages are removed; `ticklake reconcile` must not announce their files again
     "vacuum": 1,
 }
-TABLE, TOPIC, GROUP = "environment_data", "batch-topic", "environment-indexer"
-FILES, LEASE, GAP_MS, ATTEMPTS, PATIENCE = 24, 2.0, 1500, 2, 30.0
-HELD_AT_MOST = 60.0
-
-
-class Part(NamedTuple):
-    root: Path
-    lake: str
-    url: str
-    run_id: str
-    shared: bool
-    held: str = ""
-    links: bool = True
-
-
-def index(part: Part) -> None:
-    """One indexer, until it is told to end. It is held at the point `held`."""
-    if part.held:
-        take_time(part.held, part.root)
-    if not part.links:
-        forbid_links(part.root)
-    options = IndexerOptions(
-        part.run_id, insert_batch_size=30, flush_timeout_ms=100, claim_timeout=LEASE, poll_interval_ms=50,
-        gap_warning_timeout_ms=GAP_MS, max_delivery_attempts=ATTEMPTS,
-    )  # fmt: skip
-    spark: Any = InProcess()
-    with Database(part.url) as database:
-        resources = IndexerResources(
-            Storage(part.root / "storage"), Lake(part.root / part.lake), database, spark=lambda: spark
-        )
-        source = (coordinated(database, resources, EnvironmentIndexer, options),) if part.shared else ()
-        indexer = EnvironmentIndexer(GROUP, resources, options, *source)
-        signal.signal(signal.SIGTERM, lambda *_: indexer.stop(0))
-        indexer.start()
-        while not indexer.join(0.2):
-            pass
-        if indexer.error is not None:
-            raise indexer.error
-
-
-def index_again(part: Part) -> None:
-    """`ticklake index RUN`, as an operator would call it."""
-    spark: Any = InProcess()
-    resources = IndexerResources(Storage(part.root / "storage"), Lake(part.root / part.lake), spark=lambda: spark)
-    # All in one commit: the fewer there are, the less their numbers say.
-    work = FinishedRun(resources, part.run_id, [EnvironmentIndexer], insert_batch_size=100_000).start()
-    while not work.wait(0.1):
-        pass
-
-
-def take_time(point: str, root: Path) -> None:
-    """Whoever reaches this point leaves a mark and stays there until the file `go` is there."""
-    reach = faults.reach
-
-    def slowly(name: str) -> None:
-        if name == point and not (root / "go").exists():
-            (root / "held").touch()
-            wait(HELD_AT_MOST, (root / "go").exists)
-        reach(name)
-
-    faults.reach = slowly
-
-
-def forbid_links(root: Path) -> None:
-    """As on some file systems of the network. Whoever publishes a commit waits a moment for another who does it too."""
-    rename = os.rename
-
-    def slow_rename(*arguments: Any, **options: Any) -> None:
-        time.sleep(random.uniform(0.1, 0.3))
-        rename(*arguments, **options)
-
-    def no_link(_: str, name: str, **__: Any) -> None:
-        if name.endswith(".json"):
-            (root / f"publishing-{name}-{os.getpid()}").touch()
-            wait(1.0, lambda: len([*root.glob(f"publishing-{name}-*")]) > 1)
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-
-    os.link, os.rename = no_link, slow_rename
-
-
-def wait(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (met := condition()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return met
+TABLE, TOPIC = "environment_data", "batch-topic"
+FILES, PATIENCE = 24, 30.0
+COMMIT_SECONDS = 1.0
+BOOT_SECONDS = 60
+REFUSED = "has the columns"
 
 
 def play(
@@ -151,8 +72,8 @@ def play(
                 acts -= 1
                 scene.act(script.draw())
         scene.end()
-    except TimeoutError as error:
-        scene.complain(str(error))
+    except (TimeoutError, DeltaError) as error:
+        scene.complain(str(error).replace("\n", " ")[:300])
     finally:
         scene.crew.close()
     scene.check()
@@ -172,6 +93,7 @@ class Harvest:
         self.order = [number for number in range(FILES) if number not in late] + late
         (root / "go").touch()
         self._start("lake")
+        self._watch()
 
     def goes_on(self) -> bool:
         """Brings the next file, if there is one."""
@@ -179,6 +101,14 @@ class Harvest:
             return False
         self.bring(self.order[self._brought])
         return True
+
+    def _bring_good(self) -> bool:
+        """Brings files up to the next good one. False if there is none."""
+        while not (good := self._brought < FILES and self._run.files[self.order[self._brought]].counts):
+            if not self.goes_on():
+                return False
+        self.goes_on()
+        return good
 
     def bring(self, number: int) -> None:
         """A file, and the news of it if there is a topic."""
@@ -193,7 +123,9 @@ class Harvest:
                     told = BatchInfo(simulation_run_id=self._part.run_id, storage_key=key)
                     told.tick_start, told.tick_end = ticks
                     writer.send(told)
-        time.sleep(self.rng.uniform(0, 0.15))
+        if keys and self.rng.random() < 0.5:
+            before = self._version()
+            wait(COMMIT_SECONDS, lambda: self._version() != before)
 
     def act(self, name: str) -> None:
         self.findings.acts[name] += 1
@@ -201,12 +133,10 @@ class Harvest:
 
     def end(self) -> None:
         self._run.complete()
-        deadline = time.monotonic() + PATIENCE
-        while not self._settled() and time.monotonic() < deadline:
-            self._replace_dead()
-            time.sleep(0.2)
+        wait(PATIENCE, self._settled, every=0.2)
         for name in list(self.crew.processes):
-            if code := self.crew.end(name, signal.SIGTERM):
+            code = self.crew.end(name, signal.SIGTERM)
+            if code and not (name == "onlooker" and code == -signal.SIGTERM):  # it had just been started
                 self.complain(f"{name} ended with {code} when it was told to stop: {self.crew.last_error()}")
 
     def check(self) -> None:
@@ -214,7 +144,10 @@ class Harvest:
         expected = self._run.keys()
         how = "shared out" if self._part.shared else "announced"
         bad = Counter(file.fate for file in self._run.files)
-        self.findings.figures.update(files=FILES, rows=len(expected) * len(self._lakes), **bad)
+        looks = Onlooker.journal(self._part.root)
+        self.findings.figures.update(files=FILES, rows=len(expected) * len(self._lakes), looks=len(looks), **bad)
+        for wrong in {what for look in looks for what in look["wrong"]}:
+            self.complain(f"an onlooker was told what was not so: {wrong}")
         for lake in self._lakes:
             found = self._found(lake)
             lost, strange = expected - found.keys(), found.keys() - expected
@@ -258,36 +191,67 @@ class Harvest:
         """It ends when all that is in storage is in the table."""
         for lake in self._lakes:
             self.crew.start("index", index_again, self._part._replace(lake=lake))
-            deadline = time.monotonic() + PATIENCE
-            while self.crew.alive("index"):
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"`index` does not end: {self.crew.last_error()}")
-                time.sleep(0.02)
+            if not self.crew.join("index", PATIENCE):
+                raise TimeoutError(f"`index` does not end: {self.crew.last_error()}")
             if code := self.crew.end("index"):
                 self.complain(f"`index` ended with {code}: {self.crew.last_error()}")
 
     def _remake(self) -> None:
         with self._held_in_flush():
-            if self._table().is_dir():
-                self._table().rename(self._part.root / f"moved-{time.monotonic_ns()}")
+            self._move_away()
             self._index()
 
-    def _repair(self) -> None:
-        with self._held_in_flush():
-            self._cut_newest_commit()
+    def _restore(self) -> None:
+        """As documented: copied next to the table, then renamed."""
+        backup = self._part.root / "backup"
+        with self._held_in_flush(backup):
+            self._move_away()
+            if backup.is_dir():
+                backup.rename(self._table())
             self._index()
 
-    def _openers(self) -> None:
-        """One has seen that the newest commit is torn, and is slow; the other mends the table meanwhile."""
+    def _power_cut(self) -> None:
+        """Our own commits are on disk before they have a name, so the torn one is of another engine.
+
+        One has seen that it is torn, and is slow; the other mends the table meanwhile and goes on.
+        """
         self._until_rows()
-        for name in self._indexers():
+        hired = [name for name in self.crew.processes if name.startswith("lake")]
+        for name in list(self.crew.processes):
             self.crew.end(name)
-        self._cut_newest_commit()
+        self._tear_commit_of_another_engine()
         with self._hold():
             self._hire("lake-0", held="lake.torn")
             self._until_held()
-            self._index()
-        self._hire("lake-1")
+            for name in hired:
+                if name != "lake-0":
+                    self._hire(name)
+            for _ in range(2):
+                before = self._version()
+                if self._bring_good():
+                    wait(PATIENCE, lambda before=before: self._version() > before)  # type: ignore[misc]
+        self._watch()
+
+    def _retype(self) -> None:
+        """Whoever indexes must refuse the table as it is then, and go on as soon as it is as it was."""
+        with self._held_in_flush():
+            if self._version() < 0:
+                return
+            log = self._part.root / "log"
+            told = len(log.read_text())
+            delta = DeltaTable(self._table())
+            rows, before = delta.to_pyarrow_table(), delta.version()
+            place = rows.schema.get_field_index("cell_id")
+            other = rows.set_column(place, "cell_id", rows["cell_id"].cast(pa.int64()))
+            properties = delta.metadata().configuration
+            write_deltalake(delta, other, mode="overwrite", schema_mode="overwrite", configuration=properties)
+            (self._part.root / "go").touch()
+            if not wait(PATIENCE, lambda: REFUSED in log.read_text()[told:]):
+                self.complain("another type of a column was refused by nobody")
+            if self._version() > before + 1:
+                self.complain("somebody wrote to a table with another type of a column")
+            DeltaTable(self._table()).restore(before)
+            self._replace_dead()
 
     def _no_links(self) -> None:
         """From now on."""
@@ -317,12 +281,20 @@ class Harvest:
             list(vacuum.remove(vacuum.find()))
 
     @contextmanager
-    def _held_in_flush(self) -> Iterator[None]:
-        """The indexers of the first lake have looked at the table and claimed files, and do not begin their job."""
-        for name in self._indexers():
+    def _held_in_flush(self, backup: Path | None = None) -> Iterator[None]:
+        """The indexers of the first lake have looked at the table and claimed files, and do not begin their job.
+
+        They have made a commit since the backup, if there is to be one.
+        """
+        names, copied = self._indexers(), -1
+        for name in names:
             self.crew.end(name)
+        if backup is not None and (copied := self._version()) >= 0:
+            shutil.copytree(self._table(), backup)
+        for name in names:
             self._hire(name, held="lake.flush.before_job")
-        self._until_rows()
+        while not wait(2.0, lambda: self._version() > max(copied, 0)) and self.goes_on():
+            self._replace_dead()
         with self._hold():
             self._until_held()
             yield
@@ -347,10 +319,30 @@ class Harvest:
         while not wait(2.0, lambda: bool(self._found("lake"))) and self.goes_on():
             self._replace_dead()
 
-    def _cut_newest_commit(self) -> None:
-        found = sorted(path for path in (self._table() / "_delta_log").glob("*.json") if path.stem.isdigit())
-        if len(found) > 1:
-            os.truncate(found[-1], found[-1].stat().st_size // 2)
+    def _move_away(self) -> None:
+        """What is wrong with the table is gone with it, so that is looked at first."""
+        if self._version() >= 0:
+            found = indexed(self._table(), "cell_id")
+            if twice := found.total() - len(found):
+                self.complain(f"{twice} rows are twice in the table that is moved away")
+        if self._table().is_dir():
+            self._table().rename(self._part.root / f"moved-{time.monotonic_ns()}")
+
+    def _tear_commit_of_another_engine(self) -> None:
+        if self._version() < 0:
+            return
+        DeltaTable(self._table()).alter.set_table_properties({"another.engine": "yes"}, raise_if_not_exists=False)
+        newest = self._commits()[-1]
+        os.truncate(newest, self.rng.choice((0, newest.stat().st_size // 2)))
+        written = newest.stat().st_mtime - BOOT_SECONDS
+        os.utime(newest, (written, written))
+
+    def _commits(self) -> list[Path]:
+        return sorted(path for path in (self._table() / "_delta_log").glob("*.json") if path.stem.isdigit())
+
+    def _version(self) -> int:
+        """-1 if there is no table."""
+        return max((int(path.stem) for path in self._commits()), default=-1)
 
     def _table(self) -> Path:
         return Lake(self._part.root / "lake").directory(self._part.run_id, TABLE)
@@ -372,6 +364,11 @@ class Harvest:
         for number in range(2):
             self._hire(f"{lake}-{number}")
 
+    def _watch(self) -> None:
+        ticks = self._run.last_tick // self._run.step + 1
+        root, _, url, run_id, *_ = self._part
+        self.crew.start("onlooker", watch, Onlooker(root, url, run_id, TABLE, ticks))
+
     def _hire(self, name: str, held: str = "") -> None:
         self.crew.start(name, index, self._part._replace(lake=name.partition("-")[0], held=held))
 
@@ -380,8 +377,12 @@ class Harvest:
             self.crew.end(name)
             if name.startswith("lake"):
                 self._hire(name)
+            elif name == "onlooker":
+                self.complain(f"who looks at the run has died: {self.crew.last_error()}")
+                self._watch()
 
     def _settled(self) -> bool:
+        self._replace_dead()
         expected = self._run.keys()
         if any(self._found(lake).keys() != expected for lake in self._lakes):
             return False

@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 from account import Account, lines, some
-from crew import Crew
+from crew import Crew, wait
 from pipeline import Server
 from post_child import LEASE, TOPIC, Journal, Place, Sender, claim, publish, read
 from report import Findings, Script
@@ -37,6 +37,7 @@ ACTS = {
     "join": 2,  # a new group starts at the end; later it is set back to the earliest message
     "retention": 2,
     "clock": 1,  # set back by an hour, for everybody
+    "fork": 2,  # a publisher in a transaction, or a reader with claims, forks a process that uses what it has opened
 }
 ON_SQLITE = {
     "move": 1,  # the file of the run is moved away under living publishers, at the end of the scene
@@ -141,6 +142,9 @@ class Post:
         )  # fmt: skip
         for complaint in account.complaints():
             self.complain(complaint)
+        forks = self._place.folder / "forks"
+        for what in {what for _, what in (lines(forks) if forks.exists() else ())} - {"refused"}:
+            self.complain(f"a forked process used what its parent had opened: {what}")
         self._retention(0)
         if wrong := {key for group in account.groups for key in account.lost(group) if key in self._account.removed}:
             self.complain(f"retention removed {len(wrong):,} that a group never got, {some(wrong)}")
@@ -150,7 +154,10 @@ class Post:
     # Faults
 
     def _pause(self) -> None:
-        self.crew.freeze(self.rng.choice(self._names("p")), 0.3)
+        """Until the others have sent more. On SQLite he may keep the lock: then nobody can."""
+        name, *others = self.rng.sample(names := self._names("p"), len(names))
+        before = {other: self._outcomes(other) for other in others}
+        self.crew.freeze(name, LEASE, lambda: any(self._outcomes(other) > done for other, done in before.items()))
 
     def _kill_publisher(self) -> None:
         self.crew.end(self.rng.choice(self._names("p")))
@@ -163,6 +170,14 @@ class Post:
 
     def _zombie(self) -> None:
         self.crew.freeze(self.rng.choice(self._names("r")), 1.5 * LEASE)
+
+    def _fork(self) -> None:
+        """The child must be refused, and its end must not disturb its parent."""
+        forks = self._place.folder / "forks"
+        before = _count(forks)
+        name = self.rng.choice(self._names("p") + self._names("r"))
+        self.crew.send(name, signal.SIGUSR1)
+        self._wait(lambda: _count(forks) > before or not self.crew.alive(name), "a process that was to fork does not")
 
     def _cut(self) -> None:
         assert self._server
@@ -212,10 +227,12 @@ class Post:
 
     def _quiet(self, condition: Callable[[], bool]) -> None:
         """Waits for the readers, if they are quick."""
-        deadline = time.monotonic() + 3 * LEASE
-        while not condition() and time.monotonic() < deadline:
+
+        def quiet() -> bool:
             self._replace_dead()
-            time.sleep(0.02)
+            return condition()
+
+        wait(3 * LEASE, quiet)
 
     def _taken(self, count: int) -> range:
         keys = range(self._sent, self._sent + count)
@@ -340,16 +357,14 @@ class Post:
 
     def _drain(self) -> None:
         """Until no group has a lag. Whoever dies is replaced; if nothing moves for a while, that is the finding."""
-        seen, since = self._lags(), time.monotonic()
+        seen = self._lags()
         while any(seen.values()):
-            if (now := self._lags()) != seen:
-                seen, since = now, time.monotonic()
-            if time.monotonic() - since > PATIENCE:
-                stuck = ", ".join(f"{group} with a lag of {lag:,}" for group, lag in now.items() if lag)
+            self._replace_dead()
+            if not wait(PATIENCE, lambda seen=seen: self._lags() != seen, every=0.05):  # type: ignore[misc]
+                stuck = ", ".join(f"{group} with a lag of {lag:,}" for group, lag in seen.items() if lag)
                 self.complain(f"stood still for {PATIENCE:.0f} s: {stuck}; {self.crew.last_error()}")
                 return
-            self._replace_dead()
-            time.sleep(0.05)
+            seen = self._lags()
 
     def _check_lag(self) -> None:
         """Nobody moves: each group's lag is between what it was not given and what it did not acknowledge."""
@@ -395,8 +410,9 @@ class Post:
         return [name for name in self.crew.processes if name.startswith(kind)]
 
     def _wait(self, condition: Callable[[], bool], otherwise: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{otherwise}; {self.crew.last_error()}")
-            time.sleep(0.02)
+        if not wait(PATIENCE, condition, every=0.02):
+            raise TimeoutError(f"{otherwise}; {self.crew.last_error()}")
+
+
+def _count(journal: Path) -> int:
+    return len([*lines(journal)]) if journal.exists() else 0

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ import psycopg
 
 from ticklake import BatchInfo, Database
 from ticklake.database.names import schema_name
-from ticklake.errors import TickLakeError
+from ticklake.errors import DatabaseForked, TickLakeError
 from ticklake.topics.envelope import client_clock_ms, wrap
 
 TOPIC, LEASE = "t", 1.0
@@ -43,6 +44,38 @@ class Journal:
 
 class Undo(Exception):
     """The sender changes its mind."""
+
+
+class Forks:
+    """Forks the process in the middle of its work, once for each SIGUSR1.
+
+    The child tries to use what its parent has opened, and then ends like any other process: what it leaves on its way
+    out is closed and freed. What it did is in `folder/forks`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._journal = Journal(folder / "forks")
+        self._wanted = False
+        signal.signal(signal.SIGUSR1, self._want)
+
+    def fork_if_wanted(self, use: Callable[[], object]) -> None:
+        if not self._wanted:
+            return
+        self._wanted = False
+        if child := os.fork():
+            os.waitpid(child, 0)
+            return
+        try:
+            use()
+            self._journal.write("used")
+        except DatabaseForked:
+            self._journal.write("refused")
+        except BaseException as error:
+            self._journal.write(f"{type(error).__name__}: {error}")
+        sys.exit()
+
+    def _want(self, *_: object) -> None:
+        self._wanted = True
 
 
 class Sender:
@@ -79,6 +112,7 @@ class Publisher:
         self._writer = self._run.writer(TOPIC)
         self._rng = random.Random(f"{place.seed} {name}")
         self._journal = Journal(place.folder / f"{name}.sent")
+        self._forks = Forks(place.folder)
         self._next = 0
 
     def work(self) -> None:
@@ -105,6 +139,7 @@ class Publisher:
         with self._run.transaction() as transaction:
             for keys in parts:
                 self._writer.send_many(self._messages(keys), connection=transaction)
+                self._forks.fork_if_wanted(lambda: self._writer.send(_message(self._name, -1)))
                 time.sleep(self._rng.choice((0.0, 0.0, 0.02, PAUSE)))
         self._written("sent", parts)
 
@@ -156,6 +191,7 @@ class Reader:
     def __init__(self, place: Place, name: str, group: str) -> None:
         self._rng = random.Random(f"{place.seed} {name}")
         self._journal = Journal(place.folder / f"{name}.{group}.read")
+        self._forks = Forks(place.folder)
         self._reader = (
             Database(place.url, max_pool_size=2, min_idle=0)
             .run(place.run_id)
@@ -168,6 +204,7 @@ class Reader:
             if not found:
                 continue
             self._journal.write("got", list(map(_claim, found)))
+            self._forks.fork_if_wanted(lambda found=found: self._reader.ack_many(found))
             chance = self._rng.random()
             if chance < 0.03:
                 self._reader.release(found, delay=self._rng.choice((0.0, LEASE)))

@@ -39,7 +39,8 @@ class Reverted(NamedTuple):
             try:
                 done = subprocess.run(
                     self._arguments(),
-                    env=os.environ | {"PYTHONPATH": f"{folder}/src"},
+                    # What a scene keeps of a failure goes with the copy: it says nothing of the source as it is.
+                    env=os.environ | {"PYTHONPATH": f"{folder}/src", "TMPDIR": folder},
                     cwd=HERE.parents[1],
                     capture_output=True,
                     text=True,

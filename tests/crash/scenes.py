@@ -1,14 +1,13 @@
 """Scenes with a full account, each from a seed: `python tests/crash/scenes.py --help`.
 
 `post`: publishers, groups and readers of a topic. `harvest`: batch files that are partly bad, and indexers that share
-them. `books`: idempotent consumers and messages that nobody can handle.
+them. `books`: idempotent consumers and messages that nobody can handle. `events`: an event queue and its indexer.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import shutil
 import signal
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import books
+import feed
 import harvest
 import post
 from pipeline import RUN_ID, Server, database
@@ -26,7 +26,7 @@ from report import Findings
 
 ACTS_A_ROUND = 8
 Scene = Callable[..., Findings]
-SCENES: dict[str, Scene] = {"post": post.play, "harvest": harvest.play, "books": books.play}
+SCENES: dict[str, Scene] = {"post": post.play, "harvest": harvest.play, "books": books.play, "events": feed.play}
 
 
 def main() -> None:
@@ -58,7 +58,8 @@ def play(options: Any, number: int) -> Findings:
         findings = scene(name, Path(folder, "scene"), url, seed, acts, server, options.only)
         state = "fine"
         if findings.complaints:
-            kept = shutil.copy(Path(folder, "scene", "log"), Path(tempfile.gettempdir(), f"tl-{name}-{seed}.log"))
+            kept = Path(tempfile.gettempdir(), f"tl-{name}-{kind}-{seed}.log")
+            kept.write_text(f"{findings}\n\n{Path(folder, 'scene', 'log').read_text(errors='replace')}")
             state = f"wrong, see {kept}"
     sys.stdout.write(f"{name}, {kind}, seed {seed}: {findings.acts.total()} acts, {state}\n")
     sys.stdout.flush()

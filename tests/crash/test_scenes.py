@@ -34,6 +34,15 @@ def test_a_message_that_nobody_can_handle_stops_no_other() -> None:
     play("--scene", "books", "--acts", "2", "--seed", "1", "--database", "postgres")
 
 
+def test_every_acknowledged_event_is_in_the_table_once_whenever_its_indexer_dies() -> None:
+    play("--scene", "events", "--acts", "3", "--seed", "5", "--database", "sqlite")
+
+
+@pytest.mark.slow
+def test_many_deaths_of_an_event_indexer_lose_nothing_and_repeat_nothing() -> None:
+    play("--scene", "events", "--acts", "24", "--seed", "100", "--database", "sqlite")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 @pytest.mark.parametrize("scene", ["post", "harvest", "books"])
