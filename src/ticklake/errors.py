@@ -497,10 +497,11 @@ class DatabaseForked(TickLakeError):
 
 class DatabaseInUseAtFork(TickLakeError):
     message = (
-        "Process {child} cannot open {database}: the process that it was forked from was in a transaction there, and "
-        "SQLite's locks do not survive that. Fork it outside of transactions, or start it with `spawn`."
+        "Process {child} cannot open {database}: the process that it was forked from was in a transaction in {used}, "
+        "and SQLite's locks do not survive that. Fork it outside of transactions, or start it with `spawn`."
     )
     database: object
+    used: object
     child: int
 
 
@@ -707,6 +708,20 @@ class UnknownMessage(TickLakeError):
     message = "Topic {topic!r} has no message {message_id!r}. `ticklake topics tail` shows what is there."
     topic: str
     message_id: object
+
+
+class TransactionOver(TickLakeError):
+    message = (
+        "The transaction in run {run_id!r} is over, so nothing more can be done in it. "
+        "Use it only inside its `with` block."
+    )
+    run_id: str
+
+
+class OtherDatabase(TickLakeError):
+    message = "A transaction in {other} cannot be used for {database}. Begin it in the run that it is used for."
+    database: str
+    other: str
 
 
 class OtherRun(TickLakeError):

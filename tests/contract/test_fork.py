@@ -255,6 +255,37 @@ def test_a_file_that_is_in_use_at_the_fork_is_refused_in_the_child(database_url:
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_no_file_is_opened_in_a_child_if_another_thread_was_at_work_at_the_fork(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have held one of SQLite's mutexes, which no file has alone: the child would wait for ever."""
+    monkeypatch.setattr("ticklake.database.fork.FORK_SECONDS", 0.05)
+    inside, done = threading.Event(), threading.Event()
+    with Database(database_url) as database:
+        busy, other = database.run("20251014-143025-busy"), database.run("20251014-143025-other")
+        other.writer("t").send(BatchInfo(tick_start=0))
+
+        def work() -> None:
+            with busy.transaction():
+                inside.set()
+                done.wait(60)
+
+        def send() -> None:
+            with Database(database_url) as own, pytest.raises(DatabaseInUseAtFork, match=r"in a transaction in .*BUSY"):
+                own.run(other.id).writer("t").send(BatchInfo(tick_start=1))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            assert inside.wait(10)
+            in_a_child(send)
+        finally:
+            done.set()
+            thread.join()
+    assert ticks_of(database_url, other.id) == [0]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_file_that_was_moved_around_a_fork_is_not_made_anew(database_url: str, tmp_path: Path) -> None:
     with Database(database_url) as database:
         run = database.run("20251014-143025-moved")

@@ -14,6 +14,7 @@ from ticklake.coordination.gaps import PENDING, Gap, discover, subtract
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
+from ticklake.database.text import storable
 from ticklake.errors import BatchAlreadyClaimedError, InvalidOption
 from ticklake.monitoring import Monitor
 from ticklake.ticks import TickRange
@@ -198,7 +199,7 @@ class Coordinator:
 
         Its ticks are a gap then, except those that other batches have.
         """
-        values = {"filename": claim.name, "version": claim.version, "error": error.replace("\x00", "")}
+        values = {"filename": claim.name, "version": claim.version, "error": storable(error)}
         with self._monitor.percentiles("mark_failed_latency").timed(), self._locked() as (sql, _):
             failed = bool(sql.fail(**self._who, **values))
             if failed:

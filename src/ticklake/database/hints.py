@@ -25,22 +25,28 @@ class Hints:
     """The folder in which the sockets of a file's readers lie, beside the file."""
 
     def __init__(self, database: Path) -> None:
-        self._database = database
-        self._folder = database.with_name(database.name + "-wake")
+        self._database = Path(os.path.realpath(database))
+        self._folder = self._database.with_name(self._database.name + "-wake")
 
     def listen(self, channel: str) -> HintListener:
-        self._folder.mkdir(exist_ok=True)
+        with suppress(OSError):  # not ours to write: the listener looks once a second
+            self._make_folder()
         return HintListener(self._database, self._folder, _prefix(channel))
 
+    def _make_folder(self) -> None:
+        """For everyone who may use the file, whatever the umask of the first reader is."""
+        if not self._folder.exists():
+            self._folder.mkdir(exist_ok=True)
+            self._folder.chmod(self._folder.parent.stat().st_mode & 0o777)
+
     def send(self, channel: str) -> None:
-        try:
+        """Never fails: what it is about is committed already, and a lost hint costs its reader a second."""
+        with suppress(OSError):
             names = [name for name in os.listdir(self._folder) if name.startswith(_prefix(channel))]  # noqa: PTH208  at every send
-        except FileNotFoundError:
-            return
-        if names:
-            with _Folder(self._folder) as folder, _datagrams() as sender:
-                for name in names:
-                    self._hint(sender, folder.address(name), name)
+            if names:
+                with _Folder(self._folder) as folder, _datagrams() as sender:
+                    for name in names:
+                        self._hint(sender, folder.address(name), name)
 
     def _hint(self, sender: socket.socket, address: str, name: str) -> None:
         try:
@@ -63,7 +69,7 @@ class HintListener(Inheritable):
         self._mine, self._others = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._mine.setblocking(False)
         self._others.setblocking(False)
-        with _Folder(folder) as opened, suppress(OSError):  # no socket here (a file system without): safety looks only
+        with suppress(OSError), _Folder(folder) as opened:  # no socket here (a file system without): safety looks only
             self._socket.bind(opened.address(self._path.name))
         self._seen = self._state()
 

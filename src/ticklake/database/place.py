@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from ticklake.errors import DatabaseUnusable
+
 Identity = tuple[int, int] | None
 
 
@@ -17,7 +19,8 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> Place:
-        paths = (str(path), f"{path}-wal", f"{path}-shm")
+        real = os.path.realpath(path)  # SQLite follows links
+        paths = (str(path), f"{real}-wal", f"{real}-shm")
         return cls(paths, tuple(map(identity, paths)))
 
     @property
@@ -47,3 +50,16 @@ def identity(path: str) -> Identity:
     except OSError:
         return None
     return (found.st_dev, found.st_ino)
+
+
+def make_directory(directory: Path) -> None:
+    """Made durably: a file that was accepted must not vanish with its folder, whoever made that a moment ago."""
+    missing = [folder for folder in directory.parents if not folder.exists()]
+    try:
+        for folder in (*reversed(missing), directory):
+            folder.mkdir(exist_ok=True)
+            handle = os.open(folder.parent, os.O_RDONLY)
+            os.fsync(handle)
+            os.close(handle)
+    except OSError as error:
+        raise DatabaseUnusable(database=directory, reason=error.strerror) from error

@@ -29,6 +29,7 @@ from ticklake.errors import (
     DatabaseClosed,
     DatabaseUnavailable,
     DatabaseUnusable,
+    InvalidName,
     RunNotInDatabase,
     TickLakeError,
 )
@@ -88,6 +89,7 @@ class PostgresBackend(Inheritable):
         self._schemas: dict[str, PostgresSchema] = {}
         self._closed = False
         self._reached = False
+        self._left_out: set[str] = set()
         self.connections = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
@@ -103,7 +105,15 @@ class PostgresBackend(Inheritable):
             return self._schemas[run_id]
 
     def runs(self) -> list[str]:
-        return [row[0] for row in self._query("list_runs")]
+        """Leaves out, with one warning, schemas with another name than that of their run: renamed or foreign ones."""
+        found = []
+        for run_id, name in self._query("list_runs"):
+            if _is_name_of(name, run_id):
+                found.append(run_id)
+            elif name not in self._left_out:
+                self._left_out.add(name)
+                _log.warning("Schema %s of %s has the comment %r, which is not its run", name, self.name, run_id)
+        return found
 
     def close(self) -> None:
         if self.inherited:
@@ -170,6 +180,13 @@ class PostgresBackend(Inheritable):
     def _disown(self, fork: Fork) -> None: ...
 
 
+def _is_name_of(schema: str, run_id: str) -> bool:
+    try:
+        return schema == schema_name(run_id)
+    except InvalidName:
+        return False
+
+
 def _usable(connection: Connection) -> bool:
     """An idle server says nothing: what there is to read is that it has ended the connection."""
     if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
@@ -187,6 +204,7 @@ class PostgresSchema:
     def __init__(self, backend: PostgresBackend, name: str, run_id: str) -> None:
         self.run_id = run_id
         self.name = name
+        self.database = backend.name
         self.count_statements: Callable[[int], None] = uncounted
         self._backend = backend
         self._prepared: set[str] = set()
@@ -260,11 +278,12 @@ class PostgresTransaction(Transaction):
     """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
 
     def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend) -> None:
-        super().__init__(run_id, "postgres")
+        super().__init__(run_id, "postgres", backend.name)
         self.connection = connection
         self._backend = backend
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+        self.check_open()
         try:
             cursor = self.connection.statements.execute(text.encode(), values)
             return cursor.fetchall() if _has_rows(cursor) else []
@@ -275,6 +294,7 @@ class PostgresTransaction(Transaction):
         return [row for one in values for row in self.execute(text, one)]
 
     def execute_script(self, text: str) -> None:
+        self.check_open()
         with self._backend.translated(self.connection):
             self.connection.execute(text.encode())
 
@@ -329,6 +349,8 @@ class PostgresWork(Work[PostgresTransaction]):
             self._transaction.committed()
 
     def _end(self, *, clean: bool) -> None:
+        if self._transaction is not None:
+            self._transaction.over = True
         connection = self._connection
         try:
             if connection is not None and (not clean or not _rolled_back(connection)):

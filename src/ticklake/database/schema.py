@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -9,8 +10,9 @@ from typing import Any, Protocol
 
 from ticklake import faults
 from ticklake.database.statements import migrations, statements
-from ticklake.errors import SchemaTooNew
+from ticklake.errors import SchemaTooNew, TransactionOver
 
+_log = logging.getLogger(__name__)
 Row = tuple[Any, ...]
 _OWN = "ticklake.database"
 
@@ -18,9 +20,11 @@ _OWN = "ticklake.database"
 class Transaction(ABC):
     """A transaction in one run's schema. Other packages run their own named statements in it with `sql(package)`."""
 
-    def __init__(self, run_id: str, dialect: str) -> None:
+    def __init__(self, run_id: str, dialect: str, database: str) -> None:
         self.run_id = run_id
         self.dialect = dialect
+        self.database = database
+        self.over = False
         self.executed = 0
         self._after_commit: dict[object, Callable[[], None]] = {}
 
@@ -33,11 +37,21 @@ class Transaction(ABC):
 
         `once`: what it does; the same is done once.
         """
+        self.check_open()
         self._after_commit.setdefault(object() if once is None else once, act)
 
+    def check_open(self) -> None:
+        """Raises `TransactionOver` after the end: the connection may be in somebody else's transaction by then."""
+        if self.over:
+            raise TransactionOver(run_id=self.run_id)
+
     def committed(self) -> None:
+        """Does what was to be done after the commit. Whatever fails of it, the commit has succeeded."""
         for act in self._after_commit.values():
-            act()
+            try:
+                act()
+            except Exception as error:
+                _log.warning("Run %s: an act after the commit failed: %r", self.run_id, error)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -157,6 +171,8 @@ class Schema(Protocol):
 
     run_id: str
     name: str
+    database: str
+    """The file, or the URL of the server without its password."""
     dialect: str
     count_statements: Callable[[int], None]
     """Told after every transaction how many statements it ran; to be replaced by whoever wants to know."""

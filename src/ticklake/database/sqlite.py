@@ -14,11 +14,12 @@ from typing import Any
 import apsw
 
 from ticklake import faults
+from ticklake.database import barred
 from ticklake.database.fork import Fork, Inheritable, keep_for_ever
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
 from ticklake.database.outages import Fault, in_our_words, sqlite_fault
-from ticklake.database.place import Identity, Place, identity
+from ticklake.database.place import Place, make_directory
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
@@ -55,7 +56,7 @@ class SqliteBackend(Inheritable):
         self._clock = clock
         self._lock = threading.Lock()
         self._schemas: dict[str, SqliteSchema] = {}
-        self._damaged: set[Path] = set()
+        self._left_out: set[Path] = set()
         self._closed = False
 
     def schema(self, run_id: str, *, create: bool = True) -> SqliteSchema:
@@ -71,17 +72,26 @@ class SqliteBackend(Inheritable):
             return self._schemas[run_id]
 
     def runs(self) -> list[str]:
-        """Of a file that is damaged nobody knows the run: it is left out, and said once."""
+        """Leaves out, with one warning, damaged files, and copies: files with another name than that of their run."""
         paths = sorted(self._directory.glob(f"SIM_*{SUFFIX}")) if self._directory.is_dir() else []
         found: list[str] = []
         for path in paths:
             try:
-                found += _run_ids(path)
+                ids = _run_ids(path)
             except DatabaseDamaged as error:
-                if path not in self._damaged:
-                    _log.warning("%s", error)
-                self._damaged.add(path)
+                self._leave_out(path, str(error))
+                continue
+            found += [run_id for run_id in ids if schema_name(run_id) == path.stem]
+            if ids and schema_name(ids[0]) != path.stem:
+                self._leave_out(
+                    path, f"{path} has run {ids[0]!r} under another name than {schema_name(ids[0])}{SUFFIX}"
+                )
         return sorted(found)
+
+    def _leave_out(self, path: Path, reason: str) -> None:
+        if path not in self._left_out:
+            _log.warning("%s", reason)
+        self._left_out.add(path)
 
     def close(self) -> None:
         if self.inherited:
@@ -104,6 +114,7 @@ class SqliteSchema:
         self.run_id = run_id
         self.path = path
         self.name = str(path)
+        self.database = os.path.realpath(path)
         self.count_statements: Callable[[int], None] = uncounted
         self._clock = clock
         self.hints = Hints(path)
@@ -162,7 +173,7 @@ class SqliteSchema:
         _log.debug("Closed %s", self.path)
 
     def _create(self) -> None:
-        _make_directory(self.path.parent)
+        make_directory(self.path.parent)
         with self.transaction() as transaction:
             own = transaction.sql(_OWN)
             own.create_versions()
@@ -176,18 +187,20 @@ class SqliteSchema:
 class SqliteTransaction(Transaction):
     """A transaction on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, run_id: str, connection: apsw.Connection, hints: Hints) -> None:
-        super().__init__(run_id, "sqlite")
+    def __init__(self, schema: SqliteSchema, connection: apsw.Connection) -> None:
+        super().__init__(schema.run_id, "sqlite", schema.database)
         self._connection = connection
-        self._hints = hints
+        self._hints = schema.hints
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+        self.check_open()
         try:
             return self._connection.execute(text, values).fetchall()
         except apsw.Error as error:
             raise _in_our_words(error, self._connection.filename) from error
 
     def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        self.check_open()
         try:
             return self._connection.executemany(text, values).fetchall()
         except apsw.Error as error:
@@ -224,7 +237,7 @@ class SqliteWork(Work[SqliteTransaction]):
         self._seat.synchronize("FULL" if self._durable else "NORMAL")
         connection.execute(self._begin_with)
         self._seat.remember_place()
-        self._transaction = SqliteTransaction(self._schema.run_id, connection, self._schema.hints)
+        self._transaction = SqliteTransaction(self._schema, connection)
         return self._transaction
 
     def _commit(self) -> None:
@@ -238,6 +251,8 @@ class SqliteWork(Work[SqliteTransaction]):
             self._transaction.committed()
 
     def _end(self, *, clean: bool) -> None:  # noqa: ARG002  SQLite itself knows the state of its connection
+        if self._transaction is not None:
+            self._transaction.over = True
         if not self._seat.turn.held(self._reference):
             return
         try:
@@ -364,7 +379,9 @@ class _Seat(Inheritable):
 
     def _disown(self, fork: Fork) -> None:
         if self._connection is not None or self.turn.holder not in (None, fork):
-            _bar(self._path, self._place)
+            barred.bar(self._path, self._place)
+            if not self._is_mine():
+                barred.bar_all(self._path)
             keep_for_ever(self._connection)
             self._connection = None
 
@@ -374,18 +391,8 @@ class _Seat(Inheritable):
         return isinstance(holder, SqliteWork) and holder.thread == threading.get_ident()
 
 
-_barred: set[Identity] = set()
-"""The files that this process's ancestors had open at a fork."""
-
-
-def _bar(path: Path, place: Place | None) -> None:
-    """Its name may lead to another file by now."""
-    _barred.update({identity(str(path)), place and place.found[0]} - {None})
-
-
 def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Connection:
-    if identity(str(path)) in _barred:
-        raise DatabaseInUseAtFork(database=path, child=os.getpid())
+    barred.check(path)
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     connection = apsw.Connection(str(path), flags=flags)
     try:
@@ -413,19 +420,6 @@ def _switch_to_wal(connection: apsw.Connection) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
-
-
-def _make_directory(directory: Path) -> None:
-    """Made durably: a file that was accepted must not vanish with its folder, whoever made that a moment ago."""
-    missing = [folder for folder in directory.parents if not folder.exists()]
-    try:
-        for folder in (*reversed(missing), directory):
-            folder.mkdir(exist_ok=True)
-            handle = os.open(folder.parent, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
-    except OSError as error:
-        raise DatabaseUnusable(database=directory, reason=error.strerror) from error
 
 
 def _run_ids(path: Path) -> list[str]:

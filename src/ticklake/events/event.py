@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import reprlib
 import time
 from collections.abc import Iterable
@@ -12,6 +13,11 @@ from typing import Any, NamedTuple
 
 from ticklake.database.names import check_name
 from ticklake.errors import BadEvent, InvalidName
+
+DEEPEST = 100
+"""Levels of a payload. Python's own limit depends on how deep the caller's stack is."""
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +48,13 @@ def encode(event: Event) -> Line:
     try:
         check_name("event id", event.event_id)
         check_name("event type", event.type)
-        if not math.isfinite(event.timestamp):
-            raise ValueError(f"its timestamp is {event.timestamp}")
-        text = _encoder.encode((event.event_id, event.type, event.timestamp, event.payload))
-    except (InvalidName, AttributeError, TypeError, ValueError, RecursionError) as error:
+        timestamp = float(event.timestamp)
+        if not math.isfinite(timestamp):
+            raise ValueError(f"its timestamp is {timestamp}")
+        text = _encoder.encode((event.event_id, event.type, timestamp, event.payload))
+        if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
+            raise ValueError(f"its payload is nested more than {DEEPEST} levels deep")
+    except (InvalidName, AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadEvent(
             event=reprlib.repr(getattr(event, "event_id", event)), reason=str(error) or type(error).__name__
         ) from error
@@ -58,6 +67,17 @@ def decode(lines: bytes) -> list[Event]:
         return [Event(event_id, type_, payload, timestamp) for event_id, type_, timestamp, payload in stored]
     except (TypeError, ValueError, RecursionError) as error:
         raise BadEvent(event=reprlib.repr(lines), reason=str(error) or type(error).__name__) from error
+
+
+def _depth(text: str) -> int:
+    """How deep the payload of a JSON row is nested."""
+    deepest = depth = -1
+    for found in _BRACKETS.finditer(text):
+        mark = found[0]
+        depth += mark in "[{"
+        deepest = max(deepest, depth)
+        depth -= mark in "]}"
+    return deepest
 
 
 def joined(lines: Iterable[Line]) -> bytes:

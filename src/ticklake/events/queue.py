@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from ticklake.database.text import storable
 from ticklake.errors import (
     EventsNotDurable,
     InvalidOption,
@@ -57,7 +58,7 @@ class IndexerQueue:
             raise InvalidOption(option="when_full", value=when_full, allowed='"wait" or "error"')
         if max_attempts < 1:
             raise InvalidOption(option="max_attempts", value=max_attempts, allowed="1 or more")
-        self.path = local_path(db_path, "An event queue").absolute()
+        self.path = local_path(db_path, "An event queue").resolve()  # two names of one file are one queue
         self.monitor = Monitor(f"queue {self.path.name}")
         self._blocks = when_full == "wait"
         self._max_attempts = max_attempts
@@ -162,7 +163,7 @@ class IndexerQueue:
 
     def mark_batch_failed(self, batch_id: str, error: BaseException | str) -> bool:
         """The work failed. False: it is delivered again, before all others. True: it is now a dead letter."""
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        text = storable(error if isinstance(error, str) else f"{type(error).__name__}: {error}")
         buried = self._running().fail(batch_id, text)
         if buried:
             self._buried(batch_id, text)

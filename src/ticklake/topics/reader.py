@@ -102,11 +102,11 @@ class TopicReader:
         if not claims:
             return []
         if connection is not None:
-            done = self._store.ack(self._consumer, claims, connection)
-            connection.after_commit(lambda: self._acknowledged(claims, done))
+            done, new = self._store.ack(self._consumer, claims, connection)
+            connection.after_commit(lambda: self._acknowledged(claims, new))
         else:
-            done = self._insist("ack_errors", lambda: self._store.ack(self._consumer, claims))
-            self._acknowledged(claims, done)
+            done, new = self._insist("ack_errors", lambda: self._store.ack(self._consumer, claims))
+            self._acknowledged(claims, new)
         for claim, accepted in zip(claims, done, strict=True):
             if not accepted:
                 self.monitor.counter("stale_acks_rejected").add()
@@ -245,10 +245,10 @@ class TopicReader:
             return None
         return Message(claim.message_id, self.topic, opened.payload, opened.timestamp, claim.attempts, claim.version)
 
-    def _acknowledged(self, claims: Sequence[Claim], done: Sequence[bool]) -> None:
+    def _acknowledged(self, claims: Sequence[Claim], new: int) -> None:
         self._let_go(claims)
-        self.monitor.counter("messages_acknowledged").add(sum(done))
-        self._metrics.add("messages_acknowledged", sum(done))
+        self.monitor.counter("messages_acknowledged").add(new)
+        self._metrics.add("messages_acknowledged", new)
 
     def _give_back(self, claims: Sequence[Claim], delay: float, *, forgiven: bool) -> list[bool]:
         delay_ms = round(delay * 1000)

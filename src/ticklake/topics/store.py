@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statement, Statements
-from ticklake.errors import OtherRun
+from ticklake.database.text import storable
+from ticklake.errors import OtherDatabase, OtherRun
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.parts import in_parts
 
@@ -45,6 +46,13 @@ class Claimed(NamedTuple):
     claims: Sequence[Claim] = ()
     dead: Sequence[str] = ()
     wait_ms: int | None = None
+
+
+class Acked(NamedTuple):
+    """Which claims are acknowledged; `new`: how many of them were not before."""
+
+    done: list[bool]
+    new: int
 
 
 class OpenTransaction(NamedTuple):
@@ -128,12 +136,13 @@ class TopicStore(ABC):
         with self._alone() as sql:
             sql.join_group(topic=topic, group=group, at_end=at_end)
 
-    def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> list[bool]:
+    def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> Acked:
         with self._alone(connection) as sql:
-            if self._acknowledge(sql, consumer, claims) == len(claims):
-                return [True] * len(claims)
+            new = self._acknowledge(sql, consumer, claims)
+            if new == len(claims):
+                return Acked([True] * len(claims), new)
             done = self._fenced(sql.acknowledged, consumer, claims)
-        return _among(claims, done)
+        return Acked(_among(claims, done), new)
 
     def extend(self, consumer: Consumer, claims: Sequence[Claim]) -> list[bool]:
         with self._alone() as sql:
@@ -167,6 +176,8 @@ class TopicStore(ABC):
 
     def joined(self, connection: Transaction) -> Statements:
         """Our statements in the caller's transaction, which must be one of this run."""
+        if connection.database != self.schema.database:
+            raise OtherDatabase(database=self.schema.database, other=connection.database)
         if connection.run_id != self.schema.run_id:
             raise OtherRun(bound=self.schema.run_id, run_id=connection.run_id)
         return connection.sql(PACKAGE)
@@ -208,8 +219,8 @@ def _among(claims: Sequence[Claim], found: Iterable[tuple[int, str]]) -> list[bo
 
 
 def describe(error: BaseException | str) -> str:
-    return error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return storable(error if isinstance(error, str) else f"{type(error).__name__}: {error}")
 
 
 def trace(error: BaseException | str) -> str:
-    return "" if isinstance(error, str) else "".join(traceback.format_exception(error))
+    return "" if isinstance(error, str) else storable("".join(traceback.format_exception(error)))
