@@ -26,7 +26,6 @@ from ticklake.config.templates import write_starter
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Patient, examine
-from ticklake.doctor.machine import _satisfies
 from ticklake.doctor.patient import Machine, Store, installed
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.lake.coverage import table_id
@@ -114,9 +113,27 @@ def test_a_pyspark_without_its_jars_is_an_error():
 @pytest.mark.parametrize(("version", "clauses", "fits"), [
     ("1.6.6", "<2,>=1.6", True), ("2.0", "<2,>=1.6", False), ("1.10.0", ">=1.9", True), ("4.2.0", "==4.2.0", True),
     ("4.2", "==4.2.0", True), ("3.0.0", "!=3.0.0", False), ("5", "", True), ("26.0.1", ">=21", True),
+    ("1.0", "~=2.0", False), ("2.9", "~=2.0", True), ("3.0", "~=2.0", False), ("2.1.0", "~=2.0.1", False),
+    ("4.2.7", "==4.2.*", True), ("4.3.0", "==4.2.*", False), ("4.2.0", "===4.2.0", True), ("2.0rc1", ">=2.0", False),
+    ("2.1rc1", ">=2.0", True), ("1!1.0", "<2", False), ("2.0.post1", ">2.0", False), ("1.0+cpu", "==1.0", True),
 ])  # fmt: skip
 def test_version_clauses_are_understood(version, clauses, fits):
-    assert _satisfies(version, clauses) is fits
+    needs = {"deltalake": [f"pyarrow ({clauses})"]}
+    machine = with_machine(
+        version_of=lambda name: version if name == "pyarrow" else installed(name),
+        requirements_of=lambda name: needs.get(name, []),
+    )
+    assert (only("packages", machine).level is Level.OK) is fits
+
+
+@pytest.mark.parametrize(("line", "fits"), [
+    ("pandas>=99; extra == 'sql'", False), ('Pandas>=99 ; extra == "sql" and python_version >= "3"', False),
+    ("pandas>=99; python_version < '3'", True), ("pandas>=99; extra == 'sql' and python_version < '3'", True),
+    ("pandas[all]>=99", False), ("other>=99", True),
+])  # fmt: skip
+def test_only_what_is_required_in_this_python_counts(line, fits):
+    machine = with_machine(requirements_of=lambda name: [line] if name == "pyspark" else [])
+    assert (only("packages", machine).level is Level.OK) is fits
 
 
 @pytest.mark.parametrize(("limit", "level"), [(100, "error"), (512, "warning"), (2048, "ok")])

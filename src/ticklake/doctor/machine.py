@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.patient import Machine, Patient
@@ -19,6 +21,7 @@ PYTHON = (3, 11)
 JAVA = 17
 FEW_FILES, TOO_FEW_FILES = 1024, 256
 _INSTALL_JAVA = "apt-get install openjdk-17-jre-headless"
+_EXTRA = re.compile(r"""extra == ["']([^"']+)["']""")
 _TOGETHER = ("deltalake", "pyarrow", "pandas", "pyspark")
 
 
@@ -76,10 +79,12 @@ def packages(patient: Patient) -> Iterator[Finding]:
     version_of = patient.machine.version_of
     misfits = []
     for owner in ("ticklake", "deltalake", "pyspark"):
-        for name, clauses in _requirements(owner):
-            found = version_of(name)
-            if name in _TOGETHER and found is not None and not _satisfies(found, clauses):
-                misfits.append(f"{owner} {version_of(owner) or ''} needs {name} {clauses}, there is {found}")
+        for required in _requirements(patient.machine, owner):
+            found = version_of(required.name)
+            if required.name in _TOGETHER and found is not None and not _satisfies(found, required):
+                misfits.append(
+                    f"{owner} {version_of(owner) or ''} needs {required.name} {required.specifier}, there is {found}"
+                )
     if misfits:
         yield error("packages", "; ".join(misfits) + ".", "pip install --upgrade ticklake")
         return
@@ -92,11 +97,12 @@ def delta_jar(patient: Patient) -> Iterator[Finding]:
     if delta is None or found is None:
         yield ok("delta jar", "delta-spark is not installed; only Spark SQL over the tables would need it")
         return
-    clauses = dict(_requirements("delta-spark")).get("pyspark", "")
-    if not _satisfies(found, clauses):
+    wanted = [one for one in _requirements(patient.machine, "delta-spark") if one.name == "pyspark"]
+    misfit = next((one.specifier for one in wanted if not _satisfies(found, one)), None)
+    if misfit is not None:
         yield warning(
             "delta jar",
-            f"delta-spark {delta} is for pyspark {clauses}, there is {found}.",
+            f"delta-spark {delta} is for pyspark {misfit}, there is {found}.",
             "pip install ticklake[delta-sql]",
         )
         return
@@ -115,28 +121,16 @@ def open_files(_: Patient) -> Iterator[Finding]:
     yield blame("open files", f"Only {limit:,} files may be open at once.", "ulimit -n 4096")
 
 
-def _requirements(owner: str) -> list[tuple[str, str]]:
-    """Names and version clauses, of extras too."""
-    try:
-        lines = metadata.requires(owner) or []
-    except metadata.PackageNotFoundError:
-        return []
-    parsed = (re.match(r"([\w.-]+)\s*(?:\[[^]]*\])?\s*\(?([^;)]*)", line) for line in lines)
-    return [(found[1].lower(), found[2].strip()) for found in parsed if found]
+def _requirements(machine: Machine, owner: str) -> Iterator[Requirement]:
+    """What a package requires in this Python, by itself or with one of its extras."""
+    for line in machine.requirements_of(owner):
+        requirement = Requirement(line)
+        requirement.name = canonicalize_name(requirement.name)
+        extras = ["", *_EXTRA.findall(str(requirement.marker))]
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            yield requirement
 
 
-def _satisfies(version: str, clauses: str) -> bool:
-    tests = re.findall(r"(==|>=|<=|!=|<|>)\s*([\d.]+)", clauses)
-    compared = [(sign, _compare(version, wanted)) for sign, wanted in tests]
-    allowed = {"==": {0}, ">=": {0, 1}, "<=": {0, -1}, "!=": {1, -1}, "<": {-1}, ">": {1}}
-    return all(order in allowed[sign] for sign, order in compared)
-
-
-def _compare(one: str, other: str) -> int:
-    def numbers(version: str) -> list[int]:
-        return [int(part) for part in re.findall(r"\d+", version)[:4]]
-
-    left, right = numbers(one), numbers(other)
-    length = max(len(left), len(right))
-    left, right = left + [0] * (length - len(left)), right + [0] * (length - len(right))
-    return (left > right) - (left < right)
+def _satisfies(version: str, requirement: Requirement) -> bool:
+    """A pre-release counts: it is what is installed, not what we would choose."""
+    return requirement.specifier.contains(version, prereleases=True)

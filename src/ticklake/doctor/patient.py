@@ -28,6 +28,14 @@ def installed(package: str) -> str | None:
         return None
 
 
+def requirements(package: str) -> list[str]:
+    """The lines `Requires-Dist` of a package; none if it is not installed."""
+    try:
+        return metadata.requires(package) or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
 @dataclass(frozen=True)
 class Machine:
     """What a test can hold still: the environment, file systems, and the packages that are installed."""
@@ -36,6 +44,7 @@ class Machine:
     statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
     mounts: Path = Path("/proc/mounts")
     version_of: Callable[[str], str | None] = installed
+    requirements_of: Callable[[str], list[str]] = requirements
 
 
 class Store:
