@@ -336,6 +336,15 @@ class RunNotFound(TickLakeError):
     found: str
 
 
+class NoRuns(RunNotFound):
+    message = "There is no run in {places} yet."
+
+
+class StorageNotFound(TickLakeError):
+    message = "No storage at {storage}: there is no such directory. Give the one that the producer writes to."
+    storage: object
+
+
 class TableUnreadable(TickLakeError):
     message = (
         "Table {table} cannot be read: {reason}. If it is whole elsewhere, copy it back; else index the run again."
@@ -689,6 +698,13 @@ class TopicClosed(TickLakeError):
     topic: str
 
 
+class TopicNotFound(TickLakeError):
+    message = "Run {run_id} has no topic {topic!r}; it has {topics}."
+    run_id: str
+    topic: str
+    topics: str
+
+
 class UnknownGroup(TickLakeError):
     message = "Topic {topic!r} has no consumer group {group!r}. `ticklake groups` lists those that are there."
     topic: str
@@ -974,6 +990,15 @@ class TokenTooShort(TickLakeError):
 class WebMissing(TickLakeError):
     message = "HTTP needs {module}, which is not installed: pip install 'ticklake[web]'."
     module: str | None
+
+
+class NotADemo(TickLakeError):
+    message = (
+        "{file} is not the configuration of a demo: it has no service {service!r}. Choose another directory with "
+        "--directory, or run this one with `ticklake run`."
+    )
+    file: object
+    service: str
 
 
 class UnknownService(TickLakeError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import OpenGap, open_gaps
 from ticklake.coordination.gaps import PENDING, Searched, count, merged, on_grid, subtract
-from ticklake.errors import RunNotFound, TableUnreadable
+from ticklake.errors import NoRuns, RunNotFound, TableUnreadable
 from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange
 from ticklake.topics import runs_in
@@ -161,10 +161,7 @@ class Places:
 
     def _chosen(self, run_id: str | None) -> str:
         runs = self.runs()
-        wanted = run_id or (runs[-1] if runs else "newest")
-        if wanted not in runs:
-            raise RunNotFound(run_id=wanted, places=self, found=", ".join(runs[-5:]) or "none")
-        return wanted
+        return chosen_run(run_id, runs, self)
 
     def _report(self, run_id: str) -> RunReport:
         files = files_of(self.storage, run_id) if self.storage else None
@@ -172,6 +169,18 @@ class Places:
         tables = tables_of(self.catalog, run_id, newest) if self.catalog else []
         groups = groups_of(self.databases, run_id)
         return RunReport(run_id, run_started_at(run_id), files, tables, groups)
+
+
+def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
+    """The run asked for, or the newest. Raises `RunNotFound` if it is not one of these."""
+    if run_id is not None and run_id in runs:
+        return run_id
+    if run_id is None and runs:
+        return runs[-1]
+    found = ", ".join(runs[-5:]) or "none"
+    if run_id is None:
+        raise NoRuns(run_id="", places=places, found=found)
+    raise RunNotFound(run_id=run_id, places=places, found=found)
 
 
 def files_of(storage: Storage, run_id: str) -> FilesReport:

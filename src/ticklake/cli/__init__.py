@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import io
+import logging
+import os
 import pkgutil
 import sys
+import traceback
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -45,6 +50,7 @@ def cli(verbose: int, log_format: logs.Format | None) -> None:
 def main() -> None:
     """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     with_help(cli)
+    _prepare_output()
     try:
         sys.exit(cli.main(standalone_mode=False) or 0)
     except click.ClickException as error:
@@ -55,7 +61,20 @@ def main() -> None:
     except (TickLakeError, OSError) as error:
         fail(str(error), FAILED)
     except UnicodeEncodeError as error:
-        fail(f"{error.object!r} is no text in UTF-8.", FAILED)
+        fail(f"{error.object!r} is not valid UTF-8.", FAILED)
+    except Exception as error:
+        if logging.getLogger().isEnabledFor(logging.DEBUG):
+            traceback.print_exc()
+        reason = f"{type(error).__name__}: {error}"
+        fail(f"This is a bug in TickLake; `ticklake -vv …` shows where, please report it. {reason}", FAILED)
+
+
+def _prepare_output() -> None:
+    """Prints what the encoding of stdout lacks as escapes, like stderr; a closed stdout swallows everything."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -33,14 +33,11 @@ def open_run(
     if not storage:
         raise click.UsageError("Give --storage DIR: only the batch files tell what a run has.")
     from ticklake.completeness import Completeness
-    from ticklake.errors import RunNotFound
+    from ticklake.insights import chosen_run
 
     with open_places(storage, lake, database) as places:
         assert places.storage is not None  # noqa: S101
-        runs = places.storage.runs()
-        wanted = run or (runs[-1] if runs else "newest")
-        if wanted not in runs:
-            raise RunNotFound(run_id=wanted, places=places.storage.url, found=", ".join(runs[-5:]) or "none")
+        wanted = chosen_run(run, places.storage.runs(), places.storage.url)
         queue = Path(events) if events else None
         yield Completeness(
             wanted, places.storage, places.catalog, *places.databases, ended=ended, events=queue, topic=topic

@@ -60,3 +60,12 @@ def open_run(databases: Sequence[str], run_id: str | None, topic: str) -> Iterat
             which = "None" if not known else "More than one"
             raise click.UsageError(f"{which} of the databases has the topic {topic}: say which with --database URL.")
         yield known[0]
+
+
+def check_topic(run: Run, topic: str) -> None:
+    """Raises `TopicNotFound` for a name that is misspelt: it would look like a topic without messages."""
+    from ticklake.errors import TopicNotFound
+
+    names = [one.topic for one in run.topics()]
+    if topic not in names:
+        raise TopicNotFound(run_id=run.id, topic=topic, topics=", ".join(names) or "none")

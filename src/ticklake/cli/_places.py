@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,11 +15,26 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_CONFIGURED = "ticklake.cli.configured"
+
+
+class _PlaceOption(click.Option):
+    """The environment stands in for an option that was not given, but not beside a configuration that was."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return None if ctx.meta.get(_CONFIGURED) else super().resolve_envvar_value(ctx)
+
+
 storage_option = click.option(
-    "--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", show_envvar=True, help="Where the batch files are."
+    "--storage",
+    cls=_PlaceOption,
+    metavar="DIR",
+    envvar="TICKLAKE_STORAGE",
+    show_envvar=True,
+    help="Where the batch files are.",
 )
 lake_option = click.option(
-    "--lake", metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Where the tables are."
+    "--lake", cls=_PlaceOption, metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Where the tables are."
 )
 
 
@@ -39,6 +55,7 @@ class _Url(click.types.StringParamType):
 
 database_option = click.option(
     "--database",
+    cls=_PlaceOption,
     metavar="URL",
     type=_Url(),
     multiple=True,
@@ -53,6 +70,7 @@ def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> s
     if file:
         from ticklake.config import load
 
+        context.meta[_CONFIGURED] = True
         found = load(file).places()
         context.default_map = {
             "storage": found.storage,
@@ -108,9 +126,22 @@ def open_places(storage: str | None, lake: str | None, databases: Sequence[str])
     from ticklake.lake.presence import Presence
     from ticklake.storage.files import Storage
 
+    _check_storage(storage)
     with opened_all(databases) as opened:
         catalog = Catalog(lake) if lake else None
         yield Places(Storage(storage) if storage else None, catalog, opened, Presence())
+
+
+def _check_storage(storage: str | None) -> None:
+    """One that a configuration names may come into being later; one that was typed must be there."""
+    from ticklake.errors import StorageNotFound
+    from ticklake.places import storage_place
+
+    place = storage_place(storage) if storage else None
+    if isinstance(place, Path) and not place.is_dir():
+        context = click.get_current_context(silent=True)
+        if place.exists() or not (context and context.meta.get(_CONFIGURED)):
+            raise StorageNotFound(storage=place)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class Bars:
         )
 
         console = Console(stderr=True)
-        self._lines = not quiet and not console.is_terminal
+        self._lines = not quiet and (not console.is_terminal or console.is_dumb_terminal)
         self._said: dict[str, tuple[float, int]] = {}
         self._paces: dict[str, tuple[Pace, Pace]] = {}
         self._tasks: dict[str, TaskID] = {}

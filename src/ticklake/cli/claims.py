@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli._database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
+from ticklake.cli._groups import ListingGroup
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli.groups import age_text
 
@@ -19,7 +20,7 @@ COLUMNS = ("run", "topic", "group", "message", "consumer", "held for", "expires 
 _stuck_option = click.option("--stuck", is_flag=True, help="Only those that have expired, or never do and are old.")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ListingGroup, invoke_without_command=True)
 @run_options
 @topic_option
 @group_option

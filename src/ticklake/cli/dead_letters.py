@@ -9,6 +9,7 @@ import click
 from google.protobuf import json_format
 
 from ticklake.cli._database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
+from ticklake.cli._numbers import count
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli.topics import clock_text
 
@@ -32,7 +33,7 @@ def dead_letters() -> None:
 @dead_letters.command("list")
 @run_options
 @_filter_options
-@click.option("--limit", default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=count(), default=100, show_default=True, help="At most so many.")
 @json_option
 def list_letters(
     database: tuple[str, ...],
@@ -103,8 +104,8 @@ def replay(
     """Have one, or all that match, delivered again; the group's position stays."""
     _check_choice(message_id, every)
     with open_one(database, run_id) as runs:
-        count = sum(_act(run, "replay", (topic, group, message_id, error), dry_run) for run in runs)
-    _report("replayed", count, dry_run, as_json)
+        done = sum(_act(run, "replay", (topic, group, message_id, error), dry_run) for run in runs)
+    _report("replayed", done, dry_run, as_json)
 
 
 @dead_letters.command()
@@ -121,8 +122,8 @@ def discard(
     """Forget one, or all that match: they are never delivered to those groups again."""
     _check_choice(message_id, every)
     with open_one(database, run_id) as runs:
-        count = sum(_act(run, "discard", (topic, group, message_id, error), dry_run) for run in runs)
-    _report("discarded", count, dry_run, as_json)
+        done = sum(_act(run, "discard", (topic, group, message_id, error), dry_run) for run in runs)
+    _report("discarded", done, dry_run, as_json)
 
 
 def _check_choice(message_id: str | None, every: bool) -> None:
@@ -139,11 +140,11 @@ def _act(run: Run, act: str, which: tuple[str | None, str | None, str | None, st
     return letters.count(chosen) if dry_run else letters.discard(chosen)
 
 
-def _report(done: str, count: int, dry_run: bool, as_json: bool) -> None:
+def _report(act: str, number: int, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json({done: count, "dry_run": dry_run})
+        print_json({act: number, "dry_run": dry_run})
     else:
-        click.echo(f"{count:,} dead letters {'would be ' if dry_run else ''}{done}.")
+        click.echo(f"{number:,} dead letters {'would be ' if dry_run else ''}{act}.")
 
 
 def _fields(letter: DeadLetter) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._numbers import count
 from ticklake.cli._output import json_option, print_json, print_table, size_text
 from ticklake.cli._progress import Bars
 
@@ -34,8 +35,8 @@ LINEAGES = (
 
 @click.command()
 @click.option("--directory", default="ticklake-demo", show_default=True, help="Where everything goes.")
-@click.option("--ticks", type=click.IntRange(min=1), default=600, show_default=True, help="How long the world lives.")
-@click.option("--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Which world it is.")
+@click.option("--ticks", type=count(1), default=600, show_default=True, help="How long the world lives.")
+@click.option("--seed", type=count(), default=42, show_default=True, help="Which world it is.")
 @json_option
 def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
     """Run a small artificial-life simulation and index its ticks into Delta tables while it runs."""
@@ -64,6 +65,7 @@ def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
     """The starter configuration, with the demo's own size of the world."""
     from ticklake.config import load
     from ticklake.config.templates import write_starter
+    from ticklake.errors import NotADemo
 
     file = directory / "ticklake.conf"
     settings = load(file if file.exists() else write_starter(directory))
@@ -75,6 +77,9 @@ def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
         "organism-indexer": indexer,
     }
     services = dict(settings.services)
+    for name in (*changes, "persistence-service", "completion-service"):
+        if name not in services:
+            raise NotADemo(file=file, service=name)
     for name, change in changes.items():
         options = services[name].options.model_copy(update=change)
         services[name] = dataclasses.replace(services[name], options=options)
@@ -85,18 +90,18 @@ def _finished(node: Node) -> bool:
     """Everything produced is persisted, and everything persisted is in the tables."""
     produced, persisted, *indexed = _counts(node)
     ended = node.services["completion-service"].state == "stopped"
-    return bool(node.failed) or (ended and all(count >= produced for count in (persisted, *indexed)))
+    return bool(node.failed) or (ended and all(ticks >= produced for ticks in (persisted, *indexed)))
 
 
 def _counts(node: Node) -> list[int]:
-    def count(service: str, name: str) -> int:
+    def counted(service: str, name: str) -> int:
         return node.services[service].monitor.counter(name).value
 
     return [
-        count("simulation", "ticks_produced"),
-        count("persistence-service", "ticks_written"),
-        count("environment-indexer", "ticks_processed") + count("environment-indexer", "ticks_present"),
-        count("organism-indexer", "ticks_processed") + count("organism-indexer", "ticks_present"),
+        counted("simulation", "ticks_produced"),
+        counted("persistence-service", "ticks_written"),
+        counted("environment-indexer", "ticks_processed") + counted("environment-indexer", "ticks_present"),
+        counted("organism-indexer", "ticks_processed") + counted("organism-indexer", "ticks_present"),
     ]
 
 

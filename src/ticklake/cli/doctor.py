@@ -5,24 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from ticklake.cli._output import cell_text, json_option, print_json
-from ticklake.cli._places import config_and_places_options
+from ticklake.cli._places import database_option, lake_option, storage_option
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 WIDTH = 15
 
 
 @click.command()
-@config_and_places_options
+@click.option("--config", metavar="FILE", help="Examine everything that this configuration names.")
+@storage_option
+@lake_option
+@database_option
 @json_option
-def doctor(config: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
+@click.pass_context
+def doctor(
+    context: click.Context,
+    config: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Examine this machine and the places of a configuration; say for each problem what to do. Changes nothing."""
     from ticklake.config import load
     from ticklake.doctor import Patient, examine
     from ticklake.doctor.patient import Store
     from ticklake.places import local_path, storage_place
 
+    given = [name for name in ("storage", "lake", "database") if _was_typed(context, name)]
+    if config and given:
+        raise click.UsageError(f"Give --config FILE or --{given[0]}, not both.")
     if config:
         patient = Patient.of(load(config))
     else:
@@ -45,6 +60,10 @@ def doctor(config: str | None, storage: str | None, lake: str | None, database: 
         click.echo(f"\n{counts['error']} errors, {counts['warning']} warnings.")
     if any(one.level == "error" for one in found):
         raise click.exceptions.Exit(1)
+
+
+def _was_typed(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _print(check: str, level: str, message: str, remedy: str) -> None:

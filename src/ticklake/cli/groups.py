@@ -7,12 +7,13 @@ from datetime import datetime
 import click
 
 from ticklake.cli._database import dry_run_option, open_run, open_runs, run_options, topic_option
+from ticklake.cli._groups import ListingGroup
 from ticklake.cli._output import json_option, print_json, print_table
 
 COLUMNS = ("run", "topic", "group", "lag", "oldest", "claimed", "dead letters")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ListingGroup, invoke_without_command=True)
 @run_options
 @topic_option
 @json_option

@@ -13,6 +13,7 @@ import click
 from ticklake.cli import INTERRUPTED
 from ticklake.cli._completeness import ranges_text
 from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._numbers import MOST, count
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli._progress import Bars
 
@@ -34,7 +35,7 @@ class TickRangeOption(click.ParamType["TickRange"]):
         from ticklake.ticks import TickRange
 
         start, _, end = value.partition(":")
-        if not (start.isdecimal() and end.isdecimal() and int(start) <= int(end)):
+        if not (start.isdecimal() and end.isdecimal() and int(start) <= int(end) <= MOST):
             self.fail(f"{value!r} is no tick range; write for example 0:999", param, ctx)
         return TickRange(int(start), int(end))
 
@@ -69,7 +70,7 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 @click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
-@click.option("--insert-batch-size", type=click.IntRange(min=1), default=1000, show_default=True, help="Ticks a flush.")
+@click.option("--insert-batch-size", type=count(1), default=1000, show_default=True, help="Ticks a flush.")
 @click.option("--replace", is_flag=True, help="Index ticks again that the tables have, if a good file has them.")
 @json_option
 def index(

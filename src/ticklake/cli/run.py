@@ -12,6 +12,7 @@ import click
 
 from ticklake.cli._interrupt import end_now, graceful_stop
 from ticklake.cli._logs import set_up_logs
+from ticklake.cli._numbers import Seconds
 from ticklake.errors import WebMissing
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ FAILED, LATE = 1, 3
 
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False))
-@click.option("--stop-timeout", type=click.FloatRange(min=0), help="Seconds that services have for a clean stop.")
+@click.option("--stop-timeout", type=Seconds(), help="Seconds that services have for a clean stop.")
 @click.option("--http", "port", type=click.IntRange(0, 65535), help="Serve metrics and control on this port; 0: any.")
 @click.pass_context
 def run(context: click.Context, config: str, stop_timeout: float | None, port: int | None) -> None:

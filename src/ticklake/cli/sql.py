@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ticklake.cli._numbers import MOST, count
 from ticklake.cli._output import plain, print_table
 from ticklake.cli._places import lake_option
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--run", metavar="RUN", help="Only this run's tables; otherwise all runs, told apart by run_id.")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
-@click.option("--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Rows of a table; 0 for all.")
+@click.option("--limit", type=count(), default=100, show_default=True, help="Rows of a table; 0 for all.")
 def sql(query: str, lake: str | None, run: str | None, form: str, limit: int) -> None:
     """Query the lake's tables with SQL (DuckDB's).
 
@@ -47,7 +48,7 @@ def sql(query: str, lake: str | None, run: str | None, form: str, limit: int) ->
 
 def show(result: Result, limit: int) -> None:
     """A table of the first rows, and a word where there are more."""
-    rows = list(islice(result.rows, limit + 1 if limit else None))
+    rows = list(islice(result.rows, min(limit, MOST - 1) + 1 if limit else None))
     shown = rows[:limit] if limit else rows
     numbers = [name for name, value in zip(result.columns, shown[0], strict=True) if is_number(value)] if shown else []
     print_table(result.columns, shown, numbers=numbers)

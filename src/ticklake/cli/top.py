@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli._frame import Frame, as_json, picture
+from ticklake.cli._numbers import Seconds
 from ticklake.cli._places import config_and_places_options, open_places
 from ticklake.errors import TickLakeError
 
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
 @click.argument("run", required=False)
 @config_and_places_options
 @click.option("--node", metavar="URL", help="The HTTP address of a running node, to see its services.")
-@click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks."
-)
+@click.option("--interval", type=Seconds(0.1), default=2.0, show_default=True, help="Seconds between looks.")
 @click.option("--once", is_flag=True, help="Print one frame and end.")
 @click.option("--json", "lines", is_flag=True, help="Print one JSON object a frame, each on a line.")
 def top(
@@ -82,7 +81,11 @@ def _watch(frames: Iterator[Frame]) -> None:
     from rich.live import Live
 
     console = Console(highlight=False)
-    with Live(console=console, screen=console.is_terminal, auto_refresh=False, vertical_overflow="crop") as live:
+    if not console.is_terminal or console.is_dumb_terminal:
+        for frame in frames:
+            console.print(picture(frame))
+        return
+    with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         for frame in frames:
             live.update(picture(frame), refresh=True)
 

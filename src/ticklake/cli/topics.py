@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 from google.protobuf import json_format
 
-from ticklake.cli._database import dry_run_option, open_run, open_runs, run_options
+from ticklake.cli._database import check_topic, dry_run_option, open_run, open_runs, run_options
+from ticklake.cli._groups import ListingGroup
+from ticklake.cli._numbers import Seconds, count
 from ticklake.cli._output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 _FOLLOWED_AT_ONCE = 1000
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=ListingGroup, invoke_without_command=True)
 @run_options
 @json_option
 @click.pass_context
@@ -34,7 +36,7 @@ def topics(context: click.Context, database: tuple[str, ...], run_id: str | None
 @run_options
 @click.argument("topic")
 @click.option(
-    "-n", "--count", type=click.IntRange(min=0), default=10, show_default=True, help="How many of the last messages."
+    "-n", "--count", "number", type=count(), default=10, show_default=True, help="How many of the last messages."
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is published from now on.")
 @click.option("--group", metavar="GROUP", help="Say what this consumer group has done with each.")
@@ -43,7 +45,7 @@ def tail(
     database: tuple[str, ...],
     run_id: str | None,
     topic: str,
-    count: int,
+    number: int,
     follow: bool,
     group: str | None,
     as_json: bool,
@@ -54,7 +56,9 @@ def tail(
     groups get it.
     """
     with open_run(database, run_id, topic) as run:
-        for message in _messages(run, topic, count, follow, group):
+        if not follow:
+            check_topic(run, topic)
+        for message in _messages(run, topic, number, follow, group):
             click.echo(_json_line(message, group) if as_json else _line(message, group))
 
 
@@ -81,8 +85,8 @@ def send(database: tuple[str, ...], run_id: str | None, topic: str, type_name: s
 @topics.command()
 @run_options
 @click.argument("topic")
-@click.option("--max-age", type=float, metavar="SECONDS", help="Remove what is older.")
-@click.option("--max-count", type=int, metavar="COUNT", help="Remove all but the newest.")
+@click.option("--max-age", type=Seconds(), metavar="SECONDS", help="Remove what is older.")
+@click.option("--max-count", type=count(), metavar="COUNT", help="Remove all but the newest.")
 @click.option("--force", is_flag=True, help="Also what a consumer group still needs.")
 @dry_run_option
 @json_option
@@ -92,6 +96,7 @@ def prune(
 ) -> None:  # fmt: skip
     """Remove old messages; never one that is claimed or a dead letter."""
     with open_run(database, run_id, topic) as run:
+        check_topic(run, topic)
         removed = run.remove_outdated(topic, max_age=max_age, max_count=max_count, force=force, dry_run=dry_run)
     if as_json:
         print_json({"removed": removed, "dry_run": dry_run})

@@ -16,8 +16,13 @@ def write_starter(directory: str | Path) -> Path:
     file = local_path(directory, "A configuration") / "ticklake.conf"
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with file.open("x", encoding="utf-8") as target:
-            target.write(STARTER.read_text(encoding="utf-8"))
+        target = file.open("x", encoding="utf-8")
     except FileExistsError as error:
         raise ConfigExists(file=file) from error
+    try:
+        with target:
+            target.write(STARTER.read_text(encoding="utf-8"))
+    except BaseException:  # a full disk, Ctrl-C: half a file would be taken for a configuration next time
+        file.unlink()
+        raise
     return file

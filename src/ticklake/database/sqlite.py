@@ -73,9 +73,9 @@ class SqliteBackend(Inheritable):
 
     def runs(self) -> list[str]:
         """Leaves out, with one warning, damaged files, and copies: files with another name than that of their run."""
-        paths = sorted(self._directory.glob(f"SIM_*{SUFFIX}")) if self._directory.is_dir() else []
+        files = self._directory.iterdir() if self._directory.exists() else ()  # glob would hide a directory's error
         found: list[str] = []
-        for path in paths:
+        for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
             try:
                 ids = _run_ids(path)
             except DatabaseDamaged as error:

@@ -64,11 +64,11 @@ class Store:
         return Database(self._url, max_pool_size=1, min_idle=0)
 
     @cached_property
-    def failure(self) -> TickLakeError | None:
+    def failure(self) -> TickLakeError | OSError | None:
         """Why it cannot be used; the other checks then have nothing to look at."""
         try:
             self.database.runs()
-        except TickLakeError as error:
+        except (TickLakeError, OSError) as error:
             return error
         return None
 
