@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from ticklake.text import storable
+
 METRICS_WINDOW_SECONDS = 60
 ERROR_HISTORY = 100
 WINDOW_SLOTS = 30
@@ -192,7 +194,8 @@ class ErrorLog:
         self.recorded = Counter()
 
     def record(self, code: str, message: str | BaseException, details: str = "") -> None:
-        self._errors.append(OperationalError(self._clock(), code, str(message) or repr(message), details))
+        text = storable(str(message) or repr(message))
+        self._errors.append(OperationalError(self._clock(), code, text, storable(details)))
         self.recorded.add()
 
     def clear(self) -> None:

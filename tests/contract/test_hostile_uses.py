@@ -17,6 +17,7 @@ from ticklake.database import Transaction
 from ticklake.database.names import schema_name
 from ticklake.errors import BadEvent, OtherDatabase, QueueInUse, TransactionOver
 from ticklake.events import Event, IndexerQueue
+from ticklake.text import storable
 from ticklake.topics import Run
 
 HOSTILE = ("nul \x00 byte", "half a pair \udcff")
@@ -24,7 +25,7 @@ HOSTILE = ("nul \x00 byte", "half a pair \udcff")
 
 @pytest.mark.warns("DEAD_LETTER", "FAILED", "ATTEMPT_FAILED")
 @pytest.mark.parametrize("text", HOSTILE)
-def test_an_error_of_any_text_becomes_a_dead_letter(run: Run, text: str) -> None:
+def test_an_error_of_any_text_becomes_a_dead_letter(run: Run, text: str, caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
 
     def handle(payload: BatchInfo, transaction: Transaction) -> None:
@@ -40,11 +41,17 @@ def test_an_error_of_any_text_becomes_a_dead_letter(run: Run, text: str) -> None
     (letter,) = run.dead_letters.list()
     assert text.partition(" ")[0] in letter.error
     assert run.claims.list() == []
+    told = [*caplog.messages, *(one.message for one in consumer.monitor.errors)]
+    assert len(told) == 3
+    for one in told:
+        assert one == storable(one)
 
 
 @pytest.mark.warns("DEAD_BATCH")
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_batch_of_events_that_fails_with_any_text_is_set_aside(tmp_path: Path, text: str) -> None:
+def test_a_batch_of_events_that_fails_with_any_text_is_set_aside(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with IndexerQueue(tmp_path / "queue.db", max_attempts=1) as queue:
         queue.offer([Event("e", "t")]).wait()
         batch = queue.get_next_batch(30)
@@ -52,6 +59,8 @@ def test_a_batch_of_events_that_fails_with_any_text_is_set_aside(tmp_path: Path,
         assert queue.mark_batch_failed(batch.batch_id, ValueError(text))
         (dead,) = queue.dead_batches()
         assert text.partition(" ")[0] in dead.error
+        for one in (*caplog.messages, *(one.message for one in queue.monitor.errors)):
+            assert one == storable(one)
 
 
 def test_a_transaction_that_is_over_takes_nothing_more(database: Database, run: Run) -> None:

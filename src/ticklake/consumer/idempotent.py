@@ -21,6 +21,7 @@ from ticklake.consumer.relay import LEASE_SECONDS, Relay
 from ticklake.database import OUTAGES, Transaction
 from ticklake.errors import InvalidEventId, NowhereToPublish, TickLakeError, TransactionAborted
 from ticklake.monitoring import Monitor
+from ticklake.text import error_text
 from ticklake.topics import Message, Run
 
 Handler = Callable[[Any, Transaction], Payload | Iterable[Payload] | None]
@@ -317,7 +318,7 @@ class IdempotentConsumer:
     def _fail(self, message: Message, error: Exception) -> None:
         delay = min(self._retry_delay * 2.0 ** (message.attempts - 1), LONGEST_DELAY)
         self.monitor.counter("messages_failed").add()
-        self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {type(error).__name__}: {error}")
+        self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {error_text(error)}")
         self._reader.fail(message, error, delay=delay)
 
     def _put_back(self, messages: Sequence[Message], error: Exception) -> None:

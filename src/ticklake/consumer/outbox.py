@@ -13,7 +13,7 @@ from google.protobuf.message import Message as Payload
 from ticklake.consumer.processed import CHUNK, PACKAGE, check_age
 from ticklake.database import Listener, Transaction
 from ticklake.database.names import check_name
-from ticklake.database.text import storable
+from ticklake.text import error_text
 from ticklake.topics import Run
 from ticklake.topics.baton import baton_topic
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
@@ -93,7 +93,7 @@ class Outbox:
 
     def record_attempt(self, rows: Sequence[Row], error: BaseException) -> None:
         """Publishing these failed: from now on counts the time until the next attempt."""
-        text = storable(f"{type(error).__name__}: {error}")
+        text = error_text(error)
         with self._run.transaction(durable=False) as transaction:
             transaction.sql(PACKAGE).record_attempt(ids=json.dumps([row.id for row in rows]), error=text)
 

@@ -14,9 +14,9 @@ from ticklake.coordination.gaps import PENDING, Gap, discover, subtract
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
-from ticklake.database.text import storable
 from ticklake.errors import BatchAlreadyClaimedError, InvalidOption
 from ticklake.monitoring import Monitor
+from ticklake.text import storable
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
 from ticklake.topics.reader import new_consumer_id

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ticklake.database.text import storable
 from ticklake.errors import (
     EventsNotDurable,
     InvalidOption,
@@ -24,6 +23,7 @@ from ticklake.events.event import Event, encode
 from ticklake.events.ownership import Ownership
 from ticklake.monitoring import Monitor
 from ticklake.places import local_path
+from ticklake.text import error_text
 
 DEFAULT_BATCH_SIZE = 100
 FLUSH_TIMEOUT_MS = 500
@@ -163,7 +163,7 @@ class IndexerQueue:
 
     def mark_batch_failed(self, batch_id: str, error: BaseException | str) -> bool:
         """The work failed. False: it is delivered again, before all others. True: it is now a dead letter."""
-        text = storable(error if isinstance(error, str) else f"{type(error).__name__}: {error}")
+        text = error_text(error)
         buried = self._running().fail(batch_id, text)
         if buried:
             self._buried(batch_id, text)

@@ -30,6 +30,7 @@ from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.table import Table
 from ticklake.storage.codec import read_ticks
 from ticklake.storage.files import BatchFile, Storage
+from ticklake.text import error_text, storable
 from ticklake.world import World
 
 Rows = Callable[[pa.RecordBatch, World | None], pa.RecordBatch]
@@ -303,7 +304,7 @@ def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
 
 def failure_text(error: BaseException) -> str:
     """Why a slice cannot be indexed, in one line."""
-    return str(error) if isinstance(error, TickLakeError) else f"{type(error).__name__}: {error}"
+    return storable(str(error)) if isinstance(error, TickLakeError) else error_text(error)
 
 
 def _check_grid(work: Work, file: Source, ticks: Ticks) -> None:

@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 from ticklake.errors import WrongServiceState
 from ticklake.logs import log_service
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+from ticklake.text import error_text
 
 log = logging.getLogger(__name__)
 _LAST_MOMENT = 5.0
@@ -140,7 +141,7 @@ class Service(ABC):
         self.error = error
         self.monitor.healthy = False
         self.monitor.errors.record("SERVICE_FAILED", error, type(error).__name__)
-        log.error("%s failed: %s: %s", self.name, type(error).__name__, error)
+        log.error("%s failed: %s", self.name, error_text(error))
         self._end_as(State.ERROR)
 
     def _end_as(self, state: State) -> None:

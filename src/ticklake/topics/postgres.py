@@ -10,10 +10,11 @@ from typing import TypeVar
 from ticklake.database import Schema, Transaction
 from ticklake.database.schema import Statements
 from ticklake.errors import TransactionAborted
+from ticklake.text import error_text
 from ticklake.topics import numbering
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.patience import PATIENCE_SECONDS
-from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, OpenTransaction, TopicStore, describe, trace
+from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, OpenTransaction, TopicStore, trace
 
 LOCKED_MS = 50
 """How long to let an open transaction have what is free but locked, before the next look."""
@@ -108,7 +109,7 @@ class PostgresTopicStore(TopicStore):
                 group=consumer.group,
                 message_id=claim.message_id,
                 claim_version=claim.version,
-                error=describe(error),
+                error=error_text(error),
                 traceback=trace(error),
             )
         return bool(buried)

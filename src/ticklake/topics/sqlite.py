@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from ticklake.database import Transaction
 from ticklake.database.schema import Statements
 from ticklake.errors import UniqueViolation
+from ticklake.text import error_text
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, describe, trace
+from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, trace
 
 
 class _Look(NamedTuple):
@@ -76,7 +77,7 @@ class SqliteTopicStore(TopicStore):
         place = {"topic": consumer.topic, "group": consumer.group, "message_id": claim.message_id}
         if not sql.set_aside(**place, claim_version=claim.version):
             return False
-        sql.add_dead_letter(**place, error=describe(error), traceback=trace(error))
+        sql.add_dead_letter(**place, error=error_text(error), traceback=trace(error))
         return True
 
     def _claim_again(

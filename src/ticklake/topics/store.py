@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statement, Statements
-from ticklake.database.text import storable
 from ticklake.errors import OtherDatabase, OtherRun
+from ticklake.text import storable
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.parts import in_parts
 
@@ -216,10 +216,6 @@ def _among(claims: Sequence[Claim], found: Iterable[tuple[int, str]]) -> list[bo
     """An old claim of a message is not the one that is held, even beside it."""
     known = set(found)
     return [(claim.version, claim.message_id) in known for claim in claims]
-
-
-def describe(error: BaseException | str) -> str:
-    return storable(error if isinstance(error, str) else f"{type(error).__name__}: {error}")
 
 
 def trace(error: BaseException | str) -> str:

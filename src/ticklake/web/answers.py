@@ -34,6 +34,7 @@ from ticklake.errors import (
     WrongServiceState,
 )
 from ticklake.logs import redacted
+from ticklake.text import error_text
 
 log = logging.getLogger(__name__)
 
@@ -89,5 +90,5 @@ def wrong_request(request: Request, error: Exception) -> JSONResponse:
 
 def failed(request: Request, error: Exception) -> JSONResponse:
     """A mistake of ours: the log has it, the answer does not."""
-    log.error("%s %s failed: %s: %s", request.method, request.url.path, type(error).__name__, error)
+    log.error("%s %s failed: %s", request.method, request.url.path, error_text(error))
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong here; the node's log says what.")
