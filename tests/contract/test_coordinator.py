@@ -102,7 +102,7 @@ def test_a_failed_batch_keeps_its_error_and_is_not_claimed_again(coordinator: Op
     pass_time(DAY)
     assert one.look().expired == 0
     assert one.claim([batch(0, 990)], 1) == []
-    assert [(known.status, known.error) for known in one.failed()] == [("failed", "bad bytes  at 17")]
+    assert [(known.status, known.error) for known in one.failed()] == [("failed", "bad bytes \\x00 at 17")]
     assert gaps_of(one) == [(0, 990, PENDING)], "its ticks are missing"
 
 

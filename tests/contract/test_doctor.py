@@ -26,7 +26,7 @@ from ticklake.config.templates import write_starter
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Patient, examine
-from ticklake.doctor.patient import Machine, Store, installed
+from ticklake.doctor.patient import NEWEST_RUNS, Machine, Store, installed
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.lake.coverage import table_id
 from ticklake.lake.lake import Lake
@@ -236,6 +236,14 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 def patient(database_url: str) -> Iterator[Patient]:
     with Patient(stores=(Store(database_url),)) as made:
         yield made
+
+
+def test_what_was_not_examined_is_not_called_fine(patient, database_url):
+    with Database(database_url) as database:
+        for number in range(NEWEST_RUNS + 1):
+            database.run(f"20260101-000000-{number:08x}").topics()
+    for check in ("schema version", "stuck claims", "gaps", "dead letters"):
+        assert f"in the newest {NEWEST_RUNS} of {NEWEST_RUNS + 1} runs" in only(check, patient).message
 
 
 def test_a_database_that_answers_is_fine(run, patient):

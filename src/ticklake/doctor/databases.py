@@ -33,13 +33,14 @@ def versions(patient: Patient) -> Iterator[Finding]:
             text = f"{one.package} in run {one.run_id} has version {one.version}, this TickLake knows {one.wanted}."
             yield error("schema version", f"{store.name}: {text}", "pip install --upgrade ticklake")
         elif behind:
-            text = f"{store.name}: the tables of {len({one.run_id for one in behind}):,} runs are of an older version."
+            count = len({one.run_id for one in behind})
+            text = f"{store.name}: {count:,} runs{store.scope} have tables of an older version."
             yield warning("schema version", text, f"ticklake db upgrade --database {store.name}")
         elif restored := sum(run.has_foreign_numbers() for run in runs):
             text = f"{store.name}: {restored:,} runs were restored from another server: claims are slow, lags wrong."
             yield warning("schema version", text, f"ticklake db upgrade --database {store.name}")
         else:
-            yield ok("schema version", f"{store.name}: all tables are of this version")
+            yield ok("schema version", f"{store.name}: all tables{store.scope} are of this version")
 
 
 def clock(patient: Patient) -> Iterator[Finding]:
@@ -116,9 +117,9 @@ def _counted(store: Store, check: str, counts: dict[str, int], what: str, comman
     """One line for all runs; the command is for the one that has most."""
     total = sum(counts.values())
     if not total:
-        yield ok(check, f"{store.name}: no {what}")
+        yield ok(check, f"{store.name}: no {what}{store.scope}")
         return
     worst = max(counts, key=lambda run: counts[run])
     remedy = command.format(url=store.name, run=worst)
     details = tuple(f"{run}: {count}" for run, count in counts.items() if count)
-    yield warning(check, f"{store.name}: {total:,} {what}, most of them in run {worst}.", remedy, details)
+    yield warning(check, f"{store.name}: {total:,} {what}{store.scope}, most of them in run {worst}.", remedy, details)

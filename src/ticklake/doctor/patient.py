@@ -21,6 +21,11 @@ from ticklake.topics import Database, Run
 NEWEST_RUNS = 20
 
 
+def in_newest(runs: int) -> str:
+    """Says that not all runs were examined, if there are more than that."""
+    return f" in the newest {NEWEST_RUNS} of {runs:,} runs" if runs > NEWEST_RUNS else ""
+
+
 def installed(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -71,6 +76,10 @@ class Store:
         except (TickLakeError, OSError) as error:
             return error
         return None
+
+    @property
+    def scope(self) -> str:
+        return in_newest(len(self.database.runs()))
 
     def runs(self) -> Iterator[Run]:
         """The newest runs whose tables are of this version and of this server: opening another one would change it."""

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.patient import NEWEST_RUNS, Patient
+from ticklake.doctor.patient import NEWEST_RUNS, Patient, in_newest
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.vacuum import Vacuum
 
@@ -83,14 +83,18 @@ def orphaned_tables_files(patient: Patient) -> Iterator[Finding]:
     """A flush that died before its commit leaves Parquet files, and compaction replaces some; they only take room."""
     for lake in filter(Path.is_dir, patient.lakes):
         catalog = Catalog(lake)
-        tables = [lake / run / table for run in catalog.runs()[-NEWEST_RUNS:] for table in catalog.tables(run)]
+        runs = catalog.runs()
+        scope = in_newest(len(runs)).replace(" in", ",", 1)
+        tables = [lake / run / table for run in runs[-NEWEST_RUNS:] for table in catalog.tables(run)]
         found = [one for table in tables for one in Vacuum(table).find()]
         if found:
-            message = f"{len(found):,} files in {lake} that no table needs, {sum(one.size for one in found):,} bytes."
+            message = (
+                f"{len(found):,} files in {lake} that no table needs{scope}, {sum(one.size for one in found):,} bytes."
+            )
             paths = tuple(str(one.path) for one in found[:100])
             yield warning("orphaned files", message, f"ticklake vacuum --lake {lake}", paths)
         else:
-            yield ok("orphaned files", f"none in {lake}")
+            yield ok("orphaned files", f"none in {lake}{scope}")
 
 
 def _existing(path: Path) -> Path:

@@ -105,7 +105,8 @@ def _view(connection: duckdb.DuckDBPyConnection, table: str, parts: Sequence[_Pa
     selects = [part.select(connection) for part in own if part.is_readable]
     try:
         if selects:
-            connection.execute(f"CREATE VIEW {_identifier(table)} AS {' UNION ALL BY NAME '.join(selects)}")
+            select = " UNION ALL BY NAME ".join(selects)
+            connection.execute(f"CREATE VIEW {_identifier(table)} AS {select}")
     except duckdb.Error as error:
         log.warning("Left out: Table %s cannot be read: %s", table, _in_one_line(error))
         return False

@@ -176,10 +176,10 @@ class TopicStore(ABC):
 
     def joined(self, connection: Transaction) -> Statements:
         """Our statements in the caller's transaction, which must be one of this run."""
-        if connection.database != self.schema.database:
-            raise OtherDatabase(database=self.schema.database, other=connection.database)
         if connection.run_id != self.schema.run_id:
             raise OtherRun(bound=self.schema.run_id, run_id=connection.run_id)
+        if connection.database != self.schema.database:
+            raise OtherDatabase(database=self.schema.database, other=connection.database)
         return connection.sql(PACKAGE)
 
     @staticmethod
