@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from uuid import UUID, uuid4
 
 import pytest
@@ -413,6 +415,38 @@ def test_marks_are_pruned_by_age_but_never_while_a_replay_could_bring_the_messag
     assert marks.prune(10) == 5
     consumer_.run_until_caught_up()
     assert ledger.booked == [0, 1, 2, 3, 4, 7]
+
+
+@pytest.mark.warns("REPLAY_OLDER_THAN_MARKS")  # the test moves the database's clock and not the sender's
+def test_marks_are_kept_for_events_that_an_open_transaction_sends_again(
+    run: Run, ledger: Ledger, consume, clock, pass_time, monkeypatch
+) -> None:
+    """Its message is nowhere to be seen when marks are pruned, and is delivered afterwards."""
+    send(run, trade(1))
+    consumer_ = consume()
+    consumer_.run_until_caught_up()
+    assert run.remove_outdated(IN, max_count=0) == 1
+    begins, transaction_of = threading.Event(), Run.transaction
+
+    def begin(self: Run, *, durable: bool = True) -> AbstractContextManager[Transaction]:
+        begins.set()
+        return transaction_of(self, durable=durable)
+
+    with ThreadPoolExecutor(1) as pool:
+        with run.writer(IN) as writer, run.transaction() as open_one:
+            writer.send(trade(1), connection=open_one)
+            if open_one.dialect == "postgres":
+                pass_time(1000)
+            else:
+                clock.ahead_ms += 1_000_000  # the file is locked
+            monkeypatch.setattr(Run, "transaction", begin)
+            pruning = pool.submit(ProcessedMessages(run, IN, GROUP).prune, 10)
+            assert begins.wait(60)
+            if open_one.dialect == "postgres":
+                assert pruning.result() == 0
+        pruning.result()
+    consumer_.run_until_caught_up()
+    assert ledger.booked == [1]
 
 
 @pytest.mark.warns("REPLAY_OLDER_THAN_MARKS")

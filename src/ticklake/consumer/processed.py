@@ -56,9 +56,13 @@ class ProcessedMessages:
         An event is kept for `max_age` longer than any message that a replay could bring back, so one that was sent
         again within `max_age` is never done twice.
         """
-        before = self._oldest_to_keep(max_age)
+        check_age(max_age)
         with self._run.transaction() as transaction:
-            transaction.sql(PACKAGE).set_horizon(**self._place, before=before)
+            sql = transaction.sql(PACKAGE)
+            # In a transaction that may write: on SQLite nobody else has one open then.
+            ((now_ms, oldest_ms),) = sql.oldest_replay(topic=self._place["topic"])
+            before = min(now_ms, now_ms if oldest_ms is None else oldest_ms) - round(max_age * 1000)
+            sql.set_horizon(**self._place, before=before)
         removed, rows = 0, CHUNK
         while rows == CHUNK:
             with self._run.transaction() as transaction:
@@ -66,12 +70,6 @@ class ProcessedMessages:
             removed += rows
         _log.info("Forgot %d processed messages of %s on %s", removed, self._place["group"], self._place["topic"])
         return removed
-
-    def _oldest_to_keep(self, max_age: float) -> int:
-        check_age(max_age)
-        with self._run.reading() as view:
-            ((now_ms, oldest_ms),) = view.sql(PACKAGE).oldest_replay(topic=self._place["topic"])
-        return int(min(now_ms, now_ms if oldest_ms is None else oldest_ms)) - round(max_age * 1000)
 
 
 def check_age(max_age: float) -> None:
