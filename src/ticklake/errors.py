@@ -920,6 +920,18 @@ class EventRunMissing(TickLakeError):
     service: str
 
 
+class GroupFillsTwoTables(TickLakeError):
+    message = (
+        "{file}: {first!r} and {second!r} read {topic!r} as one consumer group, {group!r}, and fill different tables, "
+        "so each would get only a part. Give each its own consumerGroup."
+    )
+    file: object
+    first: str
+    second: str
+    topic: str
+    group: str | None
+
+
 class TwoEventIndexers(TickLakeError):
     message = (
         "{file}: {first!r} and {second!r} both write the events of run {run_id}, and the batches of two queues have "

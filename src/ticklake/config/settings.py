@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -11,7 +12,7 @@ from ticklake.config.bindings import USAGES, Binding
 from ticklake.config.classes import OWN_INDEXER, SERVICES
 from ticklake.config.options import DatabaseOptions, LakeOptions, NodeOptions, Options, StorageOptions, TopicOptions
 from ticklake.config.suggest import listed
-from ticklake.errors import BindingMissing
+from ticklake.errors import BindingMissing, GroupFillsTwoTables
 
 _ANNOUNCING = ("PersistenceService", "ReconciliationService")
 _LISTENING = ("EnvironmentIndexer", "OrganismIndexer", "DummyIndexer", "SimpleBatchIndexer", "MinimalBatchIndexer")
@@ -114,10 +115,27 @@ class NodeSettings:
         return found.pop() if len(found) == 1 else None
 
     def check_complete(self) -> None:
-        """Raises `BindingMissing` where a service lacks something it cannot run without."""
+        """Raises if a service lacks something that it cannot run without, or would take messages from another one."""
         for service in self.services.values():
             for usage in SERVICES.get(service.class_name, OWN_INDEXER).needs:
                 self.of_kind(service.name, USAGES[usage])
+        for first, second in combinations(self.services.values(), 2):
+            reads = first.bound("topic-read")
+            if reads is not None and self._take_from_each_other(first, second):
+                names = {"first": first.name, "second": second.name, "group": reads.consumer_group}
+                raise GroupFillsTwoTables(file=self.file, topic=reads.resource, **names)
+
+    def _take_from_each_other(self, first: ServiceSettings, second: ServiceSettings) -> bool:
+        """Whether two services read as one consumer group and fill different tables: each would get a part."""
+        one, other = first.bound("topic-read"), second.bound("topic-read")
+        if one is None or one != other:
+            return False
+        runs = {getattr(service.options, "run_id", None) for service in (first, second)}
+        return (None in runs or len(runs) == 1) and self._fills(first) != self._fills(second)
+
+    def _fills(self, service: ServiceSettings) -> tuple[str, object]:
+        lake = self.of_kind_if_any(service.name, "Lake")
+        return service.class_name, lake.options if lake else None
 
     def uses(self, service: str) -> set[tuple[str, str]]:
         """What a service does with which resource, `("queue-in", "tick-queue")`: as bound, or as it must be."""

@@ -20,6 +20,7 @@ HOPELESS = (
     errors.BatchOutOfOrder,
     errors.BindingMissing,
     errors.DatabaseNeeded,
+    errors.GroupFillsAnotherTable,
     errors.InvalidName,
     errors.InvalidOption,
     errors.JavaMissing,

@@ -26,6 +26,7 @@ from ticklake.config.templates import REFERENCE, STARTER
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import (
     BindingMissing,
+    GroupFillsTwoTables,
     PostgresMissing,
     SourceMissing,
     TickLakeError,
@@ -72,6 +73,12 @@ def service(kind: str, *bindings: str, options: str = "", more: str = "") -> str
         services.x {{ class = "{kind}", resources {{ {", ".join(bindings)} }}, options {{ {options} }} }}"""
 
 
+def two(kind: str, more: str, options: str = "") -> str:
+    """An environment indexer and another one, which read as one consumer group."""
+    other = f'services.y {{ class = "{kind}", resources {{ {TOPIC} }}, options {{ {options} }} }}'
+    return service("EnvironmentIndexer", TOPIC, options=f'run_id = "{RUN}"', more=more) + "\n" + other
+
+
 LAKE = "l { class = Lake, path = l }"
 OTHER_LAKE = "m { class = Lake, path = m }"
 WRONG = {
@@ -95,6 +102,8 @@ WRONG = {
         f"resources {{ {PLACES} }}, services {{ simulation {{ }}, simulation-2 {{ }} }}",
         TwoProducers,
     ),
+    "one group for two tables": (two("OrganismIndexer", more=LAKE), GroupFillsTwoTables),
+    "one group for a table and none": (two("DummyIndexer", more=LAKE), GroupFillsTwoTables),
     "an address for all": (service("DummyIndexer", TOPIC) + '\nnode.http { host = "0.0.0.0", port = 0 }', TokenMissing),
 }
 RIGHT = {
@@ -106,6 +115,8 @@ RIGHT = {
     "an own indexer": service("own:Fine", TOPIC, more=LAKE),
     "by coordinator": service("EnvironmentIndexer", COORDINATOR, more=LAKE),
     "metadata beside a coordinator": service("MetadataIndexer", TOPIC, COORDINATOR, more=LAKE),
+    "one group for one table": two("EnvironmentIndexer", more=LAKE),
+    "one group in two runs": two("OrganismIndexer", more=LAKE, options=f'run_id = "{RUN[:-1]}1"'),
     "with http": service("DummyIndexer", TOPIC) + "\nnode.http.port = 0",
 }
 
