@@ -122,8 +122,13 @@ class NodeSettings:
         for first, second in combinations(self.services.values(), 2):
             reads = first.bound("topic-read")
             if reads is not None and self._take_from_each_other(first, second):
-                names = {"first": first.name, "second": second.name, "group": reads.consumer_group}
-                raise GroupFillsTwoTables(file=self.file, topic=reads.resource, **names)
+                raise GroupFillsTwoTables(
+                    file=self.file,
+                    first=first.name,
+                    second=second.name,
+                    topic=reads.resource,
+                    group=reads.consumer_group,
+                )
 
     def _take_from_each_other(self, first: ServiceSettings, second: ServiceSettings) -> bool:
         """Whether two services read as one consumer group and fill different tables: each would get a part."""
