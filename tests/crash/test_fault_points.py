@@ -96,10 +96,12 @@ def assert_no_crash_is_seen(walk: str, url: str, folder: Path, nursery: Any, wri
     passed, undisturbed = visits(walk, url, folder / "undisturbed", nursery)
     faults = chosen(passed, writes)
     died = dead_at(faults, walk, url, folder / "faults", nursery, undisturbed)
-    # A walk that waits for others passes some points more often when it is slow: half as often it always does.
-    again = sorted(map(sooner, set(faults) - died))
-    never = set(again) - dead_at(again, walk, url, folder / "again", nursery, undisturbed)
-    assert not never, f"no process died at {never}"
+    # A walk that waits for others passes some points more often when it is slow. It passes each at least once.
+    missed, attempt = set(faults) - died, 0
+    while missed:
+        assert not (never := {fault for fault in missed if fault.endswith(":1")}), f"no process died at {never}"
+        again, attempt = sorted(set(map(sooner, missed))), attempt + 1
+        missed = set(again) - dead_at(again, walk, url, folder / f"again-{attempt}", nursery, undisturbed)
     return passed
 
 
