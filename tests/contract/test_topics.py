@@ -175,6 +175,40 @@ def test_an_ack_after_takeover_is_refused_and_counted(
     assert events == ["STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED", "STALE_ACK_REJECTED"]
 
 
+@pytest.mark.warns("STALE_ACK_REJECTED")
+def test_a_claim_that_a_crash_of_the_database_undid_is_refused_although_the_next_one_has_its_version(
+    run: Run, batch: Batch
+) -> None:
+    """Claims are not synced. After a power cut the same message may be claimed by somebody else as the same version."""
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g", max_delivery_attempts=1) as before,
+        run.reader("t", group="g", max_delivery_attempts=1) as after,
+    ):
+        writer.send(batch(1))
+        undone = before.poll(0)
+        _undo_claims(run)
+        held = after.poll(0)
+        assert undone is not None and held is not None
+        assert (undone.id, undone.claim_version) == (held.id, held.claim_version)
+        assert before.ack(undone) is False
+        assert before.extend([undone]) == [False]
+        assert before.release([undone]) == [False]
+        assert before.fail(undone, "too late") is False
+        assert run.dead_letters.count() == 0
+        assert after.ack(held) is True
+        assert before.ack(undone) is False
+    assert run.monitor.snapshot()["stale_acks_rejected"] == 2
+
+
+def _undo_claims(run: Run) -> None:
+    """As a power cut does, of a group that had no others."""
+    with run.transaction() as transaction:
+        positions = "topic_positions" if transaction.dialect == "postgres" else "topic_group_positions"
+        transaction.execute_script("DELETE FROM topic_consumer_group")
+        transaction.execute_script(f"UPDATE {positions} SET frontier = 0")
+
+
 def test_an_expired_claim_that_nobody_took_can_still_be_acknowledged(
     run: Run, batch: Batch, pass_time: PassTime
 ) -> None:

@@ -104,12 +104,13 @@ class PostgresTopicStore(TopicStore):
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.autocommit() as transaction:
-            ((buried,),) = transaction.sql(PACKAGE).bury(
+            found = transaction.sql(PACKAGE).bury(
                 topic=consumer.topic,
                 group=consumer.group,
+                consumer=consumer.id,
                 message_id=claim.message_id,
                 claim_version=claim.version,
                 error=error_text(error),
                 traceback=trace(error),
             )
-        return bool(buried)
+        return any(buried for (buried,) in found)

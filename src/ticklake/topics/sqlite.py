@@ -62,7 +62,7 @@ class SqliteTopicStore(TopicStore):
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.transaction() as transaction:
-            return self._bury(transaction.sql(PACKAGE), consumer, claim, error)
+            return self._bury(transaction.sql(PACKAGE), consumer, claim, error, holder=consumer.id)
 
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
         ((before,),) = sql.changes()
@@ -73,9 +73,11 @@ class SqliteTopicStore(TopicStore):
         return int(after - before)
 
     @staticmethod
-    def _bury(sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
+    def _bury(
+        sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str, *, holder: str | None
+    ) -> bool:
         place = {"topic": consumer.topic, "group": consumer.group, "message_id": claim.message_id}
-        if not sql.set_aside(**place, claim_version=claim.version):
+        if not sql.set_aside(**place, claim_version=claim.version, holder=holder):
             return False
         sql.add_dead_letter(**place, error=error_text(error), traceback=trace(error))
         return True
@@ -89,7 +91,8 @@ class SqliteTopicStore(TopicStore):
         found = [Claim(message_id, version, attempts, data, by) for message_id, version, attempts, by, _, data in rows]
         spent = [claim for claim in found if claim.attempts >= consumer.max_attempts]
         for claim in spent:
-            self._bury(sql, consumer, claim, f"delivered {claim.attempts} times and never acknowledged")
+            reason = f"delivered {claim.attempts} times and never acknowledged"
+            self._bury(sql, consumer, claim, reason, holder=claim.taken_from)
         again = [claim for claim in found if claim.attempts < consumer.max_attempts]
         sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
         taken = [claim._replace(version=claim.version + 1, attempts=claim.attempts + 1) for claim in again]
