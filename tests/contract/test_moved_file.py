@@ -83,6 +83,23 @@ def run(tmp_path: Path) -> Iterator[Run]:
         yield database.run(RUN_ID)
 
 
+@pytest.fixture
+def at_first() -> Iterator[Callable[[str, Callable[[], None]], None]]:
+    """Does something when the first connection comes to a statement: one that waits for a lock has come that far."""
+
+    def prepare(statement: str, act: Callable[[], None]) -> None:
+        left = [act]
+
+        def trace(event: dict[str, object]) -> None:
+            if event["sql"] == statement and left:
+                left.pop()()
+
+        apsw.connection_hooks.append(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_STMT, trace))
+
+    yield prepare
+    apsw.connection_hooks.clear()
+
+
 def test_no_message_is_accepted_into_a_file_that_is_gone(run: Run, path: Path, lose: Callable[[Path], None]) -> None:
     with run.writer("t") as writer:
         writer.send(BatchInfo(tick_start=1))
@@ -126,6 +143,80 @@ def test_no_event_is_accepted_into_a_file_that_is_gone(tmp_path: Path, lose: Cal
     with pytest.raises(EventsNotDurable, match="was moved"):
         bus.publish(Event("e-2", "t"))
     queue.stop(graceful=False)
+
+
+def test_no_message_is_accepted_if_the_file_goes_while_the_first_transaction_waits(
+    tmp_path: Path, path: Path, lose: Callable[[Path], None], at_first: Callable[..., None]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'db'}"
+    with Database(url) as database:
+        database.run(RUN_ID).writer("t").send(BatchInfo(tick_start=1))
+    at_first("BEGIN IMMEDIATE", lambda: lose(path))
+    with Database(url) as database:
+        for _ in range(2):
+            with pytest.raises(DatabaseMoved):
+                database.run(RUN_ID).writer("t").send(BatchInfo(tick_start=2))
+
+
+def test_nothing_is_read_if_the_file_goes_while_the_first_look_waits(
+    run: Run, tmp_path: Path, path: Path, lose: Callable[[Path], None], at_first: Callable[..., None]
+) -> None:
+    run.writer("t").send(BatchInfo(tick_start=1))
+    at_first("BEGIN", lambda: lose(path))
+    backend = open_backend(f"sqlite:///{tmp_path / 'db'}")
+    try:
+        for _ in range(2):
+            with pytest.raises(DatabaseMoved):
+                package_versions(backend.schema(RUN_ID))
+    finally:
+        backend.close()
+
+
+def test_no_event_queue_starts_if_its_file_goes_meanwhile(
+    tmp_path: Path, lose: Callable[[Path], None], at_first: Callable[..., None]
+) -> None:
+    (tmp_path / "queue").mkdir()
+    path = tmp_path / "queue" / "queue.db"
+    with IndexerQueue(path) as queue:
+        queue.offer([Event("e-1", "t")]).wait()
+    at_first("BEGIN IMMEDIATE", lambda: lose(path))
+    with pytest.raises(DatabaseMoved):
+        IndexerQueue(path).start()
+
+
+def test_a_link_that_leads_elsewhere_by_the_first_transaction_is_noticed(
+    tmp_path: Path, path: Path, at_first: Callable[..., None]
+) -> None:
+    path.parent.mkdir()
+    path.symlink_to(tmp_path / "here")
+
+    def lead_elsewhere() -> None:
+        path.unlink()
+        path.symlink_to(tmp_path / "elsewhere")
+
+    at_first("BEGIN IMMEDIATE", lead_elsewhere)
+    with Database(f"sqlite:///{path.parent}") as database, pytest.raises(DatabaseMoved):
+        database.run(RUN_ID).writer("t")
+
+
+def test_who_never_got_into_a_file_that_went_harms_nothing_in_the_new_one(
+    tmp_path: Path, path: Path, at_first: Callable[..., None]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'db'}"
+    with Database(url) as database:
+        database.run(RUN_ID).writer("t").send(BatchInfo(tick_start=1))
+    new = Database(url)
+
+    def take_over() -> None:
+        move_all(path)
+        new.run(RUN_ID).writer("t").send(BatchInfo(tick_start=2))
+
+    at_first('pragma "user_version"', take_over)
+    with Database(url) as old, pytest.raises(DatabaseMoved):
+        old.run(RUN_ID).writer("t")
+    assert path.with_name(f"{path.name}-wal").exists()
+    assert [one.opened().payload.tick_start for one in new.run(RUN_ID).browse("t")] == [2]  # type: ignore[union-attr]
+    new.close()
 
 
 def test_a_file_that_is_put_back_goes_on(run: Run, path: Path) -> None:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ticklake.errors import DatabaseUnusable
+from ticklake.errors import DatabaseMoved, DatabaseUnusable
 
 Identity = tuple[int, int] | None
+SQLITE_FCNTL_HAS_MOVED = 20
+
+
+class Connection(Protocol):
+    """What is asked of a connection of apsw."""
+
+    @property
+    def filename(self) -> str: ...
+
+    def pragma(self, name: str, /) -> Any: ...
+
+    def file_control(self, database: str, operation: int, pointer: int, /) -> bool: ...
 
 
 class Place(NamedTuple):
@@ -18,22 +31,24 @@ class Place(NamedTuple):
     found: tuple[Identity, ...]
 
     @classmethod
-    def of(cls, path: Path) -> Place:
-        real = os.path.realpath(path)  # SQLite follows links
-        paths = (str(path), f"{real}-wal", f"{real}-shm")
-        return cls(paths, tuple(map(identity, paths)))
+    def of(cls, path: Path, connection: Connection) -> Place:
+        """The files that are open, which are not always those that have the names: raises `DatabaseMoved` if not."""
+        connection.pragma("user_version")  # to read opens the -wal, and keeps others from taking it away
+        in_wal_mode = connection.pragma("journal_mode") == "wal"
+        opened = connection.filename  # SQLite has followed links
+        others = (f"{opened}-wal", f"{opened}-shm")
+        place = cls((str(path), *others), tuple(map(identity, (opened, *others))))
+        if has_moved(connection) or (in_wal_mode and not place.complete):
+            raise DatabaseMoved(database=path, reason=path)
+        return place if in_wal_mode else place.first()
 
     @property
     def complete(self) -> bool:
         return None not in self.found
 
-    def reopened(self) -> Place:
-        """Of a connection that is made anew: the other two files may have come and gone meanwhile."""
+    def first(self) -> Place:
+        """Without the other two files: they come and go as long as the connection does not have them open."""
         return Place(self.paths, (self.found[0], None, None))
-
-    def completed(self) -> Place:
-        """With the files that were made since."""
-        return Place(self.paths, tuple(known or identity(path) for path, known in zip(*self, strict=True)))
 
     def lost(self) -> str | None:
         """Which of the files is gone or is another one now; None if all are there. Costs three calls of `stat`."""
@@ -50,6 +65,13 @@ def identity(path: str) -> Identity:
     except OSError:
         return None
     return (found.st_dev, found.st_ino)
+
+
+def has_moved(connection: Connection) -> bool:
+    """Whether the name under which SQLite has opened the file leads to another one now, or to none."""
+    moved = ctypes.c_int()
+    connection.file_control("main", SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(moved))
+    return bool(moved)
 
 
 def make_directory(directory: Path) -> None:

@@ -19,7 +19,7 @@ from ticklake.database.fork import Fork, Inheritable, keep_for_ever
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
 from ticklake.database.outages import Fault, in_our_words, sqlite_fault
-from ticklake.database.place import Place, make_directory
+from ticklake.database.place import Place, has_moved, make_directory
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
@@ -235,8 +235,8 @@ class SqliteWork(Work[SqliteTransaction]):
         # FULL: a sender who was told "accepted" may lose power a moment later. A claim or ack that is lost only means
         # a redelivery.
         self._seat.synchronize("FULL" if self._durable else "NORMAL")
-        connection.execute(self._begin_with)
         self._seat.remember_place()
+        connection.execute(self._begin_with)
         self._transaction = SqliteTransaction(self._schema, connection)
         return self._transaction
 
@@ -307,7 +307,7 @@ class _Seat(Inheritable):
         if self._connection is None:
             self._synchronous = ""
             if self._place is not None:
-                self._place = self._place.reopened()
+                self._place = self._place.first()
                 self.check_place()
             self._connection = _connect(self._path, self._clock, write=self._write)
         return self._connection
@@ -331,12 +331,13 @@ class _Seat(Inheritable):
             self._connection = None
 
     def remember_place(self) -> None:
-        """After the beginning of a transaction."""
+        """Before a transaction, which may wait at its beginning: its files may be moved meanwhile."""
         if self._place is not None and self._place.complete:
             return
-        # BEGIN alone opens no -wal: another connection that is closed would take it away. To read opens and locks it.
-        self.connected().pragma("user_version")
-        self._place = Place.of(self._path) if self._place is None else self._place.completed()
+        place = Place.of(self._path, self.connected())
+        if self._place is not None and self._place.first() != place.first():
+            raise DatabaseMoved(database=self._path, reason=self._path)
+        self._place = place
 
     def check_place(self) -> None:
         """Raises `DatabaseMoved` if what was written is where nobody will look for it."""
@@ -361,7 +362,7 @@ class _Seat(Inheritable):
     def _disconnect(self) -> None:
         if self._connection is None:
             return
-        if self._place is not None and self._place.lost():
+        if has_moved(self._connection) or (self._place is not None and self._place.lost()):
             # A checkpoint would go where nobody looks, and the -wal that it removes may be another file's.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._connection.close()
