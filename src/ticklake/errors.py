@@ -726,6 +726,11 @@ class UnknownMessage(TickLakeError):
     message_id: object
 
 
+class TimeOutOfRange(TickLakeError):
+    message = "{time} is not between the years 1 and 9999 in UTC. Give another time, or `earliest` or `end`."
+    time: str
+
+
 class TransactionOver(TickLakeError):
     message = (
         "The transaction in run {run_id!r} is over, so nothing more can be done in it. "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from click.testing import CliRunner, Result
 from ticklake import BatchInfo
 from ticklake.cli import cli
 from ticklake.cli.topics import _messages
-from ticklake.errors import InvalidOption
+from ticklake.errors import InvalidOption, TimeOutOfRange
 from ticklake.topics import Run
 
 Command = Callable[..., Result]
@@ -118,6 +120,33 @@ def test_groups_are_listed_and_reset(command: Command, data: Callable[..., Any],
     assert data("groups", "reset", "t", "g", "--to", "2001-01-01T00:00")["messages_ahead"] == 5
     assert data("groups", "reset", "t", "g", "--to", "end")["messages_ahead"] == 0
     assert data("groups", "--topic", "t")[0]["lag"] == 0
+
+
+@pytest.fixture(params=["America/New_York", "Asia/Tokyo"])
+def far_from_utc(request: pytest.FixtureRequest, in_zone: Callable[[str], None]) -> None:
+    in_zone(request.param)
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_a_group_is_reset_to_the_times_that_topics_show_wherever_one_is(command: Command, run: Run) -> None:
+    listed, lines = command("topics").output, command("topics", "tail", "t").output.splitlines()
+    assert "first (UTC)" in listed and "last (UTC)" in listed
+    (first, *_) = re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", listed)
+    assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC  ", line) for line in lines)
+    for written in (first, f"{first} UTC", f"{first}Z", first.replace(" ", "T")):
+        said = command("groups", "reset", "t", "g", "--to", written, "--dry-run").output
+        assert said == f"g would have 5 messages of t ahead, from {first} UTC on.\n"
+    east = datetime.fromisoformat(f"{first}Z").astimezone(timezone(timedelta(hours=9))).isoformat()
+    assert f"from {first} UTC on" in command("groups", "reset", "t", "g", "--to", east, "--dry-run").output
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_a_reset_to_a_time_that_utc_does_not_have_is_refused(command: Command) -> None:
+    for time_ in ("9999-12-31T23:59:59", "0001-01-01"):
+        command("groups", "reset", "t", "g", "--to", time_, "--dry-run")
+    for time_ in ("9999-12-31T23:59:59-01:00", "0001-01-01T00:00+01:00"):
+        refused = command("groups", "reset", "t", "g", "--to", time_, "--dry-run", code=1)
+        assert isinstance(refused.exception, TimeOutOfRange)
 
 
 def test_claims_are_listed_and_released(command: Command, data: Callable[..., Any], five: list[str]) -> None:

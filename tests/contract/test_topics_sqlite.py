@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
@@ -51,6 +52,15 @@ def synchronous(run: Run, *, durable: bool) -> int:
 def test_a_publish_waits_for_the_disk_and_a_claim_does_not(run: Run) -> None:
     assert synchronous(run, durable=True) == 2  # FULL
     assert synchronous(run, durable=False) == 1  # NORMAL
+
+
+def test_a_reset_to_a_time_skips_no_message_for_a_part_of_a_millisecond(run: Run) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g"):
+        writer.send(BatchInfo())
+    with run.reading() as view:
+        ((stored_ms,),) = view.execute("SELECT created_at FROM topic_messages", {})
+    before = datetime.fromtimestamp(stored_ms / 1000, UTC) + timedelta(microseconds=600)
+    assert run.groups.reset("t", "g", before, dry_run=True) == 1
 
 
 def test_a_run_is_one_file_in_wal_mode(run: Run, path: Path) -> None:

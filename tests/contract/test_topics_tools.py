@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -201,6 +201,16 @@ def test_a_group_can_be_set_to_a_message_a_time_or_the_end(run: Run, batch: Batc
         assert drain(reader) == []
         writer.send(batch(5))
         assert drain(reader) == [5]
+
+
+def test_a_time_without_a_zone_is_utc_wherever_one_is(run: Run, batch: Batch, in_zone: Callable[[str], None]) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g"):
+        before = datetime.fromtimestamp(run.now_ms() / 1000, UTC).replace(tzinfo=None)
+        writer.send(batch(0))
+    for zone in ("America/New_York", "Asia/Tokyo"):
+        in_zone(zone)
+        assert run.groups.reset("t", "g", before, dry_run=True) == 1
+        assert run.groups.reset("t", "g", before + timedelta(hours=1), dry_run=True) == 0
 
 
 def test_a_reset_says_what_it_does_not_know(run: Run, batch: Batch) -> None:

@@ -245,6 +245,22 @@ class TestChanges:
         assert [one.lag for one in run.groups.list()] == [0]
         assert 'role="alert"' in client.post(path, data=values | {"group": "nobody"}).text
 
+    @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+    def test_a_group_is_reset_to_the_time_that_the_page_shows(
+        self, own: Any, indexed: Any, in_zone: Callable[[str], None], zone: str
+    ) -> None:
+        in_zone(zone)
+        client, _ = own
+        path, values = f"/runs/{indexed.RUN_ID}/groups/reset", {"topic": "batch-topic", "group": indexed.GROUP}
+        page = client.get("/topics", params={"topic": "batch-topic"}).text
+        (every,) = re.findall(r"topic=batch-topic#tail.*?<td class=\"n\">(\d+)", page)
+        (first,) = re.findall(r"topic=batch-topic#tail.*?<td>(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", page)
+        answer = client.post(path, data=values | {"to": first, "dry_run": "1"}).text
+        assert f"would have {every} messages of batch-topic ahead, from {first} UTC on." in answer
+        for time in ("9999-12-31T23:59:59-01:00", "0001-01-01T00:00+01:00"):
+            answer = client.post(path, data=values | {"to": time, "dry_run": "1"})
+            assert (answer.status_code, 'role="alert"' in answer.text) == (400, True)
+
     def test_a_dead_letter_is_replayed(self, own: Any, indexed: Any) -> None:
         client, database = own
         letters, path = database.run(indexed.RUN_ID).dead_letters, f"/runs/{indexed.RUN_ID}/dead-letters/replay"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ticklake.topics import DeadLetter, Run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-COLUMNS = ("run", "topic", "group", "message", "attempts", "since", "error")
+COLUMNS = ("run", "topic", "group", "message", "attempts", "since (UTC)", "error")
 
 
 def _filter_options(command: Command) -> Command:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import click
 
 from ticklake.cli._database import dry_run_option, open_run, open_runs, run_options, topic_option
@@ -31,7 +29,7 @@ def groups(
 @click.argument("topic")
 @click.argument("group")
 @click.option(
-    "--to", "target", required=True, metavar="WHERE", help="earliest, end, a message id, or a time in ISO format."
+    "--to", "target", required=True, metavar="WHERE", help="earliest, end, a message id, or an ISO time, in UTC."
 )
 @dry_run_option
 @json_option
@@ -39,12 +37,15 @@ def reset(
     database: tuple[str, ...], run_id: str | None, topic: str, group: str, target: str, dry_run: bool, as_json: bool
 ) -> None:
     """Deliver to a group from another position on. What it holds now is lost to it."""
+    from ticklake.topics.groups import parse_position, reset_text
+
+    to = parse_position(target)
     with open_run(database, run_id, topic) as run:
-        ahead = run.groups.reset(topic, group, _position(target), dry_run=dry_run)
+        ahead = run.groups.reset(topic, group, to, dry_run=dry_run)
     if as_json:
-        print_json({"topic": topic, "group": group, "messages_ahead": ahead, "dry_run": dry_run})
+        print_json({"topic": topic, "group": group, "to": to, "messages_ahead": ahead, "dry_run": dry_run})
     else:
-        click.echo(f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead.")
+        click.echo(reset_text(topic, group, to, ahead, dry_run=dry_run))
 
 
 @groups.command()
@@ -91,10 +92,3 @@ def age_text(ms: int | None) -> str | None:
         if seconds >= length:
             return f"{seconds / length:.1f} {unit}"
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.{1 if seconds < 10 else 0}f} s"
-
-
-def _position(target: str) -> str | datetime:
-    try:
-        return datetime.fromisoformat(target).astimezone()
-    except ValueError:
-        return target

@@ -111,7 +111,9 @@ def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
         print_json([{"run": run, **status._asdict()} for run, status in found])
     elif found:
         rows = [(run, s.topic, s.messages, s.groups, clock_text(s.first_ms), clock_text(s.last_ms)) for run, s in found]
-        print_table(("run", "topic", "messages", "groups", "first", "last"), rows, numbers=("messages", "groups"))
+        print_table(
+            ("run", "topic", "messages", "groups", "first (UTC)", "last (UTC)"), rows, numbers=("messages", "groups")
+        )
     else:
         click.echo("No topics yet.")
 
@@ -139,7 +141,7 @@ def _line(message: StoredMessage, group: str | None) -> str:
     text = " ".join(str(opened.payload).split()) if opened else "cannot be decoded"
     kind = opened.payload.DESCRIPTOR.name if opened else "?"
     state = f"  {message.state:<12}" if group else ""
-    return f"{clock_text(message.published_at_ms)}  {message.message_id}{state}  {kind} {text}"
+    return f"{clock_text(message.published_at_ms)} UTC  {message.message_id}{state}  {kind} {text}"
 
 
 def _json_line(message: StoredMessage, group: str | None) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from ticklake.database import Transaction
 from ticklake.database.schema import Statements
-from ticklake.errors import BatonPassedOver, UnknownGroup, UnknownMessage
+from ticklake.errors import BatonPassedOver, TimeOutOfRange, UnknownGroup, UnknownMessage
 from ticklake.topics.baton import backlog, outbox_of
 from ticklake.topics.store import PACKAGE, TopicStore
 
 COUNT_LIMIT = 1_000_000
+_EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 
 class GroupStatus(NamedTuple):
@@ -47,6 +48,8 @@ class Groups:
     def reset(self, topic: str, group: str, to: str | datetime, *, dry_run: bool = False) -> int:
         """Deliver from `to` on: "earliest", "end", a message's id, or a time. How many messages are then ahead.
 
+        A time without a zone is in UTC.
+
         Claims that are held now are lost: their acks will be refused. Dead letters stay. Acks in a transaction that is
         open are waited for, up to a minute. The relays of an outbox cannot be set past their one message.
         """
@@ -69,6 +72,28 @@ class Groups:
         return self._store.intervene(reset)
 
 
+def parse_position(text: str) -> str | datetime:
+    """What someone wrote for `Groups.reset`. Of a time, the product's own form is understood: `… UTC`, or no zone."""
+    try:
+        time = datetime.fromisoformat(f"{text.removesuffix(' UTC')}Z" if text.endswith(" UTC") else text)
+    except ValueError:
+        return text
+    return _in_utc(time)
+
+
+def reset_text(topic: str, group: str, to: str | datetime, ahead: int, *, dry_run: bool) -> str:
+    """What a reset has done, for people. A time is told as it was understood."""
+    since = f", from {_in_utc(to).replace(tzinfo=None).isoformat(' ')} UTC on" if isinstance(to, datetime) else ""
+    return f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead{since}."
+
+
+def _in_utc(time: datetime) -> datetime:
+    try:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except OverflowError as error:
+        raise TimeOutOfRange(time=time.isoformat()) from error
+
+
 def _of_outbox(status: GroupStatus, transaction: Transaction) -> GroupStatus:
     """A baton is claimed for as long as there is a relay: it is not behind, what is in its outbox may be."""
     outbox = outbox_of(status.topic, status.group, transaction)
@@ -85,7 +110,7 @@ def _position(sql: Statements, topic: str, to: str | datetime) -> tuple[int, str
     if to == "end":
         rows = sql.position_of_end(topic=topic)
     elif isinstance(to, datetime):
-        rows = sql.position_of_time(topic=topic, to_ms=round(to.timestamp() * 1000))
+        rows = sql.position_of_time(topic=topic, to_ms=(_in_utc(to) - _EPOCH) // _MILLISECOND)
     else:
         rows = sql.position_of_message(topic=topic, message_id=to)
     if not rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from starlette.routing import Route
 
 from ticklake.topics import Run, runs_in
 from ticklake.topics.browse import StoredMessage
+from ticklake.topics.groups import parse_position, reset_text
 from ticklake.web.forms import Form, posted
 from ticklake.web.rendering import chosen_run, explained, nothing, page, part, site_of
 
@@ -55,10 +55,9 @@ def reset(request: Request, form: Form) -> Response:
     """Another position for a group; with `dry_run` only what it would mean."""
     runs, topic, group, dry_run = named_runs(request), form["topic"] or "", form["group"] or "", form.says("dry_run")
     known = [run for run in runs if any(one.group == group for one in run.groups.list(topic))]
-    to = _position(form["to"] or form["where"] or "earliest")
+    to = parse_position(form["to"] or form["where"] or "earliest")
     ahead = sum(run.groups.reset(topic, group, to, dry_run=dry_run) for run in known or runs)
-    note = f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead."
-    return _answer(request, runs, note)
+    return _answer(request, runs, reset_text(topic, group, to, ahead, dry_run=dry_run))
 
 
 def release(request: Request, form: Form) -> Response:
@@ -102,13 +101,6 @@ def shown(message: StoredMessage) -> Shown:
         return Shown(message.published_at_ms, message.message_id, "?", "cannot be decoded here")
     text = json.dumps(json_format.MessageToDict(opened.payload, preserving_proto_field_name=True))
     return Shown(message.published_at_ms, message.message_id, opened.payload.DESCRIPTOR.name, text)
-
-
-def _position(target: str) -> str | datetime:
-    try:
-        return datetime.fromisoformat(target).astimezone()
-    except ValueError:
-        return target
 
 
 ROUTES = [
