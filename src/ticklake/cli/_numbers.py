@@ -1,4 +1,4 @@
-"""Numbers of options: counts that a database can hold, and times that a wait can take."""
+"""Numbers of options: counts that a database can hold, times that a wait can take, and ports."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 MOST = 2**63 - 1
 LONGEST_SECONDS = 100 * 365 * 86_400.0
+PORT = click.IntRange(0, 65535)
 
 
 def count(least: int = 0) -> click.IntRange:

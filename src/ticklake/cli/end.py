@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ticklake.cli._numbers import Seconds, count
 from ticklake.cli._output import json_option, print_json
 from ticklake.cli._places import config_option, database_option, opened_all, storage_option
 
@@ -14,10 +15,10 @@ from ticklake.cli._places import config_option, database_option, opened_all, sto
 @storage_option
 @database_option
 @click.option("--topic", "run_topic", metavar="TOPIC", help="The topic of the ends of runs; default: found out.")
-@click.option("--last-tick", type=click.IntRange(min=0), help="The last tick; default: that of the last file.")
+@click.option("--last-tick", type=count(), help="The last tick; default: that of the last file.")
 @click.option(
     "--silent-for",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=60,
     show_default=True,
     help="Refuse if anything came within so many seconds; 0 does not ask.",

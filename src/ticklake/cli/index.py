@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -34,10 +35,11 @@ class TickRangeOption(click.ParamType["TickRange"]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> TickRange:
         from ticklake.ticks import TickRange
 
-        start, _, end = value.partition(":")
-        if not (start.isdecimal() and end.isdecimal() and int(start) <= int(end) <= MOST):
-            self.fail(f"{value!r} is no tick range; write for example 0:999", param, ctx)
-        return TickRange(int(start), int(end))
+        numbers = re.fullmatch(r"([0-9]{1,19}):([0-9]{1,19})", value)
+        ticks = TickRange(int(numbers[1]), int(numbers[2])) if numbers else None
+        if not ticks or ticks.end > MOST:
+            self.fail(f"{value[:100]!r} is no tick range; write for example 0:999", param, ctx)
+        return ticks
 
 
 class SparkSetting(click.ParamType[tuple[str, str]]):

@@ -12,7 +12,7 @@ import click
 
 from ticklake.cli._interrupt import end_now, graceful_stop
 from ticklake.cli._logs import set_up_logs
-from ticklake.cli._numbers import Seconds
+from ticklake.cli._numbers import PORT, Seconds
 from ticklake.errors import WebMissing
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ FAILED, LATE = 1, 3
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False))
 @click.option("--stop-timeout", type=Seconds(), help="Seconds that services have for a clean stop.")
-@click.option("--http", "port", type=click.IntRange(0, 65535), help="Serve metrics and control on this port; 0: any.")
+@click.option("--http", "port", type=PORT, help="Serve metrics and control on this port; 0: any.")
 @click.pass_context
 def run(context: click.Context, config: str, stop_timeout: float | None, port: int | None) -> None:
     """Run the services that CONFIG describes. Ctrl-C stops them cleanly, twice at once; nothing is lost either way."""

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._numbers import PORT
 from ticklake.cli._places import config_and_places_options, open_places
 from ticklake.errors import WebMissing
 
@@ -16,7 +17,7 @@ from ticklake.errors import WebMissing
 @click.command()
 @config_and_places_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs TICKLAKE_TOKEN.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free.")
+@click.option("--port", type=PORT, default=8080, show_default=True, help="0: any that is free.")
 @click.option("--prefix", default="", metavar="PATH", help="Serve everything below this path.")
 @click.option("--read-only", is_flag=True, help="Refuse everything that would change something.")
 def ui(

@@ -69,6 +69,13 @@ def test_a_number_that_nothing_can_hold_is_wrong_usage(ticklake, database, argum
     ["index", RUN, "--storage", "s", "--lake", "l", "--insert-batch-size", "99999999999999999999"],
     ["index", RUN, "--storage", "s", "--lake", "l", "--ticks", "0:9223372036854775808"],
     ["index", RUN, "--storage", "s", "--lake", "l", "--ticks", "9:0"],
+    ["index", RUN, "--storage", "s", "--lake", "l", "--ticks", f"0:{'9' * 5000}"],
+    ["index", RUN, "--storage", "s", "--lake", "l", "--ticks", "0:9:9"],
+    ["end", RUN, "--storage", "s", "--silent-for", "nan"],
+    ["end", RUN, "--storage", "s", "--silent-for", "inf"],
+    ["end", RUN, "--storage", "s", "--last-tick", "99999999999999999999"],
+    ["end", RUN, "--storage", "s", "--last-tick", "9" * 5000],
+    ["ui", "--port", "65536"],
     ["demo", "--ticks", "99999999999999999999"],
     ["demo", "--seed", "-1"],
 ])  # fmt: skip

@@ -73,6 +73,13 @@ def test_an_error_has_its_message_without_docstrings():
     assert done.stdout.startswith("No run 'r' in s;")
 
 
+def test_numbers_of_options_are_all_checked_in_one_place():
+    """The number types of click take nan, inf and what no database can hold."""
+    for path in (SOURCE / "cli").glob("*.py"):
+        raw = re.findall(r"IntRange|FloatRange|click\.(?:INT|FLOAT)\b|type=(?:int|float)\b", text_of(path))
+        assert path.name == "_numbers.py" or not raw, f"{path.name} uses {raw}: take a type of cli/_numbers.py"
+
+
 def test_every_error_is_raised_somewhere():
     code = "\n".join(text_of(path) for path in sources() if path.name != "errors.py")
     parents = {parent for kind in error_classes() for parent in kind.__mro__[1:]}
