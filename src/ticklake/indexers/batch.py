@@ -93,23 +93,33 @@ class BatchIndexer(Indexer):
         return self._loop is not None
 
     def index_run(self, run_id: str) -> None:
+        flusher = self.flusher(run_id)
+        if flusher is None:
+            return
         components = self.components()
-        world = None
-        if components.metadata is not None:
-            world = components.metadata.load(self._metadata_of(run_id), run_id, self.wait, self.monitor)
-            if world is None:
-                return
-        buffer = _buffer(components, world)
+        buffer = _buffer(components, flusher.step)
         self.monitor.gauge("current_buffer_size", lambda: buffer.ticks)
         self.monitor.gauge("claimed_batches_pending", lambda: len(buffer))
-        ledger = self.resources.tables.ledger(run_id, self.table) if self.table else None
-        flusher = self._flusher(run_id, world, ledger)
-        self._batches = self._open_batches(run_id, components, ledger)
+        self._batches = self._open_batches(run_id, components, flusher.ledger)
         try:
             self._loop = FlushLoop(self._batches, buffer, flusher, self.monitor, self, self.options.until_caught_up)
             self._loop.run()
         finally:
             self._batches.close()
+
+    def flusher(self, run_id: str) -> Flusher | None:
+        """What makes and commits the rows of a run; None if the indexer is stopped before the run's metadata come."""
+        metadata, world = self.components().metadata, None
+        if metadata is not None:
+            world = metadata.load(self._metadata_of(run_id), run_id, self.wait, self.monitor)
+            if world is None:
+                return None
+        if self.resources.spark is None:
+            raise SparkNeeded(name=self.name)
+        ledger = self.resources.tables.ledger(run_id, self.table) if self.table else None
+        sharing = self.resources.sharing
+        jobs = sharing.run_job if sharing else run_job
+        return Flusher(self.resources.spark, self._work(run_id, world), ledger, jobs)
 
     def _metadata_of(self, run_id: str) -> Callable[[], SimulationMetadata | None]:
         """From the table of the run; without a lake, from the file that the table is made of."""
@@ -139,11 +149,9 @@ class BatchIndexer(Indexer):
         lease = self.options.claim_timeout
         return TopicBatches(run, reader, lease, self.resources.storage, self.monitor, processed)
 
-    def _flusher(self, run_id: str, world: World | None, ledger: Ledger | None) -> Flusher:
-        if self.resources.spark is None:
-            raise SparkNeeded(name=self.name)
+    def _work(self, run_id: str, world: World | None) -> Work:
         kind = type(self)
-        work = Work(
+        return Work(
             flush_id="",
             storage=self.resources.storage,
             world=world,
@@ -153,12 +161,9 @@ class BatchIndexer(Indexer):
             rows=kind.rows if self.table else None,
             observe=kind.observe,
         )
-        sharing = self.resources.sharing
-        return Flusher(self.resources.spark, work, ledger, sharing.run_job if sharing else run_job)
 
 
-def _buffer(components: Components, world: World | None) -> TickBuffer:
-    step = world.sampling_interval if world else 1
+def _buffer(components: Components, step: int) -> TickBuffer:
     if components.buffering is not None:
         return components.buffering.buffer(step)
     # Without buffering each tick is flushed on its own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,15 +15,15 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
 from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.lake.deep import decode
 from ticklake.lake.empty import joined
+from ticklake.lake.ledger import Ledger, Removal
 from ticklake.lake.sharing import Sharing
-from ticklake.lake.table import Table
-from ticklake.lake.task import Work
 from ticklake.monitoring import Monitor
 from ticklake.storage.names import MAX_TICK, check_run_id
 from ticklake.ticks import TickRange
 from ticklake.world import World
+
+log = logging.getLogger(__name__)
 
 # After a crash the next one to index waits for so long until it takes over what was claimed.
 _LEASE_SECONDS = 30.0
@@ -63,6 +64,7 @@ class FinishedRun:
         self._bad: dict[str, dict[str, str]] = {}
         self._total = 0
         self._replaces = False
+        self._error: Exception | None = None
         self._options = IndexerOptions(
             run_id, insert_batch_size=insert_batch_size, until_caught_up=True, claim_timeout=_LEASE_SECONDS
         )
@@ -86,28 +88,34 @@ class FinishedRun:
     def remove(self) -> Self:
         """Removes the ticks from the tables, so that they are indexed again, for example by a corrected indexer.
 
-        Every file is decoded and its rows are made first. Only ticks of good files are removed, and this process
-        indexes those files itself: a coordinator may hold an older verdict on them.
+        Every file is checked first, just as a flush would. Only ticks of good files are removed, and this process
+        indexes those files itself: a coordinator may hold an older verdict on them. Nothing is removed from any table
+        before it is known that it can be from all. If it fails all the same, what is gone by then is indexed again, and
+        `wait` raises the error.
         """
         self._replaces = True
-        for indexer in self._indexers:
-            if indexer.table is not None:
-                self._remove(indexer, indexer.table)
+        plans = [self._plan(indexer) for indexer in self._indexers]
+        try:
+            for ledger, removal in plans:
+                ledger.carry_out(removal)
+        except Exception as error:
+            log.debug("Not everything was removed, so some rows stay as they are: %s", error)
+            self._error = error
         return self
 
-    def _remove(self, indexer: BatchIndexer, table: Table) -> None:
+    def _plan(self, indexer: BatchIndexer) -> tuple[Ledger, Removal]:
+        """What can be removed from one table and comes back."""
         storage, ticks = self._resources.storage, self._ticks or TickRange(0, MAX_TICK)
-        world = World.of(storage.read_metadata(self._run_id))
+        flusher = indexer.flusher(self._run_id)
+        assert flusher is not None and flusher.ledger is not None  # noqa: S101  nobody stops it, and it has a table
         files = [file for file in storage.every_batch(self._run_id) if file.ticks.within(ticks)]
-        ledger = self._resources.tables.ledger(self._run_id, table)
-        work = Work("", storage, world, indexer.reads, table, str(ledger.directory), type(indexer).rows)
-        assert self._resources.spark is not None  # noqa: S101  a finished run is indexed on Spark
-        decoded = decode(self._resources.spark(), work, files)
-        found = joined(result.ticks for _, result in decoded if not isinstance(result, str))
+        checked = dict(zip((file.key for file in files), flusher.check(files), strict=True))
+        found = joined(result for result in checked.values() if not isinstance(result, str))
         good = found[(found >= ticks.start) & (found <= ticks.end)]
-        kept = ledger.remove_only(good, ticks, world.sampling_interval)
-        self._kept[indexer.name] = ranges_of(kept, world.sampling_interval)
-        self._bad[indexer.name] = {key: result for key, result in decoded if isinstance(result, str)}
+        removal = flusher.ledger.plan_removal(good, ticks, flusher.step)
+        self._kept[indexer.name] = ranges_of(removal.stay, flusher.step)
+        self._bad[indexer.name] = {key: result for key, result in checked.items() if isinstance(result, str)}
+        return flusher.ledger, removal
 
     def start(self) -> Self:
         if not self._total:
@@ -126,9 +134,9 @@ class FinishedRun:
     def wait(self, seconds: float) -> bool:
         """Whether all of it is done, after at most so many seconds; raises what went wrong."""
         done = all(indexer.join(seconds / len(self._indexers)) for indexer in self._indexers)
-        for indexer in self._indexers:
-            if done and indexer.error is not None:
-                raise indexer.error
+        for error in (self._error, *(indexer.error for indexer in self._indexers)):
+            if done and error is not None:
+                raise error
         return done
 
     def progress(self) -> list[Progress]:

@@ -24,7 +24,7 @@ from ticklake.lake.job import Jobs, run_empty_job, run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.log import CommitConflict, one_line
 from ticklake.lake.parquet import ParquetFile
-from ticklake.lake.slices import Piece, Slice
+from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.task import Checked, Failed, Indexed, Result, Spent, Unavailable, Work
 from ticklake.ticks import TickRange
 
@@ -76,9 +76,24 @@ class Flusher:
         """What errors call it."""
         return self.work.name
 
+    @property
+    def step(self) -> int:
+        """How far apart the ticks of the run are."""
+        return self.work.world.sampling_interval if self.work.world else 1
+
     def check_spark(self) -> None:
         """Raises `SparkUnavailable` if an empty job fails: then no slice is to blame for a flush that does."""
         run_empty_job(self.spark())
+
+    def check(self, sources: Sequence[Source]) -> list[Ticks | str]:
+        """What a flush of all of it would say of each source, without writing any: its ticks, or why it is bad."""
+        pieces = [Piece(number, Slice(source, source.ticks), check=True) for number, source in enumerate(sources)]
+        results = run_job(self.spark(), self.work, pieces, self.step) if pieces else []
+        for result in results:
+            if isinstance(result, Unavailable):
+                raise result.error
+        failed, ticks = _failed(results), _checked(results)
+        return [failed[number].error if number in failed else ticks[number] for number in range(len(sources))]
 
     def flush(self, slices: Sequence[Slice]) -> Flushed:
         """Indexes what the table lacks of these slices, which must not overlap. Durable when it returns."""
@@ -102,7 +117,7 @@ class Flush:
         self._asked = itertools.count()
         self._damaged: dict[int, Failed] = {}
         self._torn: dict[int, Failed] = {}
-        self._step = self._work.world.sampling_interval if self._work.world else 1
+        self._step = flusher.step
 
     def run(self) -> Flushed:
         """Durable when it returns."""
@@ -192,15 +207,14 @@ class Flush:
         It costs a second job, but only for a bad slice that was cut: files of their own for what may fail would make
         every flush write more and smaller files.
         """
-        failed = {result.number: result for result in results if isinstance(result, Failed)}
+        failed = _failed(results)
         torn = any(isinstance(result, Indexed) and result.rows and result.number in failed for result in results)
         if torn:
             self._torn |= failed
         return torn
 
     def _commit(self, results: Sequence[Result], present: int) -> Flushed:
-        found = {result.number: result for result in results if isinstance(result, Failed)}
-        failed = self._damaged | self._torn | found
+        failed = self._damaged | self._torn | _failed(results)
         indexed = [result for result in results if isinstance(result, Indexed) and result.number not in failed]
         files = [result for result in results if isinstance(result, ParquetFile)]
         # A tick without rows leaves its trace too: only then can a table prove that it lacks nothing.
@@ -217,7 +231,7 @@ class Flush:
         return Flushed(
             failures=failed,
             proven=frozenset(one.number for one in indexed),
-            left=_left(results),
+            left=_checked(results),
             ticks=sum(len(one.ticks) for one in indexed),
             present=present,
             rows=sum(one.rows for one in indexed),
@@ -261,7 +275,11 @@ class Flush:
             self._ledger.discard([result for result in results if isinstance(result, ParquetFile)])
 
 
-def _left(results: Sequence[Result]) -> dict[int, Ticks]:
+def _failed(results: Sequence[Result]) -> dict[int, Failed]:
+    return {result.number: result for result in results if isinstance(result, Failed)}
+
+
+def _checked(results: Sequence[Result]) -> dict[int, Ticks]:
     checked: dict[int, list[Ticks]] = {}
     for result in results:
         if isinstance(result, Checked):

@@ -6,6 +6,7 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,15 @@ from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What is to be removed from a table: ranges of ticks, and damaged files. `stay` are the ticks between them."""
+
+    ranges: list[TickRange]
+    damaged: list[LiveFile]
+    stay: Ticks
 
 
 class Ledger(DeltaLog):
@@ -65,8 +75,8 @@ class Ledger(DeltaLog):
             except CommitConflict:
                 self.discard(new)
 
-    def remove_only(self, ticks: Ticks, within: TickRange, step: int) -> Ticks:
-        """Removes these ticks of a range from the table. Returns the table's other ticks in it, which stay.
+    def plan_removal(self, ticks: Ticks, within: TickRange, step: int) -> Removal:
+        """How to remove these ticks of a range, and no others. Changes nothing; raises if it cannot be done.
 
         A damaged file of the table is removed if these are all the ticks it can hold.
         """
@@ -83,13 +93,15 @@ class Ledger(DeltaLog):
                         file=error.file, first=error.first, last=error.last, reason=error.reason
                     ) from error
                 damaged.append(file)
-        for file in damaged:
-            self._drop(file)
         stay = np.setdiff1d(joined(there), ticks)
-        for part in np.split(ticks, np.searchsorted(ticks, stay)):
-            if len(part):
-                self.remove(TickRange(int(part[0]), int(part[-1])))
-        return stay
+        parts = np.split(ticks, np.searchsorted(ticks, stay))
+        return Removal([TickRange(int(part[0]), int(part[-1])) for part in parts if len(part)], damaged, stay)
+
+    def carry_out(self, removal: Removal) -> None:
+        for file in removal.damaged:
+            self._drop(file)
+        for ticks in removal.ranges:
+            self.remove(ticks)
 
     def _comes_back(self, file: LiveFile, ticks: Ticks, step: int) -> bool:
         """Whether these are all the ticks that a damaged file can hold. The log says which ticks were ever added."""

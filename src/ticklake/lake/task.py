@@ -75,11 +75,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Decoded:
-    """Some ticks of a slice, and the rows of the table that they make; None if there is no table."""
+    """Some ticks of a slice, the rows of the table that they make (None if there is no table), and what was counted."""
 
-    batch: pa.RecordBatch
     ticks: Ticks
     rows: pa.RecordBatch | None
+    observed: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Account:
         self._ticks.append(part.ticks)
         if self._piece.check:
             return
-        self._observed.update(self._work.observe(part.batch))
+        self._observed.update(part.observed)
         if part.rows is not None and self._work.table is not None:
             self._empty.append(np.setdiff1d(part.ticks, _distinct(part.rows, self._work.table.ordinal)))
             self._hold(part.rows)
@@ -292,14 +292,15 @@ def decoded_slice(work: Work, piece: Slice) -> Iterator[Decoded]:
 
 
 def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
-    """Makes the rows of a batch. Raises if any of it cannot be indexed.
+    """Makes the rows of a batch and counts what there is to count. Raises if any of it cannot be indexed.
 
     A flush, `index --replace` and `verify --deep` all judge a file by this function, so they cannot disagree.
     """
     # A copy: a view would keep the whole decoded batch alive.
     ticks = batch.column(work.ordinal).to_numpy().copy()
     _check_grid(work, source, ticks)
-    return Decoded(batch, ticks, checked_rows(work, batch) if work.table is not None else None)
+    rows = checked_rows(work, batch) if work.table is not None else None
+    return Decoded(ticks, rows, {name: int(count) for name, count in work.observe(batch).items()})
 
 
 def failure_text(error: BaseException) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.crash.in_process import InProcess
 
-from ticklake.errors import DamagedTableFile, DamageNotCovered
+from ticklake.errors import DamagedTableFile, DamageNotCovered, LakeUnwritable
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun, Progress
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.catalog import Catalog
+from ticklake.lake.log import DeltaLog
+from ticklake.lake.table import Table
 from ticklake.lake.upkeep import optimize
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
@@ -28,16 +32,27 @@ def index(
     kind: type[BatchIndexer] = EnvironmentIndexer,
     database: Database | None = None,
 ) -> Progress:
+    (progress,) = index_all(maker, [kind], ticks, replace=replace, database=database)
+    return progress
+
+
+def index_all(
+    maker: Any,
+    kinds: list[type[BatchIndexer]],
+    ticks: TickRange | None = None,
+    *,
+    replace: bool = False,
+    database: Database | None = None,
+) -> list[Progress]:
     spark: Any = InProcess()
     resources = IndexerResources(maker.storage, maker.lake, database, spark=lambda: spark)
-    work = FinishedRun(resources, maker.run_id, [kind], ticks).prepare()
+    work = FinishedRun(resources, maker.run_id, kinds, ticks).prepare()
     if replace:
         work.remove()
     work.start()
     while not work.wait(1.0):
         pass
-    (progress,) = work.progress()
-    return progress
+    return work.progress()
 
 
 @pytest.fixture
@@ -90,9 +105,71 @@ def test_ticks_that_the_indexer_raises_at_stay(maker: Any, file: Path) -> None:
     assert done.failed == {f"{maker.run_id}/{file.name}": "KeyError: 'fifteen'"}
 
 
+class Watchful(EnvironmentIndexer):
+    """An indexer of the user's own that makes the rows of every tick and cannot count one of them."""
+
+    @staticmethod
+    def observe(ticks: Any) -> Any:
+        if 15 in ticks.column("tick_number").to_pylist():
+            raise KeyError("fifteen")
+        return {"seen": ticks.num_rows}
+
+
+class Confused(EnvironmentIndexer):
+    """One that counts something that is no number."""
+
+    @staticmethod
+    def observe(ticks: Any) -> Any:
+        return {"seen": "many" if 15 in ticks.column("tick_number").to_pylist() else 1}
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(Watchful, "KeyError: 'fifteen'"), (Confused, "ValueError")])
+def test_ticks_that_the_indexer_cannot_count_stay(
+    maker: Any, file: Path, kind: type[BatchIndexer], reason: str
+) -> None:
+    done = index(maker, replace=True, kind=kind)
+    assert maker.keys() == sorted(maker.expected_keys(range(30)))
+    assert (done.kept, done.ticks) == ([TickRange(10, 19)], 20)
+    assert reason in done.failed[f"{maker.run_id}/{file.name}"]
+
+
+class Nested(BatchIndexer):
+    """An indexer whose rows have lists, structs, maps and bytes that are no text."""
+
+    table = Table(
+        "nested",
+        pa.schema(
+            [
+                ("tick_number", pa.int64()),
+                ("tags", pa.list_(pa.int32())),
+                ("place", pa.struct([("x", pa.int32())])),
+                ("named", pa.map_(pa.string(), pa.int32())),
+                ("raw", pa.binary()),
+            ]
+        ),
+        ("tick_number",),
+    )
+
+    @staticmethod
+    def rows(ticks: Any, world: Any) -> Any:
+        numbers = ticks.column("tick_number").to_pylist()
+        rows = [
+            {"tick_number": n, "tags": [n, 2], "place": {"x": n}, "named": [("a", n)], "raw": b"\xff"} for n in numbers
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=Nested.table.schema)
+
+
+def test_rows_with_lists_structs_maps_and_bytes_are_replaced(maker: Any, file: Path) -> None:
+    index(maker, kind=Nested)
+    done = index(maker, replace=True, kind=Nested)
+    assert (done.ticks, done.kept, done.failed) == (30, [], {})
+    assert maker.rows("nested").num_rows == 30
+
+
 def test_ticks_of_a_file_that_is_off_the_sampling_grid_stay(maker: Any, file: Path) -> None:
     (Path(maker.storage.url) / maker.run_id / "metadata.pb.zst").unlink()
     maker.metadata(step=2)
+    shutil.rmtree(maker.lake.directory(maker.run_id, "metadata"))
     done = index(maker, replace=True)
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
     assert (done.ticks, len(done.failed)) == (0, 3)
@@ -137,3 +214,28 @@ def test_a_damaged_table_file_stays_if_a_batch_file_of_it_is_gone(maker: Any, da
         index(maker, replace=True, kind=OrganismIndexer)
     ledger = maker.lake.ledger(maker.run_id, OrganismIndexer.table)
     assert [file.path for file in ledger.files.overlapping(TickRange(0, 29))] == [damaged.name]
+
+
+def test_no_table_loses_a_row_if_another_one_cannot_be_replaced(maker: Any, damaged: Path) -> None:
+    before = maker.keys()
+    with pytest.raises(DamagedTableFile, match="--ticks 0:29"):
+        index_all(maker, [EnvironmentIndexer, OrganismIndexer], TickRange(0, 9), replace=True)
+    assert maker.keys() == before
+
+
+def test_rows_that_were_removed_come_back_if_the_removal_from_another_table_fails(
+    maker: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index(maker, kind=OrganismIndexer)
+    swap = DeltaLog.swap
+
+    def fails_for_organisms(self: Any, *arguments: Any) -> None:
+        if self.directory.name == "organism_data":
+            raise LakeUnwritable(directory=self.directory, reason="the disk is full")
+        swap(self, *arguments)
+
+    monkeypatch.setattr(DeltaLog, "swap", fails_for_organisms)
+    with pytest.raises(LakeUnwritable, match="the disk is full"):
+        index_all(maker, [EnvironmentIndexer, OrganismIndexer], replace=True)
+    assert maker.keys() == sorted(maker.expected_keys(range(30)))
+    assert maker.rows("organism_data").num_rows == 30
