@@ -22,6 +22,7 @@ from ticklake.lake.parquet import checksum, opened
 from ticklake.lake.slices import Slice
 from ticklake.lake.snapshot import LiveFile
 from ticklake.lake.spark import parallelism, reason_of
+from ticklake.lake.table import Table
 from ticklake.lake.task import Work, decoded_slice, failure_text
 from ticklake.storage.files import BatchFile
 from ticklake.ticks import TickRange
@@ -53,27 +54,21 @@ class Deep:
 
 def compare(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep:
     """`work` says which table and how its rows are made, just as for a flush."""
-    decoded = decode(spark, work, files)
+    decoded = _deal(spark, files, lambda file: _decode(work, file))
     unreadable = {key: result for key, result in decoded if isinstance(result, str)}
     from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
     directory = Path(work.directory)
     assert work.table is not None  # noqa: S101  there is a table to compare with
-    ordinal = work.table.ordinal
-    log = inspected(directory, ordinal)
+    log = inspected(directory, work.table.ordinal)
     items = [
-        _Item(directory, work.name, ordinal, file, log.checksums.get(file.path, ""))
-        for file in _files(directory, ordinal)
+        _Item(directory, work.table, file, log.checksums.get(file.path, ""))
+        for file in _files(directory, work.table.ordinal)
     ]
     scanned = _deal(spark, items, _scan)
     unreadable |= {path: result for path, result in scanned if isinstance(result, str)}
     unreadable |= log.flaws
     table = merged(result for _, result in scanned if isinstance(result, Fingerprints))
     return judge(from_files, table, unreadable, work.world.sampling_interval if work.world else 1)
-
-
-def decode(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> list[tuple[str, Fingerprints | str]]:
-    """Each file's key, and the fingerprints of all of its rows, or why it has none."""
-    return _deal(spark, files, lambda file: _decode(work, file))
 
 
 def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:
@@ -116,6 +111,7 @@ def _deal(spark: SparkSession, items: Sequence[Any], act: Callable[[Any], tuple[
 
 
 def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
+    """A file's key, and the fingerprints of all of its rows, or why it has none."""
     try:
         return file.key, merged(_parts(work, Slice(file, file.ticks)))
     except Exception as error:
@@ -133,8 +129,7 @@ class _Item(NamedTuple):
     """A file of the table, and the checksum that it should have, where that is known."""
 
     directory: Path
-    table: str
-    ordinal: str
+    table: Table
     file: LiveFile
     checksum: str
 
@@ -145,7 +140,7 @@ class _Item(NamedTuple):
     def damaged(self, reason: str) -> tuple[str, str]:
         ticks = self.file.ticks
         error = DamagedTableFile(
-            file=str(self.path), table=self.table, first=ticks.start, last=ticks.end, reason=reason
+            file=str(self.path), table=self.table.name, first=ticks.start, last=ticks.end, reason=reason
         )
         return str(self.path), str(error)
 
@@ -162,8 +157,11 @@ def _scan(item: _Item) -> tuple[str, Fingerprints | str]:
     try:
         if item.checksum and checksum(item.path) != item.checksum:
             return item.damaged("its checksum is wrong")
+        # Another engine may have laid the same columns out in another order, and as other types of Arrow.
+        schema = item.table.schema
         with opened(item.path) as file:
-            groups = (file.read_row_group(number) for number in range(file.num_row_groups))
-            return str(item.path), merged(fingerprints(group, ordinal=item.ordinal) for group in groups)
+            groups = map(file.read_row_group, range(file.num_row_groups))
+            rows = (group.select(schema.names).cast(schema) for group in groups)
+            return str(item.path), merged(fingerprints(part, ordinal=item.table.ordinal) for part in rows)
     except (OSError, pa.ArrowException, KeyError) as error:
         return item.damaged(one_line(error))

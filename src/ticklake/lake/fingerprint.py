@@ -16,6 +16,8 @@ from ticklake.lake.order import beginnings
 Ticks = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
+_types = pa.types
+_BINARY = (_types.is_binary, _types.is_large_binary, _types.is_fixed_size_binary, _types.is_binary_view)
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -78,20 +80,28 @@ def _codes(column: pa.Array | pa.ChunkedArray) -> Hashes:
         codes = pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
     elif pa.types.is_floating(kind):
         codes = pc.cast(column, pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False).view(np.uint64)
+    elif pa.types.is_nested(kind):
+        codes = _digests(repr(value).encode() for value in column.to_pylist())
+    elif any(is_kind(kind) for is_kind in _BINARY):
+        codes = _codes_of_words(pc.cast(column, pa.large_binary()))
     else:
-        codes = _codes_of_text(pc.cast(column, pa.string()))
+        codes = _codes_of_words(pc.cast(pc.cast(column, pa.large_string()), pa.large_binary()))
     if not column.null_count:
         return _mixed(codes)
     return np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, _mixed(codes))
 
 
-def _codes_of_text(column: pa.Array | pa.ChunkedArray) -> Hashes:
+def _codes_of_words(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """Words repeat, so each is hashed once."""
     words = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     encoded = words.dictionary_encode()
-    digests = [hashlib.blake2b(word.as_py().encode(), digest_size=8).digest() for word in encoded.dictionary]
-    known = np.frombuffer(b"".join(digests), np.uint64) if digests else np.zeros(1, np.uint64)
+    known = _digests([word.as_py() for word in encoded.dictionary] or [b""])
     codes: Hashes = known[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     return codes
+
+
+def _digests(values: Iterable[bytes]) -> Hashes:
+    return np.frombuffer(b"".join(hashlib.blake2b(value, digest_size=8).digest() for value in values), np.uint64)
 
 
 def _mixed(codes: Hashes) -> Hashes:
