@@ -1150,6 +1150,17 @@ class GroupFillsAnotherTable(TickLakeError):
     filled: str
 
 
+class TableCopied(TickLakeError):
+    message = (
+        "{table} is a copy of {original}, which is still there: indexers that share run {run_id} cannot tell them "
+        "apart, and each would get a part of it. Remove one of the two, or index the copy without this database: "
+        "`ticklake index {run_id}`."
+    )
+    table: str
+    original: str
+    run_id: str
+
+
 class GroupFillsNothing(TickLakeError):
     message = (
         "No indexer has said which table consumer group {group!r} of {topic} fills in run {run_id}: there is nothing "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -414,6 +415,10 @@ def test_a_failed_last_file_of_a_run_that_has_ended_is_a_gap(coordinator: Open):
 # One table each
 
 
+def no_table_at(folder: Path) -> None:
+    """There is no table in any folder."""
+
+
 def table(name: str, location: str = "file:///lake", host: str = "here") -> Target:
     return Target(name, location, host)
 
@@ -421,7 +426,7 @@ def table(name: str, location: str = "file:///lake", host: str = "here") -> Targ
 def test_tables_are_independent(coordinator: Open):
     one, other = coordinator(table=table("1", "file:///a")), coordinator(table=table("2", "file:///b"))
     for each in (one, other):
-        each.register()
+        each.register(no_table_at)
         assert each.try_claim(batch(0, 990))
         each.fail(each.try_claim(batch(2000, 2990)), "bad")
     one.retry_failed()
@@ -437,8 +442,8 @@ def test_what_was_recorded_before_tables_had_ids_becomes_the_first_tables(coordi
     claim_all(before, batch(0, 990), batch(2000, 2990))
     before.fail(before.try_claim(batch(0, 2**63 - 1)), "bad")
     one, other = coordinator(table=table("1", "file:///a")), coordinator(table=table("2", "file:///b"))
-    one.register()
-    other.register()
+    one.register(no_table_at)
+    other.register(no_table_at)
     assert one.claim([batch(0, 990)], 1) == [] and other.claim([batch(0, 990)], 1)
     assert (gaps_of(one)[0], one.frontier(), len(one.failed())) == ((1000, 1990, PENDING), 2990, 1)
     assert (coordinator().batches(), coordinator().gaps(), coordinator().frontier()) == ([], [], None)
@@ -446,10 +451,10 @@ def test_what_was_recorded_before_tables_had_ids_becomes_the_first_tables(coordi
 
 def test_a_table_that_is_made_anew_in_its_place_starts_anew(coordinator: Open, run: Run):
     old = coordinator(table=table("1"))
-    old.register()
+    old.register(no_table_at)
     claim_all(old, batch(0, 990), batch(2000, 2990))
     new = coordinator(table=table("2"))
-    new.register()
+    new.register(no_table_at)
     assert (new.batches(), new.gaps(), new.frontier()) == ([], [], None)
     claim_all(new, batch(0, 990))
     assert frontiers(run) == {("DummyIndexer", "2"): 990}, "nothing is left of the old one"
@@ -458,7 +463,7 @@ def test_a_table_that_is_made_anew_in_its_place_starts_anew(coordinator: Open, r
 def test_a_table_on_another_machine_is_another_place(coordinator: Open):
     one, other = coordinator(table=table("1", host="a")), coordinator(table=table("2", host="b"))
     for each in (one, other):
-        each.register()
+        each.register(no_table_at)
         claim_all(each, batch(0, 990))
     assert len(one.batches()) == len(other.batches()) == 1
 

@@ -21,7 +21,7 @@ Fill = Callable[..., None]
 @pytest.fixture
 def fill(run: Run) -> Fill:
     def fill(table: Target, kind: str = "OrganismIndexer", group: str = "g", topic: str = "batch-topic") -> None:
-        bind(run, topic, group, kind, table)
+        bind(run, topic, group, kind, table, lambda _: None)
 
     return fill
 

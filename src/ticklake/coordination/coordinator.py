@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from ticklake.coordination.gaps import PENDING, Gap, discover, subtract
-from ticklake.coordination.target import NO_TABLE, Target
+from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
-from ticklake.errors import BatchAlreadyClaimedError, InvalidOption
+from ticklake.errors import BatchAlreadyClaimedError, InvalidOption, TableCopied
 from ticklake.monitoring import Monitor
 from ticklake.text import storable
 from ticklake.ticks import TickRange
@@ -105,8 +105,8 @@ class Coordinator:
             self._monitor.percentiles(latency)
         run.prepare(PACKAGE)
 
-    def register(self) -> None:
-        """Says which table this is about, before the first claim.
+    def register(self, id_at: IdAt) -> None:
+        """Says which table this is about, before the first claim. Raises `TableCopied` for a copy of one that is there.
 
         What was recorded before tables had identities becomes this table's. What was recorded of a table that was in
         the same place before is forgotten: it is not there any more.
@@ -114,7 +114,10 @@ class Coordinator:
         if not self._table.table_id:
             return
         with self._locked() as (sql, _):
-            ((location,),) = sql.location(**self._who)
+            ((location, host),) = sql.location(**self._who)
+            known = Target(self._table.table_id, location, host)
+            if self._table.is_copy_of(known, id_at):
+                raise TableCopied(table=self._table.location, original=known.place, run_id=self._run.id)
             if not location and sql.adopt_frontier(indexer_class=self.indexer_class):
                 sql.adopt_batches(**self._who)
                 sql.adopt_gaps(**self._who)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 
 from ticklake.coordination.coordinator import PACKAGE
-from ticklake.coordination.target import Target
+from ticklake.coordination.target import IdAt, Target
 from ticklake.errors import GroupFillsAnotherTable
 from ticklake.topics import Run
 
 log = logging.getLogger(__name__)
 
 
-def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target) -> None:
+def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target, id_at: IdAt) -> None:
     """Records that the group fills this table, or raises `GroupFillsAnotherTable`.
 
-    A table that was made anew in the place of the one recorded takes over from it.
+    A table that was made anew in the place of the one recorded takes over from it. A table that was moved goes on; a
+    copy, whose original is still there, is another table although it has the same id.
     """
     run.prepare(PACKAGE)
     with run.transaction() as transaction:
@@ -24,17 +25,19 @@ def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target) ->
         sql.bind_group(**values)
         ((bound_class, *place),) = sql.bound_group(topic=topic, group=group)
         bound = Target(*place)
-        if bound.table_id == table.table_id and (table.table_id or bound_class == indexer_class):
+        same = bound.table_id == table.table_id and bool(table.table_id or bound_class == indexer_class)
+        if same and bound == table:
             return
-        if not table.replaces(bound):
-            raise GroupFillsAnotherTable(
-                topic=topic,
-                group=group,
-                run_id=run.id,
-                filled=f"{bound.location} on {bound.host}" if bound.location else f"no table, for {bound_class}",
-            )
+        copied = table.is_copy_of(bound, id_at)
+        if copied or not (same or table.replaces(bound)):
+            filled = bound.place if bound.location else f"no table, for {bound_class}"
+            filled += f", of which {table.location} is a copy" if copied else ""
+            raise GroupFillsAnotherTable(topic=topic, group=group, run_id=run.id, filled=filled)
         sql.move_group(**values)
-    log.info("%s was made anew: %s fills it from here on; `ticklake index` fills in the rest", table.location, group)
+    if not same:
+        log.info(
+            "%s was made anew: %s fills it from here on; `ticklake index` fills in the rest", table.location, group
+        )
 
 
 def release(run: Run, topic: str, group: str) -> Target | None:

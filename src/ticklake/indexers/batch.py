@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
@@ -11,12 +12,13 @@ import pyarrow as pa
 from ticklake.contracts import SimulationMetadata
 from ticklake.coordination.groups import bind
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded
+from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded, TableUnreadable
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, stored_metadata
 from ticklake.indexers.loop import FlushLoop
+from ticklake.lake.coverage import table_id
 from ticklake.lake.flush import Flusher
 from ticklake.lake.job import run_job
 from ticklake.lake.ledger import Ledger
@@ -136,7 +138,7 @@ class BatchIndexer(Indexer):
             raise DatabaseNeeded(name=self.name, topic=topic)
         run, group = self.resources.database.run(run_id), self.resources.group or self.name
         table = Target.at(ledger.id, ledger.directory) if ledger else NO_TABLE
-        bind(run, topic, group, type(self).__name__, table)
+        bind(run, topic, group, type(self).__name__, table, id_at)
         reader = run.reader(
             topic,
             group=group,
@@ -161,6 +163,14 @@ class BatchIndexer(Indexer):
             rows=kind.rows if self.table else None,
             observe=kind.observe,
         )
+
+
+def id_at(directory: Path) -> str | None:
+    """The id of the table in a folder; None if there is none, or none that anybody could fill."""
+    try:
+        return table_id(directory)
+    except TableUnreadable:
+        return None
 
 
 def _buffer(components: Components, step: int) -> TickBuffer:

@@ -18,7 +18,7 @@ from ticklake.coordination.gaps import PENDING, Searched, count, on_grid, ranges
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.errors import BadFile, StorageUnavailable, StoredFileMissing
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.batch import BatchIndexer, id_at
 from ticklake.indexers.batches import Delivery
 from ticklake.lake.coverage import covered
 from ticklake.monitoring import Monitor
@@ -229,7 +229,7 @@ def coordinated(
         lease = options.claim_timeout
         run, table = database.run(run_id), _target(resources, kind, run_id)
         coordinator = Coordinator(run, kind.__name__, step=step, table=table, lease=lease, monitor=monitor)
-        coordinator.register()
+        coordinator.register(id_at)
         if kind.table is not None:
             _believe_the_table(coordinator, resources.tables.directory(run_id, kind.table.name), monitor)
         batches = CoordinatedBatches(
