@@ -1,13 +1,20 @@
-"""The tracker of processed batches only saves work: without it everything is indexed and acknowledged all the same."""
+"""The tracker of processed batches only saves work: what is done is what the table has, whatever the tracker says."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import InProcess
 
+from ticklake import Database
+from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import TopicBatches
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.monitoring import Monitor
 from ticklake.topics import Run
 
@@ -57,3 +64,31 @@ def test_with_a_tracker_the_mark_and_the_ack_are_one(run: Run, batches: TopicBat
     assert lag(run) == 0
     assert all(run.processed("X").contains(delivery.file.key) for delivery in found)
     assert len(monitor.errors) == 0
+
+
+def test_a_batch_that_is_marked_is_skipped_only_if_the_table_has_its_ticks(
+    run: Run, maker: Any, database: Database, tmp_path: Path
+) -> None:
+    """An older copy of the table is put back, and the group is set back to get the rest again."""
+    maker.run_id = run.id
+    maker.metadata(step=5)
+    resources = IndexerResources(maker.storage, maker.lake, database, spark=InProcess)  # type: ignore[arg-type]
+    MetadataIndexer("metadata-indexer", resources).write(run.id)
+    options = IndexerOptions(run.id, until_caught_up=True, enable_idempotency=True)
+
+    def index(*batches: Any) -> int:
+        with run.writer("batch-topic") as writer:
+            writer.send_many(batches)
+        indexer = EnvironmentIndexer("e", resources, options)
+        indexer.run()
+        return indexer.monitor.counter("batches_skipped").value
+
+    table = maker.lake.directory(run.id, "environment_data")
+    assert index(maker.batch(0, 5, step=5)) == 0
+    shutil.copytree(table, tmp_path / "backup")
+    assert index(maker.batch(10, 15, step=5)) == 0
+    table.rename(tmp_path / "lost")
+    (tmp_path / "backup").rename(table)
+    run.groups.reset("batch-topic", "e", "earliest")
+    assert index() == 1
+    assert maker.keys() == sorted(maker.expected_keys(range(0, 20, 5)))

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from ticklake.contracts import SimulationMetadata
+from ticklake.coordination.gaps import on_grid
 from ticklake.coordination.groups import bind
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded, TableUnreadable
@@ -26,6 +27,7 @@ from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
 from ticklake.monitoring import Monitor
+from ticklake.ticks import TickRange
 from ticklake.world import World
 
 BATCH_TOPIC = "batch-topic"
@@ -102,7 +104,7 @@ class BatchIndexer(Indexer):
         buffer = _buffer(components, flusher.step)
         self.monitor.gauge("current_buffer_size", lambda: buffer.ticks)
         self.monitor.gauge("claimed_batches_pending", lambda: len(buffer))
-        self._batches = self._open_batches(run_id, components, flusher.ledger)
+        self._batches = self._open_batches(run_id, components, flusher.ledger, flusher.step)
         try:
             self._loop = FlushLoop(self._batches, buffer, flusher, self.monitor, self, self.options.until_caught_up)
             self._loop.run()
@@ -130,7 +132,7 @@ class BatchIndexer(Indexer):
             return partial(read_metadata, lake.directory(run_id, TABLE))
         return partial(stored_metadata, storage, run_id)
 
-    def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None) -> Batches:
+    def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None, step: int) -> Batches:
         if self._batches_of is not None:
             return self._batches_of(run_id, self.monitor)
         topic = self.resources.topic or BATCH_TOPIC
@@ -149,7 +151,20 @@ class BatchIndexer(Indexer):
         doer = f"{type(self).__name__}/{reader.group}/{ledger.id if ledger else ''}"
         processed = run.processed(doer) if components.idempotency else None
         lease = self.options.claim_timeout
-        return TopicBatches(run, reader, lease, self.resources.storage, self.monitor, processed)
+        holds = self._holds(run_id, step) if processed and self.table else None
+        return TopicBatches(run, reader, lease, self.resources.storage, self.monitor, processed, holds)
+
+    def _holds(self, run_id: str, step: int) -> Callable[[TickRange], bool]:
+        """Asks the table by a ledger of its own: the flusher's is in use meanwhile."""
+        assert self.table is not None  # noqa: S101  only a table can hold ticks
+        ledger = self.resources.tables.ledger(run_id, self.table)
+
+        def holds(ticks: TickRange) -> bool:
+            ledger.refresh()
+            found, wanted = ledger.present([ticks]), on_grid(ticks, step)
+            return int((found % step == 0).sum()) == wanted.count(step)
+
+        return holds
 
     def _work(self, run_id: str, world: World | None) -> Work:
         kind = type(self)

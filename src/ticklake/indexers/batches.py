@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -15,6 +15,7 @@ from ticklake.errors import NotABatchMessage, StorageUnavailable, TickLakeError
 from ticklake.lake.slices import Slice
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage
+from ticklake.storage.names import parse_batch_name
 from ticklake.ticks import TickRange
 from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
 
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 _STORAGE_DELAY = 5.0
 _MAX_DELAY = 60.0
 _PAGE = 50_000
+
+Holds = Callable[[TickRange], bool]
+"""Whether a table has all of these ticks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +82,11 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         storage: Storage,
         monitor: Monitor,
         processed: ProcessedBatches | None,
+        holds: Holds | None = None,
     ) -> None:
+        """A batch that is marked as processed is skipped if the table `holds` its ticks. None: there is no table."""
         self._run, self._reader, self._storage, self._monitor = run, reader, storage, monitor
-        self._processed = processed
+        self._processed, self._holds = processed, holds
         self._held: set[str] = set()
         self._found_nothing = False
         self.lease = lease
@@ -192,11 +198,16 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         if self._processed is None:
             return False
         try:
-            return self._processed.contains(key)
-        except TickLakeError as error:
+            return self._processed.contains(key) and (self._holds is None or self._has_ticks_of(key, self._holds))
+        except (TickLakeError, OSError) as error:
             # Only work is saved here: the table itself knows what it has.
             log.debug("Could not ask whether %s is processed, so it is not: %s", key, error)
             return False
+
+    def _has_ticks_of(self, key: str, holds: Holds) -> bool:
+        """A table can be restored from an older copy: then its marks are of ticks that it has no more."""
+        ticks = parse_batch_name(key.rpartition("/")[2])
+        return ticks is not None and holds(ticks)
 
     def _fail(self, message: Message, error: str) -> None:
         self._monitor.counter("batches_failed").add()
