@@ -188,7 +188,9 @@ class Post:
     def _restart(self) -> None:
         assert self._server
         self._send_guests_home()
+        begun = time.monotonic()
         self._server.restart()
+        self._account.downtimes.append((begun, time.monotonic()))
 
     def _send_guests_home(self) -> None:
         while self._guests:

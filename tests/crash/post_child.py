@@ -200,24 +200,27 @@ class Reader:
 
     def work(self) -> None:
         while True:
+            begun = time.monotonic()
             found = self._reader.poll_many(self._rng.choice((20, 1000, 1000, 1000)), 0.5)
             if not found:
                 continue
-            self._journal.write("got", list(map(_claim, found)))
+            self._journal.write("got", begun, list(map(_claim, found)))
             self._forks.fork_if_wanted(lambda found=found: self._reader.ack_many(found))
             chance = self._rng.random()
             if chance < 0.03:
                 self._reader.release(found, delay=self._rng.choice((0.0, LEASE)))
             elif chance > 0.06:
+                begun = time.monotonic()
                 done = self._reader.ack_many(found)
-                self._journal.write("ack", [_claim(one) for one, mine in zip(found, done, strict=True) if mine])
+                self._journal.write("ack", begun, [_claim(one) for one, mine in zip(found, done, strict=True) if mine])
 
     def hold(self) -> None:
         """Claims what there is, and does nothing with it until it is killed."""
         found: list[Any] = []
+        begun = time.monotonic()
         while not found:
             found = self._reader.poll_many(20, 0.5)
-        self._journal.write("got", list(map(_claim, found)))
+        self._journal.write("got", begun, list(map(_claim, found)))
         signal.pause()
 
 
