@@ -88,8 +88,7 @@ def counted() -> Iterator[str]:
 
 
 def test_whatever_is_counted_is_in_the_table() -> None:
-    of_event_indexers = {"events_written"}  # they run outside of a node
-    assert set(counted()) - of_event_indexers - KNOWN == set()
+    assert set(counted()) - KNOWN == set()
 
 
 def test_every_metric_the_seeds_ask_for_is_there() -> None:
