@@ -67,7 +67,7 @@ class OpenTransaction(NamedTuple):
         return self.name if self.pid is None else f"{self.name} (pid {self.pid})"
 
     def __str__(self) -> str:
-        return f"{self.who} has a transaction open for {self.seconds:,.0f} s, so claims slow down"
+        return f"{self.who} has a transaction open for {self.seconds:,.0f} s, so vacuum removes no dead rows of claims"
 
 
 class TopicStore(ABC):
