@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from ticklake.database import Schema, Transaction
 from ticklake.database.schema import Statements
-from ticklake.errors import TransactionAborted
+from ticklake.errors import TransactionAborted, UniqueViolation
 from ticklake.text import error_text
 from ticklake.topics import numbering
 from ticklake.topics.envelope import Envelope
@@ -40,6 +41,13 @@ class PostgresTopicStore(TopicStore):
         self.joined(connection).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
 
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:  # noqa: ARG002  looks as it claims
+        try:
+            return self._claim(consumer, limit)
+        except UniqueViolation:
+            self.intervene(partial(_raise_reached, consumer))
+            return self._claim(consumer, limit)
+
+    def _claim(self, consumer: Consumer, limit: int) -> Claimed:
         with self._alone() as sql:
             rows = sql.claim(
                 topic=consumer.topic,
@@ -114,3 +122,10 @@ class PostgresTopicStore(TopicStore):
                 traceback=trace(error),
             )
         return any(buried for (buried,) in found)
+
+
+def _raise_reached(consumer: Consumer, transaction: Transaction) -> None:
+    """The group met a claim of its own that its position knows nothing of. It must not meet it with every claim."""
+    sql = transaction.sql(PACKAGE)
+    sql.lock_position(topic=consumer.topic, group=consumer.group)
+    sql.raise_reached(topic=consumer.topic, group=consumer.group)

@@ -1,5 +1,11 @@
 -- One index less for every message that is published: (topic_name, id) is the key, so the functions name the topic
 -- wherever they look a message up by its id. And a claim with less work: one statement finds and takes what is new.
+
+-- What older processes have under way ends first, and what is read from here on includes it. The order is that of a claim,
+-- so that no claim holds one of these tables while it waits for another.
+SET LOCAL lock_timeout = '1min';
+LOCK TABLE topic_group_positions, topic_consumer_group, topic_messages IN ACCESS EXCLUSIVE MODE;
+
 ALTER TABLE topic_messages DROP CONSTRAINT topic_messages_pkey;
 DROP INDEX idx_topic_messages;
 DROP FUNCTION topic_take;

@@ -1,5 +1,10 @@
 -- Less work for every message: a conflict is dealt with where there is one, and looked for only where there can be one.
 
+-- What older processes have under way ends first, and what is read from here on includes it. The order is that of a claim,
+-- so that no claim holds one of these tables while it waits for another.
+SET LOCAL lock_timeout = '1min';
+LOCK TABLE topic_group_positions, topic_consumer_group, topic_messages IN ACCESS EXCLUSIVE MODE;
+
 -- No message after `reached` was ever delivered to the group, so it has no claim on one: only a group that was set back
 -- meets claims of its own again.
 ALTER TABLE topic_group_positions ADD COLUMN reached bigint NOT NULL DEFAULT 0;

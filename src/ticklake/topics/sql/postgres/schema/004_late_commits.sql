@@ -1,3 +1,8 @@
+-- What older processes have under way ends first, and what is read from here on includes it. The order is that of a claim,
+-- so that no claim holds one of these tables while it waits for another.
+SET LOCAL lock_timeout = '1min';
+LOCK TABLE topic_group_positions, topic_consumer_group, topic_messages IN ACCESS EXCLUSIVE MODE;
+
 -- Ids are given in one order and commit in another. A group's position is therefore two things: `frontier`, the highest
 -- id it was given, and `seen`, a snapshot. The group has been given, or has passed over, every message up to `frontier`
 -- that is visible in `seen`. All others are still to come. This is the only place that says which those are.

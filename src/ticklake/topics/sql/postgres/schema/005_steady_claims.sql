@@ -1,3 +1,8 @@
+-- What older processes have under way ends first, and what is read from here on includes it. The order is that of a claim,
+-- so that no claim holds one of these tables while it waits for another.
+SET LOCAL lock_timeout = '1min';
+LOCK TABLE topic_group_positions, topic_consumer_group IN ACCESS EXCLUSIVE MODE;
+
 -- A foreign transaction that is open keeps vacuum from removing old versions of rows. A row that is updated with every
 -- claim then has thousands of them, and each claim walks through all. So a position is not updated: the next one is
 -- added and the last one removed. The newest is found first (topic_positions_pkey, backwards), and the lock is on a row
@@ -22,7 +27,10 @@ CREATE TABLE topic_positions (
 
 INSERT INTO topic_groups SELECT topic_name, consumer_group, created_at FROM topic_group_positions;
 INSERT INTO topic_positions (topic_name, consumer_group, frontier, seen, reached)
-SELECT topic_name, consumer_group, frontier, seen, reached FROM topic_group_positions;
+SELECT p.topic_name, p.consumer_group, p.frontier, p.seen, greatest(p.reached, p.frontier, (
+           SELECT max(c.id) FROM topic_consumer_group AS c
+           WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group))
+FROM topic_group_positions AS p;
 DROP TABLE topic_group_positions;
 
 CREATE VIEW topic_group_positions AS
