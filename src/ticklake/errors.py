@@ -739,6 +739,23 @@ class TransactionOver(TickLakeError):
     run_id: str
 
 
+class StatementEndsTransaction(TickLakeError):
+    message = (
+        "{statement} was refused: only the `with` block or the consumer that began the transaction in run {run_id!r} "
+        "ends it. Raise an exception to undo the work, or undo a part of it with `savepoint()`."
+    )
+    run_id: str
+    statement: str
+
+
+class TransactionGone(TickLakeError):
+    message = (
+        "The transaction in run {run_id!r} was ended inside its `with` block, so what was done in it may be lost. "
+        "Only the block itself may end it."
+    )
+    run_id: str
+
+
 class OtherDatabase(TickLakeError):
     message = "A transaction in {other} cannot be used for {database}. Begin it in the run that it is used for."
     database: str

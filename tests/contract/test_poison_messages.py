@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -11,7 +12,7 @@ from google.protobuf.message import Message as Payload
 from ticklake import BatchInfo
 from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
-from ticklake.errors import DatabaseLocked, DatabaseUnavailable
+from ticklake.errors import DatabaseLocked, DatabaseUnavailable, TickLakeError, UniqueViolation
 from ticklake.topics import Run
 
 GROUP = "workers"
@@ -88,8 +89,8 @@ def exceed_a_timeout(name: str) -> Work:
 
 def sleep_in_the_transaction(tx: Transaction) -> None:
     tx.execute_script("SET LOCAL idle_in_transaction_session_timeout = '20ms'")
-    with psycopg.connect(tx.connection.info.dsn) as other:  # type: ignore[attr-defined]
-        (pid,) = (tx.connection.info.backend_pid,)  # type: ignore[attr-defined]
+    with psycopg.connect(tx._connection.info.dsn) as other:  # type: ignore[attr-defined]
+        (pid,) = (tx._connection.info.backend_pid,)  # type: ignore[attr-defined]
         query = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
         while other.execute(query, [pid]).fetchone() != (0,):
             other.rollback()
@@ -175,3 +176,90 @@ def test_an_outage_in_the_middle_of_the_work_costs_no_attempt(run: Run, work_thr
     worker = work_through(interrupted, max_delivery_attempts=1)
     assert worker.done == [0, 1, 2, 3, 4]
     assert letters(run) == []
+
+
+def end_it(text: str) -> Work:
+    return lambda tx: tx.execute_script(text)
+
+
+def end_it_and_fail(text: str) -> Work:
+    def work(tx: Transaction) -> None:
+        with suppress(TickLakeError):
+            tx.execute_script(text)
+        raise ValueError("poison")
+
+    return work
+
+
+ENDINGS = [
+    "COMMIT",
+    "commit work",
+    "ROLLBACK",
+    "ROLLBACK TRANSACTION",
+    "END",
+    "SELECT 'it''s'; -- a comment; \n COMMIT",
+    "/* ; */ COMMIT; BEGIN",
+    'SELECT 1 AS "a;b"; ROLLBACK; BEGIN',
+]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("text", ENDINGS)
+def test_a_handler_that_ends_the_transaction_becomes_a_dead_letter_and_all_others_are_done_once(
+    run: Run, work_through: Callable[..., Worker], text: str
+) -> None:
+    assert work_through(end_it(text)).done == [0, 1, 3, 4]
+    ((attempts, error),) = letters(run)
+    assert (attempts, "StatementEndsTransaction" in error) == (3, True)
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("text", ["COMMIT", "ROLLBACK"])
+def test_a_handler_that_ends_the_transaction_and_fails_takes_no_other_message_with_it(
+    run: Run, work_through: Callable[..., Worker], text: str
+) -> None:
+    assert work_through(end_it_and_fail(text)).done == [0, 1, 3, 4]
+    assert letters(run) == [(3, "ValueError: poison")]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("text", ["DO $$ BEGIN COMMIT; END $$", "DO $$ BEGIN ROLLBACK; END $$", "CALL ends()"])
+def test_a_procedure_cannot_end_the_transaction_of_a_handler(
+    run: Run, work_through: Callable[..., Worker], text: str
+) -> None:
+    with run.transaction() as transaction:
+        transaction.execute_script("CREATE PROCEDURE ends() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'")
+    assert work_through(end_it(text)).done == [0, 1, 3, 4]
+    assert [attempts for attempts, _ in letters(run)] == [3]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_a_constraint_that_undoes_the_whole_transaction_takes_no_other_message_with_it(
+    run: Run, work_through: Callable[..., Worker]
+) -> None:
+    with run.transaction() as transaction:
+        transaction.execute_script("CREATE TABLE once (x integer PRIMARY KEY); INSERT INTO once VALUES (1)")
+
+    def undo_all_quietly(tx: Transaction) -> None:
+        with suppress(UniqueViolation):
+            tx.execute_script("INSERT OR ROLLBACK INTO once VALUES (1)")
+
+    assert work_through(undo_all_quietly).done == [0, 1, 3, 4]
+    ((attempts, error),) = letters(run)
+    assert (attempts, "TransactionGone" in error) == (3, True)
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("leave_open", [end_it("SAVEPOINT part"), lambda tx: tx.savepoint().__enter__()])
+def test_a_handler_that_leaves_a_savepoint_open_and_fails_leaves_no_trace(
+    run: Run, work_through: Callable[..., Worker], leave_open: Work
+) -> None:
+    def work(tx: Transaction) -> None:
+        tx.execute_script("INSERT INTO done VALUES (2)")
+        leave_open(tx)
+        raise ValueError("poison")
+
+    assert work_through(work).done == [0, 1, 3, 4]
+    assert letters(run) == [(3, "ValueError: poison")]

@@ -282,9 +282,11 @@ class IdempotentConsumer:
                 self._begun = True
                 faults.reach("consumer.work")
                 results = self._results(delivery, self._handler(delivery.message.payload, transaction))
+                transaction.check_open()
         except OUTAGES:
             raise
         except Exception as error:
+            transaction.check_open()
             if part is nullcontext:
                 raise
             outcome.failed.append((delivery, error))

@@ -277,32 +277,36 @@ class PostgresSchema:
 class PostgresTransaction(Transaction):
     """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend) -> None:
+    def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend, *, begun: bool) -> None:
         super().__init__(run_id, "postgres", backend.name)
-        self.connection = connection
+        self._connection = connection
+        self._begun = begun
         self._backend = backend
 
-    def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+    def _execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
         self.check_open()
         try:
-            cursor = self.connection.statements.execute(text.encode(), values)
+            cursor = self._connection.statements.execute(text.encode(), values)
             return cursor.fetchall() if _has_rows(cursor) else []
         except psycopg.Error as error:
-            raise self._backend.in_our_words(error, self.connection) from error
+            raise self._backend.in_our_words(error, self._connection) from error
 
-    def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
-        return [row for one in values for row in self.execute(text, one)]
+    def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        return [row for one in values for row in self._execute(text, one)]
 
-    def execute_script(self, text: str) -> None:
+    def _execute_script(self, text: str) -> None:
         self.check_open()
-        with self._backend.translated(self.connection):
-            self.connection.execute(text.encode())
+        with self._backend.translated(self._connection):
+            self._connection.execute(text.encode())
 
     def execute_composed(self, statement: compose.Composed) -> None:
-        self.connection.execute(statement)
+        self._connection.execute(statement)
 
     def notify(self, channel: str) -> None:
         self.sql(_OWN).notify(channel=channel)
+
+    def _is_gone(self) -> bool:
+        return self._begun and self._connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 class PostgresWork(Work[PostgresTransaction]):
@@ -332,13 +336,15 @@ class PostgresWork(Work[PostgresTransaction]):
         if self._schema is not None and connection.pooler:
             connection.enter(self._schema.name, self._durable)
         run_id = "" if self._schema is None else self._schema.run_id
-        self._transaction = PostgresTransaction(run_id, connection, self._backend)
+        self._transaction = PostgresTransaction(run_id, connection, self._backend, begun=bool(self._begin_with))
         return self._transaction
 
     def _commit(self) -> None:
         connection = self._connection
         if self._begin_with and connection is not None:
             faults.reach("database.commit.before")
+            if self._transaction is not None:
+                self._transaction.check_open()
             if connection.execute(b"COMMIT").statusmessage != "COMMIT":
                 reason = "one of its statements had failed, so the transaction was rolled back"
                 raise DatabaseUnusable(database=self._backend.name, reason=reason)

@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from ticklake import faults
+from ticklake.database.endings import ending
 from ticklake.database.statements import migrations, statements
-from ticklake.errors import SchemaTooNew, TransactionOver
+from ticklake.errors import SchemaTooNew, StatementEndsTransaction, TransactionGone, TransactionOver
 
 _log = logging.getLogger(__name__)
 Row = tuple[Any, ...]
@@ -27,6 +28,7 @@ class Transaction(ABC):
         self.over = False
         self.executed = 0
         self._after_commit: dict[object, Callable[[], None]] = {}
+        self._savepoints = 0
 
     def sql(self, package: str) -> Statements:
         """The statements in `<package>/sql/<dialect>/`, as functions that run here."""
@@ -41,9 +43,14 @@ class Transaction(ABC):
         self._after_commit.setdefault(object() if once is None else once, act)
 
     def check_open(self) -> None:
-        """Raises `TransactionOver` after the end: the connection may be in somebody else's transaction by then."""
+        """Raises `TransactionOver` after the end: the connection may be in somebody else's transaction by then.
+
+        Raises `TransactionGone` if something in it has ended it: what follows would be committed on its own.
+        """
         if self.over:
             raise TransactionOver(run_id=self.run_id)
+        if self._is_gone():
+            raise TransactionGone(run_id=self.run_id)
 
     def committed(self) -> None:
         """Does what was to be done after the commit. Whatever fails of it, the commit has succeeded."""
@@ -56,28 +63,52 @@ class Transaction(ABC):
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Undo only what is done in here, where it fails; the transaction itself can go on."""
-        self.execute_script("SAVEPOINT part")
+        self._savepoints += 1
+        name = f"ticklake_part_{self._savepoints}"  # what is done in here may leave savepoints of its own open
+        self._execute_script(f"SAVEPOINT {name}")
         before = len(self._after_commit)
         try:
             yield
-            self.execute_script("RELEASE SAVEPOINT part")
+            self._execute_script(f"RELEASE SAVEPOINT {name}")
         except Exception:  # an interrupt undoes the whole transaction
             while len(self._after_commit) > before:
                 self._after_commit.popitem()
-            self.execute_script("ROLLBACK TO SAVEPOINT part; RELEASE SAVEPOINT part")
+            self.check_open()
+            self._execute_script(f"ROLLBACK TO SAVEPOINT {name}; RELEASE SAVEPOINT {name}")
             raise
 
-    @abstractmethod
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
         """The rows a statement returns."""
+        self.admit(text)
+        return self._execute(text, values)
 
-    @abstractmethod
     def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         """The rows that a statement returns for all these values, one after the other."""
+        self.admit(text)
+        return self._execute_many(text, values)
 
-    @abstractmethod
     def execute_script(self, text: str) -> None:
         """Run several statements that take no values."""
+        self.admit(text)
+        self._execute_script(text)
+
+    def admit(self, text: str) -> None:
+        """A statement that is not ours is about to be executed. One that ends the transaction is refused."""
+        if (statement := ending(text)) is not None:
+            raise StatementEndsTransaction(run_id=self.run_id, statement=statement)
+
+    @abstractmethod
+    def _is_gone(self) -> bool:
+        """Whether the database is in no transaction any more, though it answers. Costs no round trip."""
+
+    @abstractmethod
+    def _execute(self, text: str, values: Mapping[str, Any]) -> list[Row]: ...
+
+    @abstractmethod
+    def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]: ...
+
+    @abstractmethod
+    def _execute_script(self, text: str) -> None: ...
 
     @abstractmethod
     def notify(self, channel: str) -> None:
@@ -112,6 +143,8 @@ class Statements:
     def __getattr__(self, name: str) -> Statement:
         if name not in self._texts:
             raise AttributeError(f"There is no statement {name}.sql; there are {', '.join(sorted(self._texts))}.")
+        if not self._package.startswith("ticklake."):
+            self._transaction.admit(self._texts[name])
         if faults.armed:
             point = f"sql.{self._package.removeprefix('ticklake.')}.{name}"
             return BreakableStatement(self._transaction, self._texts[name], point)
@@ -129,11 +162,11 @@ class Statement:
 
     def __call__(self, **values: Any) -> list[Row]:
         self._transaction.executed += 1
-        return self._transaction.execute(self._text, values)
+        return self._transaction._execute(self._text, values)
 
     def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         self._transaction.executed += 1
-        return self._transaction.execute_many(self._text, values)
+        return self._transaction._execute_many(self._text, values)
 
 
 class BreakableStatement(Statement):

@@ -192,25 +192,27 @@ class SqliteTransaction(Transaction):
         self._connection = connection
         self._hints = schema.hints
 
-    def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
-        self.check_open()
-        try:
-            return self._connection.execute(text, values).fetchall()
-        except apsw.Error as error:
-            raise _in_our_words(error, self._connection.filename) from error
+    def _execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+        return self._rows(self._connection.execute, text, values)
 
-    def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
-        self.check_open()
-        try:
-            return self._connection.executemany(text, values).fetchall()
-        except apsw.Error as error:
-            raise _in_our_words(error, self._connection.filename) from error
+    def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        return self._rows(self._connection.executemany, text, values)
 
-    def execute_script(self, text: str) -> None:
-        self.execute(text, {})
+    def _execute_script(self, text: str) -> None:
+        self._execute(text, {})
 
     def notify(self, channel: str) -> None:
         self.after_commit(lambda: self._hints.send(channel), once=(Hints, channel))
+
+    def _is_gone(self) -> bool:
+        return not self._connection.in_transaction
+
+    def _rows(self, execute: Callable[..., apsw.Cursor], text: str, values: object) -> list[Row]:
+        self.check_open()
+        try:
+            return execute(text, values).fetchall()
+        except apsw.Error as error:
+            raise _in_our_words(error, self._connection.filename) from error
 
 
 class SqliteWork(Work[SqliteTransaction]):
@@ -242,6 +244,8 @@ class SqliteWork(Work[SqliteTransaction]):
 
     def _commit(self) -> None:
         faults.reach("database.commit.before")
+        if self._transaction is not None:
+            self._transaction.check_open()
         self._seat.connected().execute("COMMIT")
         self._seat.check_place()
         faults.reach("database.commit.after")

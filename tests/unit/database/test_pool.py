@@ -47,7 +47,7 @@ def test_a_server_that_is_back_is_reached_again(
     monkeypatch.setattr("ticklake.database.postgres.RETRY_SECONDS", 0.0)
     backend = PostgresBackend(postgres_url, max_pool_size=2)
     with PostgresWork(backend) as transaction:
-        transaction.connection.close()
+        transaction._connection.close()
     connect, attempts = backend._connect, []
 
     def away_at_first() -> object:
