@@ -476,3 +476,39 @@ def test_sent_outbox_rows_are_pruned_by_age_and_unsent_ones_are_not(run: Run, co
     assert outbox.count_unsent() == 1
     with pytest.raises(InvalidOption):
         outbox.prune(-1)
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_a_consumer_that_stands_still_at_work_stops_nobody_else_and_costs_no_attempt(
+    run: Run, database_url: str, ledger: Ledger, consume, pass_time
+) -> None:
+    send(run, *(trade(number) for number in range(3)))
+    at_work, go_on = threading.Event(), threading.Event()
+
+    def stands_still(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        at_work.set()
+        assert go_on.wait(60)
+        return ledger(payload, tx)
+
+    with Database(database_url) as other_database:
+        stuck = consume(stands_still, in_run=other_database.run(run.id), claim_timeout=0.4)
+        thread = threading.Thread(target=stuck.process)
+        thread.start()
+        assert at_work.wait(60)
+        send(run, *(trade(number) for number in range(10, 13)))
+        healthy = consume(claim_timeout=0.4, max_delivery_attempts=2)
+        for _ in range(4):
+            pass_time(60)
+            healthy.process(0)
+        try:
+            assert ledger.booked == [10, 11, 12]
+            assert lag(run) == [(3, 0)]
+        finally:
+            go_on.set()
+            thread.join(60)
+        stuck.close()
+    pass_time(60)
+    healthy.run_until_caught_up()
+    assert ledger.booked == [0, 1, 2, 10, 11, 12]
+    assert lag(run) == [(0, 0)]

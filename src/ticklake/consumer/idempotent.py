@@ -16,7 +16,7 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import faults
 from ticklake.consumer.outbox import Outbox, Result
-from ticklake.consumer.processed import ProcessedMessages
+from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
 from ticklake.consumer.relay import LEASE_SECONDS, Relay
 from ticklake.database import OUTAGES, Transaction
 from ticklake.errors import InvalidEventId, NowhereToPublish, TickLakeError, TransactionAborted
@@ -36,6 +36,9 @@ TRANSACTION_SECONDS = 1.0
 INTERRUPTIONS = (*OUTAGES, TransactionAborted)
 """What ends the consumer's own statements and passes."""
 
+WAITS_APART = 5
+"""A message that another consumer has at work comes again after as many times the wait for it."""
+
 POLL_SECONDS = 1.0
 OUTAGE_PAUSE = 0.5
 MOST_LOST = 10_000
@@ -50,12 +53,13 @@ class Delivery(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What became of some deliveries in one transaction; `left` were not begun."""
+    """What became of some deliveries in one transaction; `left` were not begun, `elsewhere` another one is doing."""
 
     finished: list[Message] = field(default_factory=list)
     duplicates: list[Message] = field(default_factory=list)
     failed: list[tuple[Delivery, Exception]] = field(default_factory=list)
     left: list[Delivery] = field(default_factory=list)
+    elsewhere: list[Message] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
 
 
@@ -92,6 +96,7 @@ class IdempotentConsumer:
         self._event_id = event_id
         self._batch_size = batch_size
         self._retry_delay = retry_delay
+        self._wait = min(WAIT_SECONDS, claim_timeout / 4) if claim_timeout else WAIT_SECONDS
         self._relay_lease = relay_lease
         self._outbox = Outbox(run, publishes) if publishes is not None else None
         self._reader = run.reader(
@@ -257,10 +262,13 @@ class IdempotentConsumer:
     def _attempt(self, deliveries: Sequence[Delivery], transaction: Transaction, part: Part) -> Outcome:
         outcome, end = Outcome(), time.monotonic() + TRANSACTION_SECONDS
         faults.reach("consumer.mark")
-        ours = self._processed.mark([delivery.event_id for delivery in deliveries], transaction)
+        event_ids = [delivery.event_id for delivery in deliveries]
+        marked = self._processed.mark(event_ids, transaction, wait=self._wait)
         for delivery in deliveries:
             begun = outcome.finished or outcome.failed
-            if delivery.event_id not in ours:
+            if delivery.event_id in marked.elsewhere:
+                outcome.elsewhere.append(delivery.message)
+            elif delivery.event_id not in marked.ours:
                 outcome.duplicates.append(delivery.message)
             elif begun and time.monotonic() > end:
                 outcome.left.append(delivery)
@@ -312,6 +320,13 @@ class IdempotentConsumer:
             self._lost.pop(message.id, None)
         for delivery, error in outcome.failed:
             self._fail(delivery.message, error)
+        self._leave(outcome.elsewhere)
+
+    def _leave(self, messages: Sequence[Message]) -> None:
+        """Whoever is doing them may be done soon, or stand still for long: then little time is spent waiting for it."""
+        if messages:
+            _log.debug("%d messages of group %s are being done elsewhere", len(messages), self._group)
+            self._reader.release(messages, delay=max(self._retry_delay, WAITS_APART * self._wait))
 
     def _still_ours(self, deliveries: list[Delivery]) -> list[Delivery]:
         held = self._reader.extend([delivery.message for delivery in deliveries])

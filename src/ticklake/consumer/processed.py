@@ -14,6 +14,9 @@ from ticklake.topics.store import PACKAGE as TOPICS
 
 PACKAGE = "ticklake.consumer"
 CHUNK = 1000
+WAIT_SECONDS = 1.0
+"""So long a mark waits for another transaction: about as long as one takes messages."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -22,6 +25,13 @@ class Known(NamedTuple):
 
     done: frozenset[str]
     kept_since_ms: int
+
+
+class Marked(NamedTuple):
+    """What became of marks: events whose work is now ours, and those that an open transaction of another one has."""
+
+    ours: frozenset[str]
+    elsewhere: frozenset[str]
 
 
 class ProcessedMessages:
@@ -40,10 +50,11 @@ class ProcessedMessages:
             horizon = sql.horizon(**self._place)
         return Known(frozenset(row[0] for row in rows), horizon[0][0] if horizon else 0)
 
-    def mark(self, event_ids: Sequence[str], connection: Transaction) -> frozenset[str]:
-        """Mark all that are not marked; those that were not, and whose work is therefore ours."""
-        rows = connection.sql(PACKAGE).mark(**self._place, event_ids=json.dumps(sorted(event_ids)))
-        return frozenset(row[0] for row in rows)
+    def mark(self, event_ids: Sequence[str], connection: Transaction, *, wait: float = WAIT_SECONDS) -> Marked:
+        """Mark all that are not marked. Whoever is about to mark one of them is waited for, up to `wait` seconds."""
+        values = {"event_ids": json.dumps(sorted(event_ids)), "wait_ms": max(1, round(wait * 1000))}
+        rows = connection.sql(PACKAGE).mark(**self._place, **values)
+        return Marked(frozenset(row[0] for row in rows if row[1]), frozenset(row[0] for row in rows if not row[1]))
 
     def unmark(self, event_ids: Sequence[str], connection: Transaction) -> None:
         """Take back what the same transaction has marked."""

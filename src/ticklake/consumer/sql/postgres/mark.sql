@@ -1,6 +1,4 @@
--- The constraint decides, not the code: what comes back is ours to do, what does not has been done. Where another
--- transaction has just inserted the same event, this waits for its end. The ids come sorted, so nobody waits in a circle.
-INSERT INTO processed_messages (event_id, consumer_group, topic)
-SELECT value::uuid, %(group)s, %(topic)s FROM json_array_elements_text(%(event_ids)s::json)
-ON CONFLICT (event_id, consumer_group) DO NOTHING
-RETURNING event_id::text
+-- The constraint decides, not the code: what comes back as ours is ours to do, what does not come back has been done. If
+-- another transaction has just inserted the same event, this waits for its end, but not for long. The ids come sorted, so
+-- nobody waits in a circle.
+SELECT event, ours FROM consumer_mark(%(group)s, %(topic)s, %(event_ids)s::json, %(wait_ms)s::integer)
