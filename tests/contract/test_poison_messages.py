@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.errors import DatabaseLocked, DatabaseUnavailable, TickLakeError, UniqueViolation
 from ticklake.topics import Run
+from ticklake.topics.envelope import Envelope
 
 GROUP = "workers"
 MOST_POLLS = 60
@@ -120,6 +122,66 @@ POSTGRES = {
     "I/O error": (raise_that("58030"), "no luck"),
     "corrupted": (raise_that("XX001"), "no luck"),
 }
+
+
+@contextmanager
+def no_dead_letters(run: Run) -> Iterator[None]:
+    """Every attempt to keep a dead letter fails meanwhile."""
+    with run.transaction() as transaction:
+        transaction.execute_script(REFUSE[transaction.dialect])
+    yield
+    with run.transaction() as transaction:
+        transaction.execute_script(TAKE[transaction.dialect])
+
+
+REFUSE = {
+    "sqlite": "CREATE TRIGGER refuse BEFORE INSERT ON topic_dead_letters BEGIN SELECT RAISE(ABORT, 'no'); END",
+    "postgres": "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$; "
+    "CREATE TRIGGER refuse BEFORE INSERT ON topic_dead_letters FOR EACH ROW EXECUTE FUNCTION refuse()",
+}
+TAKE = {"sqlite": "DROP TRIGGER refuse", "postgres": "DROP FUNCTION refuse CASCADE"}
+
+
+@pytest.mark.warns("DEAD_LETTER_DELAYED", "DEAD_LETTER ")
+def test_a_message_that_cannot_be_decoded_or_buried_holds_up_no_other(run: Run) -> None:
+    with run.writer("t") as writer:
+        writer.forward([Envelope("broken", 1, b"\xff\xff\xff")])
+        writer.send_many([BatchInfo(tick_start=number) for number in range(3)])
+    with run.reader("t", group=GROUP, claim_timeout=0) as reader:
+        with no_dead_letters(run):
+            assert len(reader.ack_many(reader.poll_many(10, 5))) == 3
+            assert reader.poll(0.3) is None
+            assert [claim.message_id for claim in run.claims.list()] == ["broken"]
+        assert letters(run) == []
+        assert reader.monitor.counter("dead_letter_errors").value >= 1
+        assert reader.poll(0) is None
+        assert len(letters(run)) == 1
+        assert run.claims.list() == []
+    assert lag(run) == 0
+
+
+@pytest.mark.warns("DEAD_LETTER_DELAYED", "DEAD_LETTER ")
+def test_who_closes_gives_back_what_could_not_be_buried(run: Run) -> None:
+    with run.writer("t") as writer:
+        writer.forward([Envelope("broken", 1, b"\xff\xff\xff")])
+    with no_dead_letters(run), run.reader("t", group=GROUP, claim_timeout=0, max_unacknowledged=1) as reader:
+        assert reader.poll(0) is None
+    assert run.claims.list() == []
+    with run.reader("t", group=GROUP) as reader:
+        assert reader.poll(0) is None
+    assert len(letters(run)) == 1
+
+
+@pytest.mark.warns("DEAD_LETTER_DELAYED", "DEAD_LETTER ")
+def test_a_reader_that_waits_for_room_goes_on_once_it_can_bury(run: Run, eventually: Callable[..., None]) -> None:
+    with run.writer("t") as writer:
+        writer.forward([Envelope("broken", 1, b"\xff\xff\xff")])
+        writer.send(BatchInfo(tick_start=1))
+    with run.reader("t", group=GROUP, claim_timeout=0, max_unacknowledged=1) as reader, ThreadPoolExecutor() as pool:
+        with no_dead_letters(run):
+            received = pool.submit(reader.receive)
+            eventually(lambda: reader.monitor.counter("dead_letter_errors").value > 2)
+        assert reader.ack(received.result(60))
 
 
 @pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER", "Consumer workers:", "Waiting for the database")

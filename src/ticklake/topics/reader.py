@@ -8,6 +8,7 @@ import secrets
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, TypeVar
@@ -64,6 +65,7 @@ class TopicReader:
         self._consumer = consumer
         self._metrics = metrics
         self._in_hand = InHand(max_unacknowledged, consumer.lease_ms)
+        self._undecodable: deque[tuple[Claim, UndecodableMessage]] = deque()
         self._lock = threading.Lock()
         self._listener: Listener | None = None
         self._more = False
@@ -205,6 +207,7 @@ class TopicReader:
         """True where a hint said that there is something now."""
         limits = [] if deadline is None else [deadline - time.monotonic()]
         limits += [] if found.wait_ms is None else [found.wait_ms / 1000]
+        limits += [RETRY_MS / 1000] if self._undecodable else []
         limit = max(0.0, min(limits)) if limits else None
         if self._listener is not None:
             try:
@@ -228,6 +231,7 @@ class TopicReader:
             self._buried(message_id, "delivered too often and never acknowledged")
         self._in_hand.take(found.claims)
         messages = [message for claim in found.claims if (message := self._open(claim))]
+        self._bury_undecodable()
         if messages:
             self.monitor.counter("messages_received").add(len(messages))
             self.monitor.window("read_throughput_per_sec").add(len(messages))
@@ -241,8 +245,7 @@ class TopicReader:
         try:
             opened = unwrap(claim.data)
         except UndecodableMessage as error:
-            self._let_go((claim,))
-            self._bury(claim, error)
+            self._undecodable.append((claim, error))
             return None
         return Message(claim.message_id, self.topic, opened.payload, opened.timestamp, claim.attempts, claim.version)
 
@@ -256,6 +259,22 @@ class TopicReader:
         return self._insist(
             "release_errors", lambda: self._store.release(self._consumer, claims, delay_ms, forgiven=forgiven)
         )
+
+    def _bury_undecodable(self) -> None:
+        """One that cannot be buried now stays in hand until the next look, and holds up no other message."""
+        while self._undecodable:
+            claim, reason = self._undecodable[0]
+            try:
+                buried = self._store.bury(self._consumer, claim, reason)
+            except TickLakeError as error:
+                self.monitor.healthy = False
+                self.monitor.counter("dead_letter_errors").add()
+                self._warn("DEAD_LETTER_DELAYED", claim.message_id, str(error))
+                return
+            self._undecodable.popleft()
+            self._let_go((claim,))
+            if buried:
+                self._buried(claim.message_id, storable(str(reason)))
 
     def _bury(self, claim: Claim, error: BaseException | str) -> bool:
         buried = self._insist("dead_letter_errors", lambda: self._store.bury(self._consumer, claim, error))
