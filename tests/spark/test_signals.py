@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,28 @@ def test_a_stop_while_spark_starts_indexes_nothing(maker: Any, tmp_path: Path, e
         process.wait()
     assert (code, "Stopped before the end" in log.read_text()) == (INTERRUPTED, True), log.read_text()
     assert not maker.lake.directory(maker.run_id, "environment_data").exists()
+
+
+def test_no_jvm_outlives_a_verify_that_is_interrupted_while_spark_starts(
+    maker: Any, tmp_path: Path, eventually: Eventually
+) -> None:
+    maker.metadata()
+    maker.batches(3, ticks=10)
+    MetadataIndexer("metadata-indexer", IndexerResources(maker.storage, maker.lake)).write(maker.run_id)
+    places = ["--storage", maker.storage.url, "--lake", str(maker.lake.root), "--master", "local[1]"]
+    log = tmp_path / "verify.log"
+    with log.open("wb") as output:
+        command = [*COMMAND[:-1], "verify", maker.run_id, "--deep", *places]
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    family: list[psutil.Process] = []
+    try:
+        eventually(lambda: process.poll() is not None or has_java(process.pid))
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == INTERRUPTED, log.read_text()
+        eventually(lambda: not any(child.is_running() for child in family), timeout=30)
+    finally:
+        for child in [process, *family]:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        process.wait()

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -106,16 +107,21 @@ def _start_jvm(conf: SparkConf) -> None:
 
     It has a session of its own, so signals to our process group do not reach it. It and its children never see a
     SIGTERM, which systemd sends to every process of a service. It ends when its stdin closes, so at the latest with us.
+
+    No interrupt reaches the thread that starts it: a JVM whose start PySpark gives up stays for ever. One that has
+    started after an interrupt is there for the next session.
     """
+    with ThreadPoolExecutor(1, "spark-start") as starting:
+        starting.submit(_launch, conf).result()
+
+
+def _launch(conf: SparkConf) -> None:
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # A mask is inherited, and unlike a handler it can be set in any thread.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # A mask is inherited, and unlike a handler it can be set in any thread. This one ends with the launch.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
