@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination.coordinator import Batch, Coordinator, frontiers
+from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination, topics_with
-from ticklake.coordination.gaps import Gap
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, judge_batches, overall
+from ticklake.coordination.verdict import Expected, Verdict, judge, judge_batches, overall
 from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNeverAnnounced, StorageUnavailable, TableUnreadable
 from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS
-from ticklake.insights import GroupReport, groups_of
+from ticklake.insights import groups_of
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.coverage import TICK, covered, key_of, properties_of, row_counts, table_id
 from ticklake.lake.deep import Deep
@@ -35,77 +34,11 @@ from ticklake.node import INDEXERS
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, runs_in
+from ticklake.verdicts import TICKS, FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 from ticklake.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-TICKS = "ticks"
-
-
-@dataclass(frozen=True)
-class FilesVerdict:
-    """The batch files of a run. `misfits` have names that do not fit the sampling interval or lie behind the end.
-
-    `beyond` are those that go on behind the end; `assumed` tells that the end is only what the user says it is.
-    """
-
-    files: int
-    ended: bool
-    last_tick: int | None
-    silent_since: datetime | None
-    overlapping: int
-    lost: list[TickRange]
-    misfits: list[str]
-    beyond: list[str] = field(default_factory=list)
-    assumed: bool = False
-
-
-@dataclass(frozen=True)
-class MessagesVerdict:
-    """The batch topic and its groups: what it never heard of, and what it announced that is not there.
-
-    `beyond` are the files it announced that go on behind the end of the run; `removed` counts files whose messages
-    retention has removed. `damaged` is what is wrong with the database itself: then nothing is known of the rest.
-    """
-
-    messages: int
-    unannounced: list[str]
-    vanished: list[str]
-    undecodable: int
-    groups: list[GroupReport]
-    damaged: str = ""
-    beyond: list[str] = field(default_factory=list)
-    removed: int = 0
-
-
-@dataclass(frozen=True)
-class TableVerdict:
-    """A table: what it has of what is expected, and, where it was counted, its rows and the keys that are there twice.
-
-    `gaps`, `failed` and `frontier` are the coordinator's, where one is at work on this table.
-    """
-
-    table: str
-    step: int
-    coverage: Coverage
-    rows: int | None = None
-    duplicated: int = 0
-    duplicates: list[dict[str, int]] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    failed: list[Batch] = field(default_factory=list)
-    frontier: int | None = None
-    deep: Deep | None = None
-    unreadable: str = ""
-    """Why it could not be read, so that nothing is known of it."""
-    unit: str = TICKS
-    """What it counts by, as people call it."""
-    disagreements: list[str] = field(default_factory=list)
-    """What an event queue says otherwise."""
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.coverage.verdict
 
 
 @dataclass(frozen=True)
@@ -126,40 +59,6 @@ class Repair:
     vanished: list[str]
     tables: list[TableRepair]
     topic: str = BATCH_TOPIC
-
-
-@dataclass(frozen=True)
-class RunVerdict:
-    run_id: str
-    verdict: Verdict
-    storage: FilesVerdict
-    tables: list[TableVerdict]
-    messages: MessagesVerdict | None = None
-    unjudged: list[str] = field(default_factory=list)
-    """Tables that count by nothing, so that nobody can say what they lack."""
-    unindexed: bool = False
-    """Whether the run has batch files, and the lake has no table of ticks."""
-
-    @property
-    def flawless(self) -> bool:
-        """Whether nothing is missing or wrong so far, whether or not the run is known to have ended."""
-        damaged = self.messages is not None and self.messages.damaged
-        nothing = self.unindexed or not self.tables
-        return not nothing and not damaged and all(table.coverage.flawless for table in self.tables)
-
-    @property
-    def doubts(self) -> list[str]:
-        """What does not fit the end of the run or its files, also where every table has every tick."""
-        beyond = f"behind the end of the run, tick {self.storage.last_tick}"
-        vanished = self.messages.vanished if self.messages else []
-        announced = self.messages.beyond if self.messages else []
-        found = {
-            f"point to files that are not there ({_few(vanished)})": len(vanished),
-            f"tell of ticks {beyond} ({_few(announced)})": len(announced),
-        }
-        said = [f"{_counted(number, 'message')} {what}" for what, number in found.items() if number]
-        files = self.storage.beyond
-        return said + ([f"{_counted(len(files), 'file')} go on {beyond} ({_few(files)})"] if files else [])
 
 
 class Completeness:
@@ -430,15 +329,6 @@ class Completeness:
 def _kinds() -> dict[str, type[BatchIndexer]]:
     """The indexers that come with TickLake, by their tables."""
     return {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def _few(keys: Sequence[str]) -> str:
-    """The first of these, and that there are more."""
-    return (keys[0] + (", …" if len(keys) > 1 else "")) if keys else ""
 
 
 def _reached(ranges: Sequence[TickRange]) -> Iterator[tuple[TickRange, int]]:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from in_process import InProcess
 
 from ticklake import Database, MetadataInfo, RunCompleted
-from ticklake.completeness import Completeness, RunVerdict
+from ticklake.completeness import Completeness
 from ticklake.coordination.groups import release
 from ticklake.coordination.reconcile import announced, compare, publish, stored
 from ticklake.coordination.verdict import Verdict
@@ -33,6 +33,7 @@ from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks, read_ticks
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
+from ticklake.verdicts import RunVerdict
 from ticklake.world import World
 
 BATCHES, TICKS, SEED = 6, 10, 7

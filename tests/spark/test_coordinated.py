@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from ticklake import RunCompleted
-from ticklake.completeness import Completeness, RunVerdict
+from ticklake.completeness import Completeness
 from ticklake.config import load
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.target import Target
@@ -33,6 +33,7 @@ from ticklake.node import Node
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
+from ticklake.verdicts import RunVerdict
 
 KINDS = [EnvironmentIndexer, OrganismIndexer]
 

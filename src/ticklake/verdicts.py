@@ -1,0 +1,124 @@
+"""What `verify` and `gaps` say of a run: its files, its messages and each of its tables, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ticklake.coordination.coordinator import Batch
+from ticklake.coordination.gaps import Gap
+from ticklake.coordination.verdict import Coverage, Verdict
+from ticklake.insights import GroupReport
+from ticklake.lake.deep import Deep
+from ticklake.ticks import TickRange
+
+TICKS = "ticks"
+
+
+@dataclass(frozen=True)
+class FilesVerdict:
+    """The batch files of a run. `misfits` have names that do not fit the sampling interval or lie behind the end.
+
+    `beyond` are those that go on behind the end; `assumed` tells that the end is only what the user says it is.
+    """
+
+    files: int
+    ended: bool
+    last_tick: int | None
+    silent_since: datetime | None
+    overlapping: int
+    lost: list[TickRange]
+    misfits: list[str]
+    beyond: list[str] = field(default_factory=list)
+    assumed: bool = False
+
+
+@dataclass(frozen=True)
+class MessagesVerdict:
+    """The batch topic and its groups: what it never heard of, and what it announced that is not there.
+
+    `beyond` are the files it announced that go on behind the end of the run; `removed` counts files whose messages
+    retention has removed. `damaged` is what is wrong with the database itself: then nothing is known of the rest.
+    """
+
+    messages: int
+    unannounced: list[str]
+    vanished: list[str]
+    undecodable: int
+    groups: list[GroupReport]
+    damaged: str = ""
+    beyond: list[str] = field(default_factory=list)
+    removed: int = 0
+
+
+@dataclass(frozen=True)
+class TableVerdict:
+    """A table: what it has of what is expected, and, where it was counted, its rows and the keys that are there twice.
+
+    `gaps`, `failed` and `frontier` are the coordinator's, where one is at work on this table.
+    """
+
+    table: str
+    step: int
+    coverage: Coverage
+    rows: int | None = None
+    duplicated: int = 0
+    duplicates: list[dict[str, int]] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    failed: list[Batch] = field(default_factory=list)
+    frontier: int | None = None
+    deep: Deep | None = None
+    unreadable: str = ""
+    """Why it could not be read, so that nothing is known of it."""
+    unit: str = TICKS
+    """What it counts by, as people call it."""
+    disagreements: list[str] = field(default_factory=list)
+    """What an event queue says otherwise."""
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.coverage.verdict
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    run_id: str
+    verdict: Verdict
+    storage: FilesVerdict
+    tables: list[TableVerdict]
+    messages: MessagesVerdict | None = None
+    unjudged: list[str] = field(default_factory=list)
+    """Tables that count by nothing, so that nobody can say what they lack."""
+    unindexed: bool = False
+    """Whether the run has batch files, and the lake has no table of ticks."""
+
+    @property
+    def flawless(self) -> bool:
+        """Whether nothing is missing or wrong so far, whether or not the run is known to have ended."""
+        damaged = self.messages is not None and self.messages.damaged
+        nothing = self.unindexed or not self.tables
+        return not nothing and not damaged and all(table.coverage.flawless for table in self.tables)
+
+    @property
+    def doubts(self) -> list[str]:
+        """What does not fit the end of the run or its files, also where every table has every tick."""
+        beyond = f"behind the end of the run, tick {self.storage.last_tick}"
+        vanished = self.messages.vanished if self.messages else []
+        announced = self.messages.beyond if self.messages else []
+        found = {
+            f"point to files that are not there ({_few(vanished)})": len(vanished),
+            f"tell of ticks {beyond} ({_few(announced)})": len(announced),
+        }
+        said = [f"{_counted(number, 'message')} {what}" for what, number in found.items() if number]
+        files = self.storage.beyond
+        return said + ([f"{_counted(len(files), 'file')} go on {beyond} ({_few(files)})"] if files else [])
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _few(keys: Sequence[str]) -> str:
+    """The first of these, and that there are more."""
+    return (keys[0] + (", …" if len(keys) > 1 else "")) if keys else ""
