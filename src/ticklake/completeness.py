@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination, topics_with
+from ticklake.coordination.gaps import merged, on_grid, subtract
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.coordination.verdict import Expected, Verdict, judge, judge_batches, overall
@@ -25,6 +26,7 @@ from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.insights import groups_of
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.coverage import TICK, covered, key_of, properties_of, row_counts, table_id
+from ticklake.lake.damage import damaged_files
 from ticklake.lake.deep import Deep
 from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
@@ -85,11 +87,9 @@ class Completeness:
         self._runs = runs_in(self._databases, run_id)
         self._world = World.of(storage.read_metadata(run_id))
         self.step = self._world.sampling_interval
-        try:
-            self.files = stored(storage, run_id)
-        except OSError as error:
-            raise StorageUnavailable(storage=storage.url, reason=error) from error
+        # In this order: what is there after the end was recorded is all of the run.
         end = storage.read_completion(run_id)
+        self.files = self._stored()
         last = max((ticks.end for ticks in self.files.values()), default=None) if ended else None
         self._assumed = end is None and last is not None
         self.expected = Expected(self.step, list(self.files.values()), last if end is None else end.last_tick)
@@ -109,12 +109,13 @@ class Completeness:
     ) -> RunVerdict:
         """With a Spark session every file is decoded again, and each tick's rows compared with the table's."""
         messages = self._examined(deeply=spark is not None) if read_messages else None
-        keys = {name: self._key(name) for name in self.tables(only)}
+        keys = self._keys(only)
         tables = [
-            self._event_table(name, count_rows) if key == EVENTS.key else self._table(name, count_rows, spark)
+            self._event_table(name, count_rows, spark) if key == EVENTS.key else self._table(name, count_rows, spark)
             for name, key in keys.items()
             if key
         ]
+        uncompared = [table.table for table in tables if spark is not None and table.deep is None]
         unjudged = [name for name, key in keys.items() if not key]
         verdicts = [table.verdict for table in tables]
         # Events tell nothing of ticks: a run is not in the lake because its events are.
@@ -124,7 +125,7 @@ class Completeness:
         if messages is not None and messages.damaged:
             verdicts.append(Verdict.INCOMPLETE)
         verdict = overall(self.expected.last_tick is not None, verdicts)
-        return RunVerdict(self._run_id, verdict, self._files(), tables, messages, unjudged, unindexed)
+        return RunVerdict(self._run_id, verdict, self._files(), tables, messages, unjudged, unindexed, uncompared)
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False, create: bool = False) -> Repair:
         """What would be done, without doing it. `create` allows databases none of which has the run."""
@@ -153,16 +154,15 @@ class Completeness:
 
     def coordinator(self, table: str) -> Coordinator | None:
         """The one at work on a table, where there is one."""
-        kind = _kinds().get(table)
-        if kind is None:
-            return None
-        # Until its indexer is next started, what was recorded before tables had ids has none.
-        targets = (Target(self._id_of(table)), NO_TABLE)
+        kind, target = _kinds().get(table), Target(self._id_of(table))
         for run in self._runs:
             known = frontiers(run)
-            for target in targets:
-                if (kind.__name__, target.table_id) in known:
-                    return Coordinator(run, kind.__name__, step=self.step, table=target)
+            for indexer_class, id_ in known:
+                if id_ and id_ == target.table_id:
+                    return Coordinator(run, indexer_class, step=self.step, table=target)
+            # Until its indexer is next started, what was recorded before tables had ids has none.
+            if kind is not None and (kind.__name__, NO_TABLE.table_id) in known:
+                return Coordinator(run, kind.__name__, step=self.step, table=NO_TABLE)
         return None
 
     def _id_of(self, table: str) -> str:
@@ -190,8 +190,9 @@ class Completeness:
                 raise
             unreadable = str(error)
         deep = self._deep(table, spark) if spark is not None else None
-        flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0) + bool(unreadable)
-        present = joined([found, *map(self._numbers, deep.without_rows if deep else [])])
+        damaged = self._damaged(table) if spark is not None and deep is None else {}
+        flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0) + bool(unreadable) + len(damaged)
+        present = self._known(joined([found, *map(self._numbers, deep.without_rows if deep else [])]))
         coverage = judge(self.expected, present, flaws)
         coordinator = self.coordinator(table)
         return TableVerdict(
@@ -206,9 +207,10 @@ class Completeness:
             frontier=coordinator.frontier() if coordinator else None,
             deep=deep,
             unreadable=unreadable,
+            damaged=damaged,
         )
 
-    def _event_table(self, table: str, count_rows: bool) -> TableVerdict:
+    def _event_table(self, table: str, count_rows: bool, spark: SparkSession | None) -> TableVerdict:
         """Judged by itself and by its queue: batch files tell nothing of events."""
         directory = self._directory(table)
         counts, found, unreadable = None, np.empty(0, np.int64), ""
@@ -227,12 +229,14 @@ class Completeness:
             disagreements = [f"its events are those of another queue than {self._events.path}"]
         elif self._events:
             records, others = self._events.of_run(self._run_id)
-            first = min([first, *(number for number, record in records.items() if record.run_id)])
+            # Without a table, only the queue can say with which batch the run begins.
+            first = min([first, *_handed_out(records)]) if properties else min(records, default=1)
             known = {number: record for number, record in records.items() if number >= first}
             rows = dict(zip(counts.ticks.tolist(), counts.rows.tolist(), strict=True)) if counts else {}
             disagreements = differences(known, rows)
         statuses = {number: record.status for number, record in known.items()}
-        flaws = (counts.duplicated if counts else 0) + len(disagreements) + bool(unreadable)
+        damaged = self._damaged(table) if spark is not None else {}
+        flaws = (counts.duplicated if counts else 0) + len(disagreements) + bool(unreadable) + len(damaged)
         return TableVerdict(
             table=table,
             step=1,
@@ -243,7 +247,14 @@ class Completeness:
             unreadable=unreadable,
             unit="event batches",
             disagreements=disagreements,
+            damaged=damaged,
         )
+
+    def _keys(self, only: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The tables to judge and their keys: with a queue also `events`, whether or not there is such a table."""
+        keys = {name: self._key(name) for name in self.tables(only)}
+        judged = self._events is not None and (not only or EVENTS.name in only)
+        return keys | ({EVENTS.name: EVENTS.key} if judged else {})
 
     def _key(self, table: str) -> tuple[str, ...]:
         """What a table says of its key. One that cannot be read is one of ticks: then its verdict says why."""
@@ -267,7 +278,33 @@ class Completeness:
         if kind is None or not (self._directory(table) / "_delta_log").is_dir():
             return None
         work = Work("", self._storage, self._world, kind.reads, kind.table, str(self._directory(table)), kind.rows)
-        return compare_deeply(spark, work, [self._storage.batch(key) for key in self.files])
+        deep = compare_deeply(spark, work, [self._storage.batch(key) for key in self.files])
+        return replace(deep, unproven=subtract(deep.unproven, self._news(), self.step)) if deep.unproven else deep
+
+    def _damaged(self, table: str) -> dict[str, str]:
+        """Of a table whose rows cannot be made again here, the files themselves can still be checked."""
+        directory = self._directory(table)
+        return damaged_files(directory, self._key(table)[0]) if (directory / "_delta_log").is_dir() else {}
+
+    def _known(self, present: Ticks) -> Ticks:
+        """These ticks without those behind the last one expected that came while the run was looked at."""
+        end = self.expected.ticks.end
+        if self.expected.last_tick is not None or not (present > end).any():
+            return present
+        for ticks in self._news():
+            present = present[(present <= end) | (present < ticks.start) | (present > ticks.end)]
+        return present
+
+    def _news(self) -> list[TickRange]:
+        """The ticks of files that came after the others were listed. Tables may have them by now, as they should."""
+        later = [on_grid(ticks, self.step) for key, ticks in self._stored().items() if key not in self.files]
+        return merged(later, self.step)
+
+    def _stored(self) -> dict[str, TickRange]:
+        try:
+            return stored(self._storage, self._run_id)
+        except OSError as error:
+            raise StorageUnavailable(storage=self._storage.url, reason=error) from error
 
     def _files(self) -> FilesVerdict:
         ranges = sorted(self.files.values())
@@ -296,7 +333,7 @@ class Completeness:
         removed = frozenset(key for one in told for key in one.removed)
         heard = Announced(keys, sum(one.messages for one in told), sum(one.undecodable for one in told), removed)
         difference, end = compare(self.files, heard), self.expected.last_tick
-        since = stored(self._storage, self._run_id) if difference.vanished else {}
+        since = self._stored() if difference.vanished else {}
         return MessagesVerdict(
             messages=heard.messages,
             unannounced=difference.unannounced,
@@ -329,6 +366,11 @@ class Completeness:
 def _kinds() -> dict[str, type[BatchIndexer]]:
     """The indexers that come with TickLake, by their tables."""
     return {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
+
+
+def _handed_out(records: Mapping[int, BatchRecord]) -> list[int]:
+    """The batches of which it is known which run they were handed to."""
+    return [number for number, record in records.items() if record.run_id]
 
 
 def _reached(ranges: Sequence[TickRange]) -> Iterator[tuple[TickRange, int]]:

@@ -75,6 +75,8 @@ class TableVerdict:
     """What it counts by, as people call it."""
     disagreements: list[str] = field(default_factory=list)
     """What an event queue says otherwise."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """If a deep look could not compare its rows: its files, also of its log, that are not as they were written."""
 
     @property
     def verdict(self) -> Verdict:
@@ -92,6 +94,8 @@ class RunVerdict:
     """Tables that count by nothing, so that nobody can say what they lack."""
     unindexed: bool = False
     """Whether the run has batch files, and the lake has no table of ticks."""
+    uncompared: list[str] = field(default_factory=list)
+    """Tables that a deep look could not compare with the batch files row by row: only their files were checked."""
 
     @property
     def flawless(self) -> bool:
@@ -102,7 +106,7 @@ class RunVerdict:
 
     @property
     def doubts(self) -> list[str]:
-        """What does not fit the end of the run or its files, also where every table has every tick."""
+        """What does not fit the end of the run or its files, or was not compared, also if no tick is missing."""
         beyond = f"behind the end of the run, tick {self.storage.last_tick}"
         vanished = self.messages.vanished if self.messages else []
         announced = self.messages.beyond if self.messages else []
@@ -111,8 +115,13 @@ class RunVerdict:
             f"tell of ticks {beyond} ({_few(announced)})": len(announced),
         }
         said = [f"{_counted(number, 'message')} {what}" for what, number in found.items() if number]
-        files = self.storage.beyond
-        return said + ([f"{_counted(len(files), 'file')} go on {beyond} ({_few(files)})"] if files else [])
+        files, tables = self.storage.beyond, self.uncompared
+        if files:
+            said.append(f"{_counted(len(files), 'file')} go on {beyond} ({_few(files)})")
+        if tables:
+            were = "was" if len(tables) == 1 else "were"
+            said.append(f"{_counted(len(tables), 'table')} {were} not compared with the files ({', '.join(tables)})")
+        return said
 
 
 def _counted(number: int, thing: str) -> str:

@@ -132,7 +132,7 @@ def _show_flaws(table: TableVerdict) -> None:
         click.echo(f"{table.table}: {table.unreadable}")
     for key in table.duplicates:
         click.echo(f"{table.table}: twice: {', '.join(f'{name} {value}' for name, value in key.items())}")
-    for key_, error in (deep.unreadable if deep else {}).items():
+    for key_, error in (deep.unreadable if deep else table.damaged).items():
         click.echo(f"{table.table}: {error if key_ in error else f'{key_}: {error}'}")
     for disagreement in table.disagreements:
         click.echo(f"{table.table}: {disagreement}")

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from click.testing import Result
 from deltalake import DeltaTable, write_deltalake
+from in_process import InProcess
 
 from ticklake import BatchInfo, RunCompleted
 from ticklake.cli._bar import bar
 from ticklake.cli.demo import population_of
+from ticklake.completeness import Completeness
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
@@ -71,6 +73,9 @@ class Pipeline:
             results = index(work, start, [Piece(0, Slice(file, file.ticks))])
             files = [result for result in results if not isinstance(result, Indexed)]
             ledger.commit(files, {})  # type: ignore[arg-type]
+
+    def completeness(self) -> Completeness:
+        return Completeness(self.maker.run_id, self.maker.storage, Catalog(str(self.maker.lake.root)))
 
     @property
     def places(self) -> list[str]:
@@ -136,6 +141,41 @@ def test_a_run_that_never_ended_and_lacks_something_exits_1(pipeline: Pipeline, 
     pipeline.index(0)
     assert ticklake("verify", *pipeline.places).exit_code == 1
     assert ticklake("verify", *pipeline.places, "--ended").exit_code == 1
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_comes_while_a_run_is_verified_is_not_unexpected(pipeline: Pipeline, deep: bool):
+    pipeline.write(0, 10)
+    pipeline.index(0, 10)
+    live = pipeline.completeness()
+    pipeline.write(20)
+    pipeline.index(20)
+    found = live.verify(spark=InProcess() if deep else None)  # type: ignore[arg-type]
+    assert (found.verdict, found.flawless) == ("running", True)
+    assert pipeline.completeness().verify().flawless
+
+
+def test_ticks_of_no_file_are_unexpected_also_in_a_run_that_goes_on(pipeline: Pipeline):
+    pipeline.write(0, 10, 20)
+    pipeline.index(0, 10, 20)
+    (last,) = Path(pipeline.maker.storage.url).rglob("*_0000000020_*")
+    last.unlink()
+    (table,) = pipeline.completeness().verify().tables
+    assert table.coverage.unexpected == [TickRange(20, 29)]
+
+
+def test_a_run_that_ends_while_its_files_are_listed_lacks_no_file(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch):
+    pipeline.write(0, 10)
+    pipeline.index(0, 10)
+    read = pipeline.maker.storage.read_completion
+
+    def end_and_read(run_id: str) -> Any:
+        pipeline.write(20)
+        pipeline.end(29)
+        return read(run_id)
+
+    monkeypatch.setattr(pipeline.maker.storage, "read_completion", end_and_read)
+    assert pipeline.completeness().expected.lost == []
 
 
 def test_a_run_without_a_completion_record_is_complete_where_the_user_says_it_has_ended(

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 from click.testing import Result
 from deltalake import write_deltalake
+from in_process import InProcess
 
 from ticklake import RunCompleted
 from ticklake.errors import NoEventQueue
 from ticklake.events import Event, IndexerQueue
-from ticklake.indexers.events import TABLE, slices_of, work_of
+from ticklake.indexers.events import TABLE, EventIndexer, slices_of, work_of
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake import task
 from ticklake.lake.flush import Flusher
@@ -146,6 +147,36 @@ def test_the_queue_itself_tells_of_a_last_batch_that_is_missing(run: Lakeful, ti
 
 def test_the_queue_and_the_table_agree(run: Lakeful, ticklake: Command) -> None:
     run.events(batches=3)
+    assert ticklake("verify", *run.places, "--events", run.queue_path).exit_code == 0
+
+
+def test_events_that_wait_in_the_queue_are_not_in_the_lake(run: Lakeful, ticklake: Command) -> None:
+    """There is no table yet: it is made with the first batch."""
+    with IndexerQueue(run.queue_path) as queue:
+        queue.offer([Event("1", "moved", {}, 1.0)]).wait()
+    assert ticklake("verify", *run.places).exit_code == 0
+    verified = ticklake("verify", *run.places, "--events", run.queue_path)
+    assert verified.exit_code == 1
+    assert "events: missing batches, still in the queue: [1, 1]" in verified.stdout
+
+
+def test_a_table_of_events_that_is_gone_is_missed_by_its_queue(
+    maker: Any, tmp_path: Path, ticklake: Command, run: Lakeful
+) -> None:
+    with IndexerQueue(run.queue_path) as queue:
+        for number, run_id in enumerate(("20240101-000000-other000", maker.run_id, maker.run_id)):
+            queue.offer([Event(str(number), "moved", {}, 1.0)]).wait()
+            EventIndexer(queue, maker.lake, run_id, InProcess, until_drained=True).run()  # type: ignore[arg-type]
+    assert ticklake("verify", maker.run_id, *run.places, "--events", run.queue_path).exit_code == 0
+    shutil.rmtree(run.directory("events"))
+    verified = ticklake("verify", maker.run_id, *run.places, "--events", run.queue_path)
+    assert verified.exit_code == 1
+    assert "events: missing batches: [2, 3]" in verified.stdout
+
+
+def test_a_queue_without_events_of_the_run_needs_no_table(run: Lakeful, ticklake: Command) -> None:
+    with IndexerQueue(run.queue_path):
+        pass
     assert ticklake("verify", *run.places, "--events", run.queue_path).exit_code == 0
 
 

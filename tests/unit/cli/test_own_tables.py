@@ -1,0 +1,120 @@
+"""The table of an indexer of one's own: what `verify --deep` and `reconcile` do for it, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+from deltalake import DeltaTable
+from in_process import InProcess
+
+from ticklake import Database, RunCompleted
+from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.finished import FinishedRun
+from ticklake.lake import spark as spark_module
+from ticklake.lake.table import Table
+from ticklake.world import World
+
+Command = Callable[..., Result]
+SCHEMA = pa.schema([("tick_number", pa.int64()), ("value", pa.int64())])
+
+
+class Own(BatchIndexer):
+    table = Table("own", SCHEMA, ("tick_number",))
+    reads = ("tick_number",)
+
+    @staticmethod
+    def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
+        number = ticks.column("tick_number")
+        return pa.RecordBatch.from_arrays([number, number], schema=SCHEMA)
+
+
+@pytest.fixture(autouse=True)
+def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def session(master: str) -> Iterator[InProcess]:
+        yield InProcess()
+
+    monkeypatch.setattr(spark_module, "open_session", session)
+
+
+@pytest.fixture
+def places(maker: Any) -> list[str]:
+    """A run of 20 ticks that has ended."""
+    maker.metadata()
+    maker.batches(2, ticks=10)
+    maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=19))
+    return ["--storage", maker.storage.url, "--lake", str(maker.lake.root)]
+
+
+def index(maker: Any, *kinds: type[BatchIndexer]) -> list[str]:
+    """The files that failed."""
+    with Database(maker.database_url) as database:
+        resources = IndexerResources(maker.storage, maker.lake, database, spark=InProcess)  # type: ignore[arg-type]
+        work = FinishedRun(resources, maker.run_id, list(kinds)).prepare()
+        work.start()
+        while not work.wait(1.0):
+            pass
+        return [key for progress in work.progress() for key in progress.failed]
+
+
+def test_a_deep_verdict_says_which_tables_it_could_not_compare(
+    maker: Any, places: list[str], ticklake: Command, report: Callable[..., Any]
+):
+    index(maker, Own, EnvironmentIndexer)
+    DeltaTable(maker.lake.directory(maker.run_id, "own")).update(updates={"value": "666"}, predicate="tick_number < 5")
+    shown = ticklake("verify", *places, "--deep").stdout
+    assert "complete, but 1 table was not compared with the files (own)" in shown
+    assert "20 ticks compared" in shown
+    assert report("verify", *places, "--deep")["uncompared"] == ["own"]
+    assert report("verify", *places)["uncompared"] == []
+
+
+def flip_a_value(table: Path) -> Path:
+    """Changes a bit of a column that is no part of the key."""
+    file, *_ = table.glob("*.parquet")
+    value, data = pq.read_metadata(file).row_group(0).column(1), bytearray(file.read_bytes())
+    data[(value.dictionary_page_offset or value.data_page_offset) + value.total_compressed_size // 2] ^= 1
+    file.write_bytes(data)
+    return file
+
+
+def change_a_commit(table: Path) -> Path:
+    file = table / "_delta_log" / f"{1:020d}.json"
+    file.write_text(file.read_text().replace('"Append"', '"Upsert"'))
+    return file
+
+
+@pytest.mark.parametrize("damage", [flip_a_value, change_a_commit])
+def test_a_deep_look_checks_every_checksum_of_every_table(
+    maker: Any, places: list[str], ticklake: Command, damage: Callable[[Path], Path]
+):
+    index(maker, Own)
+    file = damage(maker.lake.directory(maker.run_id, "own"))
+    result = ticklake("verify", *places, "--deep")
+    assert result.exit_code == 1
+    assert str(file) in result.stdout
+
+
+@pytest.mark.warns("failed")
+def test_a_failed_file_of_an_indexer_of_ones_own_is_tried_again_as_told(
+    maker: Any, places: list[str], ticklake: Command
+):
+    (*_, file) = sorted(Path(maker.storage.url).rglob("batch_*"))
+    good = file.read_bytes()
+    file.write_bytes(good[:-4])
+    assert len(index(maker, Own)) == 1
+    file.write_bytes(good)
+    assert len(index(maker, Own)) == 1, "not by itself"
+    told = ticklake("reconcile", *places, "--database", maker.database_url, "--retry-failed", "--apply")
+    assert told.exit_code == 0, told.output
+    assert index(maker, Own) == []
+    assert ticklake("verify", *places).exit_code == 0
