@@ -23,6 +23,7 @@ from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS
+from ticklake.indexers.registry import INDEXERS
 from ticklake.insights import groups_of
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.coverage import TICK, covered, key_of, properties_of, row_counts, table_id
@@ -32,7 +33,6 @@ from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.task import Work
-from ticklake.node import INDEXERS
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, runs_in

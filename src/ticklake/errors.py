@@ -161,6 +161,13 @@ class BadTable(TickLakeError):
     reason: object
 
 
+class BadCount(TickLakeError):
+    message = "The indexer's `observe` counted {count!r} under {name!r}: {reason}."
+    name: object
+    count: object
+    reason: str
+
+
 class NullInKey(TickLakeError):
     message = "A row has no value in {column}, a column of the key. Give it one; look at what produced the tick."
     column: str

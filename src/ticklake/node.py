@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from ticklake.config import Binding, NodeSettings, ServiceSettings
 from ticklake.config import options as given
@@ -24,32 +22,24 @@ from ticklake.errors import (
     EventRunMissing,
     OneEventFile,
     ProducerMissing,
-    RowsMissing,
     SourceMissing,
     TwoEventIndexers,
     TwoProducers,
     TwoSources,
-    UnknownIndexer,
     UnknownService,
-    UnknownTable,
 )
 from ticklake.events import IndexerQueue
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.coordinated import coordinated
-from ticklake.indexers.dummy import DummyIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.events import EventIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.minimal import MinimalBatchIndexer
-from ticklake.indexers.organism import OrganismIndexer
-from ticklake.indexers.simple import SimpleBatchIndexer
+from ticklake.indexers.registry import indexer_of
 from ticklake.instance import Instance
 from ticklake.lake.compaction import Policy
 from ticklake.lake.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.sharing import Sharing
-from ticklake.lake.spark import open_session, ship_with_jobs
+from ticklake.lake.spark import open_session
 from ticklake.lake.spark import stop as stop_session
 from ticklake.services.base import Service, State
 from ticklake.services.compaction import CompactionService
@@ -70,18 +60,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-
-INDEXERS: dict[str, type[Indexer]] = {
-    kind.__name__: kind
-    for kind in (
-        MetadataIndexer,
-        EnvironmentIndexer,
-        OrganismIndexer,
-        DummyIndexer,
-        SimpleBatchIndexer,
-        MinimalBatchIndexer,
-    )
-}
 
 
 class Node:
@@ -303,7 +281,7 @@ class Node:
         )
 
     def _build_indexer(self, service: ServiceSettings) -> Service:
-        kind = INDEXERS.get(service.class_name) or _own_indexer(service.class_name)
+        kind = indexer_of(service.class_name)
         reads, shares = self._source(service, kind)
         known = set(IndexerOptions.__dataclass_fields__)
         values = {name: value for name, value in dict(service.options).items() if name in known and value is not None}
@@ -380,20 +358,6 @@ class Node:
         return self._databases[url]
 
 
-def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
-    """The indexers of these tables (or `module:Class`, the user's own); of the usual ones where none is named."""
-    kinds = {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
-    wanted = list(tables) or ["environment_data", "organism_data"]
-    for table in wanted:
-        if table not in kinds and ":" not in table:
-            raise UnknownTable(table=table, known=", ".join(kinds))
-    found = {table: kinds.get(table) or _own_indexer(table) for table in wanted}
-    for name, kind in found.items():
-        if kind.table is None:
-            raise UnknownIndexer(name=name, reason="it names no table to write")
-    return list(found.values())
-
-
 def _check_event_queues(settings: NodeSettings) -> None:
     """The file of an event queue is open once, for one who drains it."""
     files: dict[str, str] = {}
@@ -425,21 +389,3 @@ def _restart_policy(options: given.RestartOptions) -> RestartPolicy:
 
 def _retry(options: given.RetryOptions) -> Retry:
     return Retry(options.max_attempts, options.first_delay_ms / 1000, options.max_delay_ms / 1000)
-
-
-def _own_indexer(class_name: str) -> type[BatchIndexer]:
-    """`module:Class`, an indexer of the user's own, from the current directory or anywhere Python finds it."""
-    module_name, _, name = class_name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-        kind: Any = getattr(module, name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UnknownIndexer(name=class_name, reason=error) from error
-    if not (isinstance(kind, type) and issubclass(kind, BatchIndexer)):
-        raise UnknownIndexer(name=class_name, reason="it is no subclass of BatchIndexer")
-    if kind.table is not None and kind.rows is BatchIndexer.rows:
-        raise UnknownIndexer(name=class_name, reason=str(RowsMissing()))
-    ship_with_jobs(module)
-    return kind

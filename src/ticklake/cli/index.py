@@ -91,10 +91,10 @@ def index(
     """Index RUN from its batch files. What a table has already is left alone, so it can be repeated at any time."""
     from ticklake.indexers.base import IndexerResources
     from ticklake.indexers.finished import FinishedRun
+    from ticklake.indexers.registry import indexers_of
     from ticklake.lake.job import warm_up
     from ticklake.lake.lake import Lake
     from ticklake.lake.spark import open_session
-    from ticklake.node import indexers_of
     from ticklake.storage.files import Storage
     from ticklake.topics import Database
 

@@ -22,6 +22,7 @@ from ticklake.errors import (
     StoredFileMissing,
     TickLakeError,
 )
+from ticklake.lake.counts import checked_counts
 from ticklake.lake.durable import remove
 from ticklake.lake.empty import joined
 from ticklake.lake.order import beginnings, ordered
@@ -300,7 +301,7 @@ def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
     ticks = batch.column(work.ordinal).to_numpy().copy()
     _check_grid(work, source, ticks)
     rows = checked_rows(work, batch) if work.table is not None else None
-    return Decoded(ticks, rows, {name: int(count) for name, count in work.observe(batch).items()})
+    return Decoded(ticks, rows, checked_counts(work.observe(batch)))
 
 
 def failure_text(error: BaseException) -> str:

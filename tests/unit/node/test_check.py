@@ -93,6 +93,9 @@ WRONG = {
     "two to read from": (service("OrganismIndexer", TOPIC, COORDINATOR, more=LAKE), TwoSources),
     "two to count": (service("DummyIndexer", TOPIC, COORDINATOR), TwoSources),
     "no such module": (service("nowhere:Indexer", TOPIC, more=LAKE), UnknownIndexer),
+    "a module that is no Python": (service("broken:Indexer", TOPIC, more=LAKE), UnknownIndexer),
+    "a module that raises": (service("raising:Indexer", TOPIC, more=LAKE), UnknownIndexer),
+    "a module that exits": (service("leaving:Indexer", TOPIC, more=LAKE), UnknownIndexer),
     "no such class": (service("own:Indexer", TOPIC, more=LAKE), UnknownIndexer),
     "no indexer": (service("own:NoIndexer", TOPIC, more=LAKE), UnknownIndexer),
     "a table without rows": (service("own:WithoutRows", TOPIC, more=LAKE), UnknownIndexer),
@@ -128,6 +131,9 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pat
     modules = tmp_path / "modules"
     modules.mkdir()
     (modules / "own.py").write_text(OWN)
+    (modules / "broken.py").write_text("class Indexer(\n")
+    (modules / "raising.py").write_text("\n1 / 0\n")
+    (modules / "leaving.py").write_text("raise SystemExit(5)\n")
     monkeypatch.syspath_prepend(str(modules))
 
     def write(text: str) -> Path:
