@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ticklake.text import storable
+from ticklake.text import message_text, storable
 
 METRICS_WINDOW_SECONDS = 60
 ERROR_HISTORY = 100
@@ -194,8 +194,7 @@ class ErrorLog:
         self.recorded = Counter()
 
     def record(self, code: str, message: str | BaseException, details: str = "") -> None:
-        text = storable(str(message) or repr(message))
-        self._errors.append(OperationalError(self._clock(), code, text, storable(details)))
+        self._errors.append(OperationalError(self._clock(), code, message_text(message), storable(details)))
         self.recorded.add()
 
     def clear(self) -> None:

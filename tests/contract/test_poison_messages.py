@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -325,3 +326,80 @@ def test_a_handler_that_leaves_a_savepoint_open_and_fails_leaves_no_trace(
 
     assert work_through(work).done == [0, 1, 3, 4]
     assert letters(run) == [(3, "ValueError: poison")]
+
+
+class OrderError(Exception):
+    """Has a mistake where its text is made."""
+
+    def __str__(self) -> str:
+        return f"order {self.order} is bad"  # type: ignore[attr-defined]
+
+
+def fail_with(error: BaseException) -> Work:
+    def work(tx: Transaction) -> None:
+        del tx
+        raise error
+
+    return work
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+def test_an_error_whose_text_cannot_be_made_is_a_failure_like_any_other(
+    run: Run, work_through: Callable[..., Worker]
+) -> None:
+    assert work_through(fail_with(OrderError())).done == [0, 1, 3, 4]
+    ((attempts, error),) = letters(run)
+    assert (attempts, error) == (3, "OrderError: its text cannot be made (AttributeError)")
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+def test_an_error_of_any_length_is_stored_with_its_beginning_and_its_end(
+    run: Run, work_through: Callable[..., Worker]
+) -> None:
+    assert work_through(fail_with(ValueError(f"first {'x' * 1_000_000} last"))).done == [0, 1, 3, 4]
+    (letter,) = run.dead_letters.list()
+    for text in (letter.error, letter.traceback):
+        assert len(text) < 100_000
+        assert "ValueError: first x" in text or "work" in text
+        assert text.strip().endswith("x last")
+
+
+class Panic(BaseException):
+    """What a library in Rust raises."""
+
+
+def live(run: Run, worker: Worker, lives: int) -> list[type[BaseException]]:
+    """Starts a consumer again each time that it dies; what it died of."""
+    deaths: list[type[BaseException]] = []
+    for _ in range(lives):
+        options = {"max_delivery_attempts": 3, "retry_delay": 0.0}
+        try:
+            with IdempotentConsumer(run, "t", GROUP, worker, **options) as consumer:  # type: ignore[arg-type]
+                consumer.run_until_caught_up()
+                return deaths
+        except BaseException as error:
+            deaths.append(type(error))
+    return deaths
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("kind", [Panic, SystemExit, CancelledError, GeneratorExit])
+def test_a_message_that_ends_its_consumer_every_time_becomes_a_dead_letter(
+    run: Run, batch: Callable[[int], BatchInfo], kind: type[BaseException]
+) -> None:
+    with run.writer("t") as writer:
+        writer.send_many([batch(number) for number in range(5)])
+    worker = Worker(run, 2, fail_with(kind("no way")))
+    assert live(run, worker, 5) == [kind] * 3
+    assert worker.done == [0, 1, 3, 4]
+    assert letters(run) == [(3, f"{kind.__name__}: no way")]
+
+
+def test_an_operator_who_interrupts_the_work_costs_it_no_attempt(run: Run, batch: Callable[[int], BatchInfo]) -> None:
+    with run.writer("t") as writer:
+        writer.send_many([batch(number) for number in range(5)])
+    assert live(run, Worker(run, 2, fail_with(KeyboardInterrupt())), 5) == [KeyboardInterrupt] * 5
+    worker = Worker(run, -1, fail_with(KeyboardInterrupt()))
+    assert live(run, worker, 1) == []
+    assert worker.done == [0, 1, 2, 3, 4]
+    assert letters(run) == []

@@ -105,6 +105,7 @@ class IdempotentConsumer:
         self._processed = ProcessedMessages(run, topic, group)
         self._stopping = False
         self._begun = False
+        self._ended_by: Message | None = None
         self._lost: dict[str, None] = {}
 
     def run(self) -> None:
@@ -139,6 +140,9 @@ class IdempotentConsumer:
                 deliveries = self._still_ours(self._work(deliveries))
         except INTERRUPTIONS as error:
             self._put_back(messages, error)
+        except BaseException as error:
+            self._end(error)
+            raise
         return len(messages)
 
     def stop(self) -> None:
@@ -161,7 +165,8 @@ class IdempotentConsumer:
         found = []
         for message in messages:
             try:
-                found.append(Delivery(_uuid(self._event_id(message)), message))
+                with self._at_work(message):
+                    found.append(Delivery(_uuid(self._event_id(message)), message))
             except Exception as error:
                 self._fail(message, error)
         return found
@@ -286,7 +291,7 @@ class IdempotentConsumer:
 
     def _handle(self, delivery: Delivery, transaction: Transaction, part: Part, outcome: Outcome) -> None:
         try:
-            with part(transaction):
+            with self._at_work(delivery.message), part(transaction):
                 self._begun = True
                 faults.reach("consumer.work")
                 results = self._results(delivery, self._handler(delivery.message.payload, transaction))
@@ -332,7 +337,25 @@ class IdempotentConsumer:
         held = self._reader.extend([delivery.message for delivery in deliveries])
         return [delivery for delivery, ours in zip(deliveries, held, strict=True) if ours]
 
-    def _fail(self, message: Message, error: Exception) -> None:
+    @contextmanager
+    def _at_work(self, message: Message) -> Iterator[None]:
+        """Remembers which message ended the consumer. An operator's interrupt is no message's fault."""
+        try:
+            yield
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException:
+            self._ended_by = message
+            raise
+
+    def _end(self, error: BaseException) -> None:
+        """What ends a consumer counts as a failed attempt: otherwise it would end the next one, too, for ever."""
+        ended_by, self._ended_by = self._ended_by, None
+        if ended_by is not None:
+            with suppress(*INTERRUPTIONS):  # then the claim expires, which counts as well
+                self._fail(ended_by, error)
+
+    def _fail(self, message: Message, error: BaseException) -> None:
         delay = min(self._retry_delay * 2.0 ** (message.attempts - 1), LONGEST_DELAY)
         self.monitor.counter("messages_failed").add()
         self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {error_text(error)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.table import Table
 from ticklake.storage.codec import read_ticks
 from ticklake.storage.files import BatchFile, Storage
-from ticklake.text import error_text, storable
+from ticklake.text import error_text, message_text, traceback_text
 from ticklake.world import World
 
 Rows = Callable[[pa.RecordBatch, World | None], pa.RecordBatch]
@@ -161,7 +160,7 @@ def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | F
 
 
 def _failed(piece: Piece, error: Exception) -> Failed:
-    return Failed(piece.number, failure_text(error), traceback.format_exc())
+    return Failed(piece.number, failure_text(error), traceback_text(error))
 
 
 class Account:
@@ -306,7 +305,7 @@ def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
 
 def failure_text(error: BaseException) -> str:
     """Why a slice cannot be indexed, in one line."""
-    return storable(str(error)) if isinstance(error, TickLakeError) else error_text(error)
+    return message_text(error) if isinstance(error, TickLakeError) else error_text(error)
 
 
 def _check_grid(work: Work, file: Source, ticks: Ticks) -> None:

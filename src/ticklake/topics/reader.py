@@ -25,7 +25,7 @@ from ticklake.errors import (
     UndecodableMessage,
 )
 from ticklake.monitoring import Window
-from ticklake.text import storable
+from ticklake.text import message_text
 from ticklake.topics.envelope import unwrap
 from ticklake.topics.inhand import InHand
 from ticklake.topics.metrics import TopicMetrics
@@ -279,7 +279,7 @@ class TopicReader:
     def _bury(self, claim: Claim, error: BaseException | str) -> bool:
         buried = self._insist("dead_letter_errors", lambda: self._store.bury(self._consumer, claim, error))
         if buried:
-            self._buried(claim.message_id, storable(str(error)))
+            self._buried(claim.message_id, message_text(error))
         return buried
 
     def _buried(self, message_id: str, reason: str) -> None:

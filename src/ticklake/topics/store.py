@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statement, Statements
 from ticklake.errors import OtherDatabase, OtherRun
-from ticklake.text import storable
+from ticklake.text import traceback_text
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.parts import in_parts
 
@@ -219,4 +218,4 @@ def _among(claims: Sequence[Claim], found: Iterable[tuple[int, str]]) -> list[bo
 
 
 def trace(error: BaseException | str) -> str:
-    return "" if isinstance(error, str) else storable("".join(traceback.format_exception(error)))
+    return "" if isinstance(error, str) else traceback_text(error)
