@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.database import postgres
+from ticklake.consumer import IdempotentConsumer
+from ticklake.database import Transaction, postgres
 from ticklake.errors import DatabaseUnavailable
 from ticklake.topics import publisher, reader
 from ticklake.topics.envelope import client_clock_ms, wrap_all
@@ -176,6 +177,31 @@ def test_who_waits_for_a_connection_has_one_when_the_server_is_back(
         server.start()
         asking.join(60)
         assert answers == [[]]
+
+
+@pytest.mark.chaos
+@pytest.mark.warns("Consumer g:", "Waiting for the database", "Lost the connection")
+def test_a_server_that_restarts_during_the_work_costs_no_attempt_however_often(server: Any) -> None:
+    with Database(server.get_uri()) as database:
+        run = database.run(RUN_ID)
+        with run.writer("restarts") as writer:
+            writer.send(BatchInfo(tick_start=1))
+        restarts = iter(range(3))
+
+        def work(payload: BatchInfo, tx: Transaction) -> None:
+            for _ in restarts:
+                server.stop()
+                server.start()
+                break
+            tx.execute("SELECT 1", {})
+
+        options = {"max_delivery_attempts": 1, "retry_delay": 0.0}
+        with IdempotentConsumer(run, "restarts", "g", work, **options) as consumer:  # type: ignore[arg-type]
+            while run.groups.list("restarts")[0].lag:
+                with suppress(DatabaseUnavailable):
+                    consumer.process(0.2)
+        assert next(restarts, None) is None
+        assert run.dead_letters.list() == []
 
 
 def test_a_server_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ class IdempotentConsumer:
         self._processed = ProcessedMessages(run, topic, group)
         self._stopping = False
         self._begun = False
+        self._life = ""
         self._ended_by: Message | None = None
         self._lost: dict[str, None] = {}
 
@@ -232,15 +233,15 @@ class IdempotentConsumer:
             self._fail(delivery.message, error)
 
     def _answers(self) -> bool:
-        """Whether the database does a small write now."""
+        """Whether the database does a small write now, and the server has not been restarted since the work began."""
         probe = [str(uuid4())]
         try:
-            with self._run.transaction() as transaction:
+            with self._run.transaction(patient=False) as transaction:
                 self._processed.mark(probe, transaction)
                 self._processed.unmark(probe, transaction)
         except INTERRUPTIONS:
             return False
-        return True
+        return transaction.life == self._life
 
     def _transact(self, deliveries: Sequence[Delivery], part: Part) -> list[Delivery]:
         self._begun = False
@@ -258,6 +259,7 @@ class IdempotentConsumer:
 
     def _transact_all(self, deliveries: Sequence[Delivery], part: Part) -> list[Delivery]:
         with self._run.transaction() as transaction, self.monitor.percentiles("transaction").timed():
+            self._life = transaction.life
             outcome = self._attempt(deliveries, transaction, part)
             faults.reach("consumer.commit")
         faults.reach("consumer.committed")

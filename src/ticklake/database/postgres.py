@@ -54,6 +54,8 @@ class Connection(psycopg.Connection[Row]):
     """A connection that knows which schema it is in and whether its commits wait for the disk."""
 
     place: tuple[str, bool] | None = None
+    life: str = ""
+    """When the server was started, as it was when it was last asked."""
     pooler: bool = False
     """Whether a pooler such as PgBouncer is in between: then the next transaction may be in another session."""
 
@@ -62,9 +64,10 @@ class Connection(psycopg.Connection[Row]):
         """One for all statements: it remembers how their values are written and read, a fifth of the work."""
         return self.cursor(binary=True)
 
-    def look_for_pooler(self) -> None:
+    def ask_who_is_there(self) -> None:
         """A pooler makes up the process id that it tells its clients."""
-        ((pid,),) = self.execute("SELECT pg_backend_pid()").fetchall()
+        question = "SELECT pg_backend_pid(), pg_postmaster_start_time()::text"
+        ((pid, self.life),) = self.execute(question).fetchall()
         self.pooler = pid != self.info.backend_pid
         if self.pooler:
             self.prepare_threshold = None
@@ -126,8 +129,11 @@ class PostgresBackend(Inheritable):
         with self.translated():
             return self._connect()
 
-    def take(self, mine: weakref.ref[object]) -> Connection:
-        """A server that was there and is away is asked again and again, as long as others would wait for their turn."""
+    def take(self, mine: weakref.ref[object], *, patient: bool = True) -> Connection:
+        """A server that was there and is away is asked again and again, as long as others would wait for their turn.
+
+        Not `patient`: it is asked once, and whether it has been restarted meanwhile.
+        """
         self.check_process(self.name)
         end = time.monotonic() + POOL_SECONDS
         while True:
@@ -135,8 +141,10 @@ class PostgresBackend(Inheritable):
                 raise DatabaseClosed(database=self.name)
             try:
                 connection = self.connections.take(mine, end - time.monotonic())
+                if connection is not None and not patient:
+                    connection.ask_who_is_there()
             except psycopg.OperationalError as error:
-                if not self._reached or time.monotonic() > end:
+                if not patient or not self._reached or time.monotonic() > end:
                     raise self.in_our_words(error) from error
                 _log.debug("Trying again to connect to %s: %s", self.name, error)
                 time.sleep(RETRY_SECONDS)
@@ -153,7 +161,7 @@ class PostgresBackend(Inheritable):
     def _connect(self) -> Connection:
         connection = Connection.connect(self._url, **_OPTIONS)
         try:
-            connection.look_for_pooler()
+            connection.ask_who_is_there()
         except BaseException:
             connection.close()
             raise
@@ -210,8 +218,8 @@ class PostgresSchema:
         self._prepared: set[str] = set()
         self._preparing = threading.Lock()
 
-    def transaction(self, *, durable: bool = True) -> PostgresWork:
-        return PostgresWork(self._backend, self, durable=durable, begin=BEGIN)
+    def transaction(self, *, durable: bool = True, patient: bool = True) -> PostgresWork:
+        return PostgresWork(self._backend, self, durable=durable, begin=BEGIN, patient=patient)
 
     def autocommit(self, *, durable: bool = True) -> PostgresWork:
         return PostgresWork(self._backend, self, durable=durable)
@@ -278,7 +286,7 @@ class PostgresTransaction(Transaction):
     """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
 
     def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend, *, begun: bool) -> None:
-        super().__init__(run_id, "postgres", backend.name)
+        super().__init__(run_id, "postgres", backend.name, connection.life)
         self._connection = connection
         self._begun = begun
         self._backend = backend
@@ -315,18 +323,25 @@ class PostgresWork(Work[PostgresTransaction]):
     _drivers = psycopg.Error
 
     def __init__(
-        self, backend: PostgresBackend, schema: PostgresSchema | None = None, *, durable: bool = True, begin: str = ""
+        self,
+        backend: PostgresBackend,
+        schema: PostgresSchema | None = None,
+        *,
+        durable: bool = True,
+        begin: str = "",
+        patient: bool = True,
     ) -> None:
         super().__init__()
         self._backend = backend
         self._schema = schema
         self._durable = durable
         self._begin_with = begin
+        self._patient = patient
         self._reference = backend.connections.reference(self)
         self._transaction: PostgresTransaction | None = None
 
     def _begin(self) -> PostgresTransaction:
-        connection = self._backend.take(self._reference)
+        connection = self._backend.take(self._reference, patient=self._patient)
         if self._schema is not None and not connection.pooler:
             connection.enter(self._schema.name, self._durable)
         if connection.pooler and not self._begin_with:

@@ -21,10 +21,12 @@ _OWN = "ticklake.database"
 class Transaction(ABC):
     """A transaction in one run's schema. Other packages run their own named statements in it with `sql(package)`."""
 
-    def __init__(self, run_id: str, dialect: str, database: str) -> None:
+    def __init__(self, run_id: str, dialect: str, database: str, life: str = "") -> None:
+        """`life`: of the server, another one after each restart; a file has but one."""
         self.run_id = run_id
         self.dialect = dialect
         self.database = database
+        self.life = life
         self.over = False
         self.executed = 0
         self._after_commit: dict[object, Callable[[], None]] = {}
@@ -210,8 +212,11 @@ class Schema(Protocol):
     count_statements: Callable[[int], None]
     """Told after every transaction how many statements it ran; to be replaced by whoever wants to know."""
 
-    def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
-        """Commits at the end, rolls back on an error. What is durable survives a power cut; the rest may be lost."""
+    def transaction(self, *, durable: bool = True, patient: bool = True) -> AbstractContextManager[Transaction]:
+        """Commits at the end, rolls back on an error. What is durable survives a power cut; the rest may be lost.
+
+        A server that is away is waited for a while, unless not `patient`.
+        """
 
     def autocommit(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
         """Like `transaction`, where each statement may commit on its own: for one statement, with fewer round trips."""

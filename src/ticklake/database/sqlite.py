@@ -126,7 +126,7 @@ class SqliteSchema:
     def now_ms(self) -> int:
         return self._clock()
 
-    def transaction(self, *, durable: bool = True) -> SqliteWork:
+    def transaction(self, *, durable: bool = True, patient: bool = True) -> SqliteWork:  # noqa: ARG002  no server
         return SqliteWork(self, self._writer, "BEGIN IMMEDIATE", durable=durable)
 
     autocommit = transaction

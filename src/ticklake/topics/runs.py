@@ -157,13 +157,14 @@ class Run:
         store.join(topic, group, at_end=start == "end")
         return TopicReader(store, who, self._metrics, max_unacknowledged=max_unacknowledged)
 
-    def transaction(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
+    def transaction(self, *, durable: bool = True, patient: bool = True) -> AbstractContextManager[Transaction]:
         """All or nothing over everything in this run; pass what it gives as `connection=`.
 
         `durable=False` is faster and may be lost in a power cut: for work that would then simply be done again.
+        `patient=False` raises `DatabaseUnavailable` at once if a server is away, instead of after a while.
         """
         self._topics()
-        return self._schema.transaction(durable=durable)
+        return self._schema.transaction(durable=durable, patient=patient)
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """A consistent view of everything in this run. Writes nothing, and makes no tables: see `prepare`."""
