@@ -44,7 +44,10 @@ class Life(NamedTuple):
 
 @dataclass(frozen=True)
 class Story:
-    """`files` are the ticks of the batch files; what lies between two of them is missing."""
+    """`files` are the ticks of the batch files; what lies between two of them is missing.
+
+    A file may begin off the grid: its ticks are in the tables, and no sampled ones.
+    """
 
     name: str
     step: int
@@ -126,10 +129,15 @@ def decoded(directory: Path) -> Iterator[TickData]:
 
 @dataclass(frozen=True)
 class Truth:
-    """The figures of a run, computed from its files with sets and sums alone."""
+    """The figures of a run, computed from its files with sets and sums alone. `ticks` are all that the files have."""
 
     step: int
     ticks: dict[int, TickData]
+
+    @property
+    def sampled(self) -> list[int]:
+        """The ticks that figures over time are of: those that a multiple of the sampling interval falls on."""
+        return [tick for tick in sorted(self.ticks) if tick % self.step == 0]
 
     @classmethod
     def of(cls, story: Story, root: Path) -> Truth:
@@ -154,6 +162,11 @@ class Truth:
             "energy": sum(one.energy for one in here.organisms if not one.is_dead),
             "occupied_cells": len(here.cells),
         }
+
+    def exact(self, first: int, last: int) -> bool:
+        """Whether nobody was born or died unseen from one sampled tick to another."""
+        every = range(first, last + 1)
+        return self.step == 1 and all(one in self.ticks and self.figures(one)["deaths"] is not None for one in every)
 
     def missing(self) -> list[TickRange]:
         """The ranges of ticks without a file, from 0 to the last tick that has one."""

@@ -112,6 +112,36 @@ STORIES = {
         stories.Story(
             "late", 10, every(500, 790, 10, 2), [Life(70, None, 500), Life(71, 70, 511, 640), Life(72, 9, 503, 700)]
         ),
+        stories.Story(
+            "holed",
+            1,
+            [TickRange(0, 9), TickRange(20, 29), TickRange(31, 31), TickRange(40, 74)],
+            [Life(1, None, 0), Life(2, None, 0, 15), Life(3, 1, 5, 20), Life(4, 1, 6, 25), Life(5, 1, 28, 42)],
+        ),
+        stories.Story("starts-late", 1, every(20, 79, 1, 2), [Life(1, None, 0), Life(2, 1, 22, 30)]),
+        stories.Story(
+            "between",
+            10,
+            # 20 and 60 are missing, and there is a tick beside each: one without anybody, and one with somebody.
+            [TickRange(0, 10), TickRange(25, 25), TickRange(30, 50), TickRange(63, 63), TickRange(70, 120)],
+            [Life(1, None, 0, 22), Life(2, 1, 28), Life(3, 2, 61, 94)],
+            empty_world=[TickRange(25, 25)],
+        ),
+        stories.Story(
+            "ragged",
+            10,
+            # The first and the last tick are off the grid, and there is one of each kind between two sampled ones.
+            [
+                TickRange(5, 5),
+                TickRange(10, 50),
+                TickRange(54, 54),
+                TickRange(57, 57),
+                TickRange(60, 90),
+                TickRange(93, 93),
+            ],
+            [Life(1, None, 0, 33), Life(2, 1, 20, 52), Life(3, 2, 30, 54), Life(4, 1, 56)],
+            empty_world=[TickRange(54, 54)],
+        ),
     )
 }
 
@@ -178,7 +208,7 @@ def one(one_written: tuple[Any, Path, str], serve_site: Callable[..., httpx.Clie
 
 def expected(told: Told, first: int, last: int) -> dict[str, tuple[float, float, float] | None]:
     """Mean, least and most of the ticks there are from one to another; None if there is none."""
-    ticks = [tick for tick in sorted(told.truth.ticks) if first <= tick <= last]
+    ticks = [tick for tick in told.truth.sampled if first <= tick <= last]
     found = {}
     for name in FIGURES:
         values = [value for tick in ticks if (value := told.truth.figures(tick)[name]) is not None]
@@ -188,7 +218,8 @@ def expected(told: Told, first: int, last: int) -> dict[str, tuple[float, float,
 
 def check_series(told: Told, found: dict[str, Any]) -> None:
     for at, (first, last) in enumerate(zip(found["from_tick"], found["to_tick"], strict=True)):
-        known = [tick for tick in told.truth.ticks if first <= tick <= last]
+        known = [tick for tick in told.truth.sampled if first <= tick <= last]
+        assert found["births_deaths_exact"][at] is told.truth.exact(first, last), (first, last)
         assert found["ticks"][at] == (last - first) // told.story.step + 1
         assert found["organism_data_ticks"][at] == found["environment_data_ticks"][at] == len(known)
         for name, values in expected(told, first, last).items():
@@ -198,7 +229,7 @@ def check_series(told: Told, found: dict[str, Any]) -> None:
 
 def test_series_have_every_figure_of_every_tick(told: Told) -> None:
     found = told.series(points=1000)
-    first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
+    first, last, step = told.truth.sampled[0], told.truth.sampled[-1], told.story.step
     assert (found["first"], found["last"], found["step"], found["exact"]) == (first, last, step, True)
     assert found["from_tick"] == found["to_tick"] == list(range(first, last + 1, step)), "one tick a bucket"
     check_series(told, found)
@@ -211,7 +242,7 @@ def test_series_have_mean_least_and_most_of_larger_parts(told: Told, points: int
 
 @pytest.mark.parametrize("cut", [(1, 1), (0, 33), (33, 0), (12, 41)])
 def test_series_of_a_part_stay_on_sampled_ticks(told: Told, cut: tuple[int, int]) -> None:
-    first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
+    first, last, step = told.truth.sampled[0], told.truth.sampled[-1], told.story.step
     asked = TickRange(first + cut[0], last - cut[1])
     found = told.series(**{"from": asked.start, "to": asked.end})
     wanted = [tick for tick in range(first, last + 1, step) if tick in asked]
@@ -220,18 +251,20 @@ def test_series_of_a_part_stay_on_sampled_ticks(told: Told, cut: tuple[int, int]
     check_series(told, found)
 
 
-def test_series_between_two_sampled_ticks_have_no_figures(told: Told) -> None:
-    first, step = min(told.truth.ticks), told.story.step
+def test_series_between_two_sampled_ticks_are_refused(told: Told) -> None:
+    first, step = told.truth.sampled[0], told.story.step
     if step == 1:
         pytest.skip("every tick is sampled")
-    found = told.series(**{"from": first + 1, "to": first + step - 1})
-    assert found["from_tick"] == found["population_mean"] == found["occupied_cells_max"] == []
+    asked = {"from": first + 1, "to": first + step - 1}
+    answer = told.client.get(f"/api/runs/{told.story.run_id}/series", params=asked)
+    assert answer.status_code == 400 and f"multiple of {step}" in answer.json()["error"]["message"]
+    assert told.client.get("/charts", params={"run": told.story.run_id, **asked}).status_code == 400
 
 
 def test_series_say_which_births_and_deaths_are_a_lower_bound(told: Told) -> None:
     exact = told.story.step == 1
-    found = told.series()
-    assert set(found["births_deaths_exact"]) == {exact}
+    found = told.series(points=1000)
+    assert found["births_deaths_exact"] == [told.truth.exact(tick, tick) for tick in found["from_tick"]]
     assert ("at least" in found["births_and_deaths"]) is not exact
     assert ("at least, since the sampled tick before" in told.page("/charts")) is not exact
     lives, last = told.story.lives, max(told.truth.ticks)
@@ -326,7 +359,7 @@ def test_cells_change_when_the_files_say_so(told: Told) -> None:
     first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
     for cell in (0, 5, 13, 47):
         states: list[tuple[int, Any]] = []
-        for tick in range(first, last + 1, step):
+        for tick in sorted({*range(-(-first // step) * step, last + 1, step), *told.truth.ticks}):
             data = told.truth.ticks.get(tick)
             here = [one for one in data.cells if one.flat_index == cell] if data is not None else []
             state = "unknown" if data is None else (here[0].molecule_value, here[0].owner_id) if here else "empty"
@@ -342,6 +375,17 @@ def test_cells_change_when_the_files_say_so(told: Told) -> None:
             for one in found["changes"]
         ]
         assert shown == states
+
+
+def test_cells_are_followed_back_to_a_sampled_tick_whichever_is_asked_for(
+    tmp_path: Path, serve_site: Callable[..., httpx.Client]
+) -> None:
+    story = stories.Story("long", 7, [TickRange(0, 7 * 450)], [Life(1, None, 0)])
+    told = Told(story, tmp_path, stories.write(story, tmp_path), serve_site(Site(lake=tmp_path / "lake")))
+    for tick in (7 * 420, 7 * 420 + 3):
+        found = told.get("cells/3", tick=tick).json()
+        assert (found["from"], found["to"]) == (7 * 21, tick)
+        assert "unknown" not in {one["state"] for one in found["changes"]}
 
 
 def test_queries_count_the_same_rows_and_keep_what_a_browser_cannot_hold(told: Told) -> None:
@@ -468,13 +512,13 @@ def test_completeness_is_what_the_files_leave_open(told: Told) -> None:
     assert verify["storage"]["lost"] == missing
     assert verify["messages"]["messages"] == len(told.story.files)
     for table in [*verify["tables"], *gaps["tables"]]:
-        assert (table["coverage"]["missing"], table["coverage"]["ticks"]) == (missing, len(told.truth.ticks))
+        assert (table["coverage"]["missing"], table["coverage"]["ticks"]) == (missing, len(told.truth.sampled))
         assert table["duplicated"] == 0
     assert {one["table"]: one["rows"] for one in verify["tables"]} == rows_of(told)
     page = told.page("/completeness")
     assert f"batch files {len(told.story.files)} " in page
     assert (f"{len(missing)} range" in page) is bool(missing)
-    assert page.count(f"{len(told.truth.ticks)} ticks") == 2
+    assert page.count(f"{len(told.truth.sampled)} ticks") == 2
 
 
 def test_status_and_verify_agree_on_ticks_that_are_off_the_grid(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +108,20 @@ def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
 def on_grid(ticks: TickRange, step: int) -> TickRange:
     """The sampled ticks of a range: its bounds moved inwards to multiples of the sampling interval."""
     return TickRange(-(-ticks.start // step) * step, ticks.end // step * step)
+
+
+def even_on_grid(first: int, last: int, every: int, step: int) -> list[TickRange]:
+    """The sampled ticks among every so-many-th tick from `first` to `last`, as ranges of them."""
+    shared = gcd(every, step)
+    if first % shared:
+        return []
+    # The first sampled one is so many further: the least that makes first + further * every a multiple of step.
+    further = -first // shared * pow(every // shared, -1, step // shared) % (step // shared)
+    start, period = first + further * every, every // shared * step
+    if period == step:
+        whole = on_grid(TickRange(start, last), step)
+        return [whole] if whole else []
+    return [TickRange(at, at) for at in range(start, last + 1, period)]
 
 
 def ranges_of(ticks: npt.NDArray[np.int64], step: int) -> list[TickRange]:

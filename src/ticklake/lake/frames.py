@@ -131,14 +131,14 @@ class Frames:
         raise AssertionError("never reached")
 
     def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
-        """The last ticks up to `tick`: as many samples as asked for, or as few as their rows allow."""
+        """The last ticks up to `tick`, from a sampled one: as many samples as asked for, or as their rows allow."""
         facts = self.facts(run_id, table)
         if facts.ticks is None:
             return TickRange(tick, tick)
         sampled = max(1, (facts.ticks.end - facts.ticks.start) // step + 1)
         affordable = ROWS_AT_ONCE * sampled // max(1, facts.rows)
         span = (max(1, min(samples, affordable)) - 1) * step
-        return TickRange(max(facts.ticks.start, tick - span), tick)
+        return TickRange(max(facts.ticks.start, tick // step * step - span), tick)
 
     def _opened(self, run_id: str, table: str) -> OpenTable:
         with self._lock:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ticklake.coordination.gaps import merged, ranges_of
+from ticklake.coordination.gaps import even_on_grid, merged, ranges_of
 from ticklake.errors import BadMetadata, LakeUnreadable, TableUnreadable
 from ticklake.lake.catalog import Catalog, empty_of
 from ticklake.lake.empty import joined
@@ -53,11 +53,8 @@ class Presence:
                 return None
             found += ranges
         runs = json.loads(empty_of(delta, directory).text())
-        found += [
-            TickRange(at, at) if every > step else TickRange(first, last)
-            for first, last, every in runs
-            for at in (range(first, last + 1, every) if every > step else (first,))
-        ]
+        for first, last, every in runs:
+            found += even_on_grid(first, last, every, step)
         return merged(found, step)
 
     def _of(self, table_id: str, path: str, step: int, until: float) -> list[TickRange] | None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ticklake.coordination.gaps import on_grid
 from ticklake.errors import InvalidOption
 from ticklake.lake.frames import Frames, OpenTable
 from ticklake.ticks import TickRange
@@ -88,7 +89,7 @@ class Lives:
         """The living of some rows, in any order."""
         if not len(ticks):
             return
-        self._base = int(ticks[0]) if self._base is None else self._base
+        self._base = int(ticks[0]) // self._step * self._step if self._base is None else self._base
         numbered = self._numbered(ticks)
         keys = (numbered * IDS + ids + IDS // 2)[self.counts(ticks)]
         if not (keys[1:] > keys[:-1]).all():
@@ -129,14 +130,22 @@ class Buckets(NamedTuple):
     edges: Numbers
     step: int
 
+    @property
+    def lengths(self) -> Numbers:
+        """How many sampled ticks each has."""
+        return np.diff(self.edges) // self.step
+
     def every(self) -> TickRange:
         return TickRange(int(self.edges[0]), int(self.edges[-1]) - self.step)
 
+    def held(self, ticks: Numbers) -> Numbers:
+        """How many of these ticks, which ascend, each has."""
+        return np.diff(np.searchsorted(ticks, self.edges))
+
     def some(self, count: int) -> Numbers:
         """So many ticks from the middle of each, or all that it has."""
-        lengths = np.diff(self.edges) // self.step
-        counts = np.minimum(lengths, count)
-        firsts = self.edges[:-1] + (lengths - counts) // 2 * self.step
+        counts = np.minimum(self.lengths, count)
+        firsts = self.edges[:-1] + (self.lengths - counts) // 2 * self.step
         places: Numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         return np.repeat(firsts, counts) + places * self.step
 
@@ -189,9 +198,13 @@ def tallied(batches: Iterable[pa.RecordBatch], source: Source, step: int, empty:
 
 def bucketed(tally: Tally, buckets: Buckets, source: Source) -> pa.Table:
     """Mean, least and most of each figure a bucket; null where it has no tick. First, how many ticks they are of."""
-    columns = {f"{source.table}_ticks": pa.array(np.diff(np.searchsorted(tally.ticks, buckets.edges)))}
+    columns = {f"{source.table}_ticks": pa.array(buckets.held(tally.ticks))}
     for name, values, known in zip(source.figures, tally.sums, tally.known, strict=True):
         columns |= _reduced(name, tally.ticks[known], values[known], buckets)
+    if source.deaths:
+        # Whoever is born and dies between two sampled ticks, or at a tick that is missing, is never seen.
+        whole = buckets.held(tally.ticks[tally.known[-1]]) == buckets.lengths
+        columns["births_deaths_exact"] = pa.array(whole & (buckets.step == 1))
     return pa.table(columns)
 
 
@@ -207,12 +220,6 @@ def _reduced(name: str, ticks: Numbers, values: Numbers, buckets: Buckets) -> di
         found = found / np.maximum(counts, 1) if kind == "mean" else found
         columns[f"{name}_{kind}"] = pa.array(found, mask=~filled)
     return columns
-
-
-def sampled(ticks: TickRange, first: int, step: int) -> TickRange:
-    """The part of a range that begins and ends with a sampled tick; empty where there is none in it."""
-    start = first + max(0, -(-(ticks.start - first) // step)) * step
-    return TickRange(start, start + (ticks.end - start) // step * step)
 
 
 @dataclass(frozen=True)
@@ -232,10 +239,11 @@ class Series:
         self._frames = frames
 
     def ticks(self, run_id: str) -> TickRange | None:
-        """From the first to the last tick that any of the tables has."""
+        """The sampled ticks from the first to the last tick that any of the tables has; None if there are none."""
         found = [self._frames.facts(run_id, source.table).ticks for source in self._sources(run_id)]
         known = [ticks for ticks in found if ticks is not None]
-        return TickRange(min(one.start for one in known), max(one.end for one in known)) if known else None
+        whole = TickRange(min((one.start for one in known), default=0), max((one.end for one in known), default=-1))
+        return on_grid(whole, self.step(run_id)) or None
 
     def step(self, run_id: str) -> int:
         world = self._frames.world(run_id)
@@ -248,8 +256,8 @@ class Series:
         """
         if not 2 <= points <= MOST_POINTS:
             raise InvalidOption(option="points", value=points, allowed=f"2 to {MOST_POINTS:,}")
-        step, every, here = self.step(run_id), self.ticks(run_id), self._sources(run_id, sources)
-        asked, ticks = ticks, sampled(ticks, every.start if every else 0, step)
+        step, here = self.step(run_id), self._sources(run_id, sources)
+        asked, ticks = ticks, on_grid(ticks, step)
         samples = ticks.count(step)
         rates = [self._rows(run_id, source, ticks) / max(1, samples) for source in here]
         plans = [affordable(points, samples, rate, source.most) for source, rate in zip(here, rates, strict=True)]
@@ -257,15 +265,11 @@ class Series:
         columns = {
             "from_tick": pa.array(buckets.edges[:-1]),
             "to_tick": pa.array(buckets.edges[1:] - step),
-            "ticks": pa.array(np.diff(buckets.edges) // step),
+            "ticks": pa.array(buckets.lengths),
         }
         for source, (_, reads) in zip(here, plans, strict=True):
             part = self._part(run_id, source, buckets, reads if reads < samples else None)
             columns |= {name: part[name] for name in part.column_names}
-            if source.deaths:
-                # Whoever is born and dies between two sampled ticks, or at a tick that is missing, is never seen.
-                whole = part[f"{source.table}_ticks"].to_numpy() == np.diff(buckets.edges) // step
-                columns["births_deaths_exact"] = pa.array(whole & (step == 1))
         exact = all(reads >= samples for _, reads in plans)
         return Charted(buckets.every() or asked, step, exact, pa.table(columns))
 
@@ -288,7 +292,7 @@ class Series:
             return tallied(table.scan(source.columns, span, wanted), source, step, table.empty(span))
 
         tally = self._frames.reading(run_id, source.table, tally_of)
-        kept = (tally.ticks >= shown.start) & (tally.ticks <= shown.end)
+        kept = (tally.ticks >= shown.start) & (tally.ticks <= shown.end) & (tally.ticks % step == 0)
         kept &= True if some is None else np.isin(tally.ticks, some)
         return bucketed(Tally(tally.ticks[kept], tally.sums[:, kept], tally.known[:, kept]), buckets, source)
 

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ticklake.coordination.gaps import on_grid
 from ticklake.errors import InvalidOption
 from ticklake.lake.series import MOST_POINTS, Charted, Series
 from ticklake.ticks import TickRange
@@ -59,8 +60,8 @@ def show_charts(request: Request) -> Response:
     if run_id is None or whole is None or frames is None:
         hint = "ticklake demo" if run_id is None else f"ticklake index {run_id} --storage DIR --lake DIR"
         return nothing(request, "Charts", run_id, hint=hint)
-    shown = asked_ticks(request, whole)
     step = Series(frames).step(run_id)
+    shown = _asked(request, whole, step)
     return page(
         request,
         "charts.html",
@@ -82,7 +83,7 @@ def show_series(request: Request) -> Response:
         raise not_in_lake(request, run_id)
     points = whole_number("points", request.query_params.get("points", str(POINTS)), MOST_POINTS)
     whole = series.ticks(run_id)
-    found = series.chart(run_id, asked_ticks(request, whole) if whole else NO_TICK, points)
+    found = series.chart(run_id, _asked(request, whole, series.step(run_id)) if whole else NO_TICK, points)
     return _answer(request, found.table, f"{run_id}-series", lambda: _facts(found, whole))
 
 
@@ -115,6 +116,16 @@ def panels(step: int) -> list[tuple[str, str, tuple[str, ...]]]:
         ("Energy", "of the living together", ("energy",)),
         ("Occupied cells", "of the world at a tick", ("occupied_cells",)),
     ]
+
+
+def _asked(request: Request, whole: TickRange, step: int) -> TickRange:
+    """The sampled ticks that the address asks for. A range that has none is refused."""
+    asked = asked_ticks(request, whole)
+    shown = on_grid(asked, step)
+    if not shown:
+        allowed = f"a range with a sampled tick, which is a multiple of {step}"
+        raise InvalidOption(option="from and to", value=f"{asked.start} to {asked.end}", allowed=allowed)
+    return shown
 
 
 def _facts(found: Charted, whole: TickRange | None) -> dict[str, Any]:

@@ -110,10 +110,11 @@ def changed(rows: list[dict[str, Any]], ticks: list[int], span: TickRange, step:
     """The first tick of each state of a cell: `occupied`, `empty`, or `unknown` if its table lacks the ticks."""
     there = {row["tick_number"]: row for row in rows}
     found: list[dict[str, Any]] = []
-    before = span.start - step
+    before = span.start - 1
     for tick in [*ticks, None]:
-        if (span.end if tick is None else tick - 1) - before >= step:
-            found.append({"tick_number": before + step, "state": "unknown"})
+        next_sampled = (before // step + 1) * step
+        if next_sampled <= (span.end if tick is None else tick - 1):
+            found.append({"tick_number": next_sampled, "state": "unknown"})
         if tick is None:
             break
         state = {"state": "occupied", **there[tick]} if tick in there else {"state": "empty", "tick_number": tick}

@@ -16,6 +16,7 @@ from ticklake.coordination.gaps import (
     common,
     count,
     discover,
+    even_on_grid,
     gap_before,
     merged,
     on_grid,
@@ -194,3 +195,16 @@ def test_a_range_is_moved_inwards_to_the_grid():
     assert on_grid(TickRange(3, 37), 10) == TickRange(10, 30)
     assert on_grid(TickRange(10, 30), 10) == TickRange(10, 30)
     assert not on_grid(TickRange(11, 19), 10)
+
+
+@given(st.integers(0, 50), st.integers(0, 40), st.integers(1, 12), st.integers(1, 12))
+def test_the_sampled_ticks_of_an_even_run_are_those_on_the_grid(first: int, ticks: int, every: int, step: int) -> None:
+    last = first + ticks * every
+    found = even_on_grid(first, last, every, step)
+    assert ticks_of(found, step) == [tick for tick in range(first, last + 1, every) if tick % step == 0]
+
+
+def test_the_sampled_ticks_of_a_long_even_run_are_one_range() -> None:
+    assert even_on_grid(0, 10**15, 1, 10**6) == [TickRange(0, 10**15)]
+    assert even_on_grid(5, 10**15, 5, 10) == [TickRange(10, 10**15)]
+    assert even_on_grid(5, 10**15, 10, 10) == []
