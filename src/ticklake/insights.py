@@ -114,6 +114,23 @@ class Glance:
     gaps: list[GapsReport]
     held_back: list[str] = field(default_factory=list)
 
+    @property
+    def missing(self) -> int | None:
+        """Ranges of ticks that the worst table lacks, or that its coordinator looks for.
+
+        None is not known: what the other tables lack says nothing of one that nobody has looked through (yet).
+        """
+        found = [one.pending + one.permanent for one in self.gaps]
+        found += [one.missing for one in self.tables if one.missing is not None]
+        unknown = any(one.missing is None and (one.ticks or one.error) for one in self.tables)
+        worst = max(found, default=None)
+        return None if unknown and not worst else worst
+
+    @property
+    def dead_letters(self) -> int | None:
+        """None if no group is known."""
+        return sum(one.dead_letters for one in self.groups) if self.groups else None
+
 
 @dataclass(frozen=True)
 class Places:

@@ -23,6 +23,7 @@ import importlib.util
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
@@ -36,6 +37,7 @@ import pytest
 from click.testing import CliRunner
 
 from ticklake.cli import cli
+from ticklake.contracts import BatchInfo
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
@@ -479,6 +481,41 @@ def test_overview_says_what_is_missing_and_only_then_that_all_is_there(told: Tol
         ("environment-indexer", 0, 0, 0),
         ("organism-indexer", 0, 0, 0),
     ]
+
+
+def test_overview_is_not_up_to_date_while_messages_wait_that_may_tell_of_more(
+    tmp_path: Path, serve_site: Callable[..., httpx.Client]
+) -> None:
+    story = stories.Story("waits", 1, [TickRange(0, 119)], [Life(1, None, 0)])
+    with Database(stories.write(story, tmp_path)) as database:
+        told = Told(story, tmp_path, database.url, serve_site(Site(lake=tmp_path / "lake", databases=[database])))
+        assert "up to date" in told.page("/")
+        with database.run(story.run_id).writer("batch-topic") as writer:
+            for first, last in [(120, 319), *((tick, tick) for tick in range(100))]:
+                key = f"{story.run_id}/batch_{first:010d}_{last:010d}.pb"
+                writer.send(BatchInfo(simulation_run_id=story.run_id, storage_key=key, tick_start=first, tick_end=last))
+        told.client = serve_site(Site(lake=tmp_path / "lake", databases=[database]))
+        shown = told.page("/")
+        assert "up to date" not in shown and "101 behind" in shown
+        assert f"lag {DASH} ticks" in shown and "lag 101 messages" in shown
+        assert "up to tick 119" in shown and "up to tick 99" not in shown
+
+
+def test_overview_and_top_show_a_dash_for_what_is_not_known(
+    tmp_path: Path, serve_site: Callable[..., httpx.Client]
+) -> None:
+    story = stories.Story("hidden", 1, [TickRange(0, 3), TickRange(8, 9)], [Life(1, None, 0)])
+    told = Told(story, tmp_path, stories.write(story, tmp_path), serve_site(Site(lake=tmp_path / "lake")))
+    shown = told.page("/")
+    assert f"lag {DASH} messages" in shown and f"lag {DASH} oldest message" in shown
+    assert f"dead letters {DASH} look" in shown and "gaps 1 ranges missing" in shown
+    assert f"{DASH} dead letters   1 gaps" in told.command("top", "--once", places="l")
+    assert told.json("top", "--once", places="l")["dead_letters"] is None
+    assert f"0 dead letters   {DASH} gaps" in told.command("top", "--once", places="d")
+    shutil.rmtree(tmp_path / "lake" / story.run_id / "metadata")
+    assert f"{DASH} dead letters   {DASH} gaps" in told.command("top", "--once", places="l")
+    told.client = serve_site(Site(lake=tmp_path / "lake"))
+    assert f"gaps {DASH} ranges missing" in told.page("/")
 
 
 def test_status_and_runs_count_files_rows_and_missing_ticks(told: Told) -> None:

@@ -330,7 +330,26 @@ def flow(**changes: Any) -> pipeline.Flow:
 
 def test_the_figures_of_a_flow_are_those_of_its_worst_part() -> None:
     one = flow()
-    assert (one.lag_messages, one.lag_ticks, one.lag_seconds, one.rows_per_second, one.gaps) == (3, 20, 4.0, 50.0, 3)
+    assert (one.lag_messages, one.lag_ticks, one.lag_seconds, one.rows_per_second, one.glance.missing) == (
+        3,
+        20,
+        4.0,
+        50.0,
+        3,
+    )
+
+
+def test_what_one_table_lacks_says_nothing_of_another_that_was_not_looked_through() -> None:
+    looked_at, broken = replace(TABLE, missing=0), TableReport("organism_data", error="It cannot be read.")
+    metadata = TableReport("metadata", 6, 1, 100)
+    for tables, missing in (
+        ([looked_at, metadata], 0),
+        ([looked_at, TABLE], None),
+        ([looked_at, broken], None),
+        ([replace(TABLE, missing=2), TABLE], 2),
+        ([], None),
+    ):
+        assert Glance("run", 1.0, tables, [], []).missing == missing
 
 
 def test_a_drawing_has_every_stage_and_nothing_outside() -> None:

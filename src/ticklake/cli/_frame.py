@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ticklake.insights import Glance
     from ticklake.web.elsewhere import ServiceReport
 
+UNKNOWN = "\N{EN DASH}"
 STATE_COLORS = {"running": "green", "paused": "yellow", "error": "red"}
 
 
@@ -38,17 +39,6 @@ class Frame:
         held_back = self.glance.held_back if self.glance else []
         return [text for text in (self.problem, *tables, *services, *held_back) if text]
 
-    @property
-    def gaps(self) -> int:
-        """Ranges of ticks that the worst table lacks, or that its coordinator looks for."""
-        seen = self.glance
-        found = [one.pending + one.permanent for one in (seen.gaps if seen else [])]
-        return max([*found, *(table.missing or 0 for table in (seen.tables if seen else []))], default=0)
-
-    @property
-    def dead_letters(self) -> int:
-        return sum(group.dead_letters for group in (self.glance.groups if self.glance else []))
-
 
 def as_json(frame: Frame) -> str:
     seen = frame.glance
@@ -62,7 +52,7 @@ def as_json(frame: Frame) -> str:
         "groups": [asdict(group) for group in seen.groups] if seen else [],
         "tables": tables,
         "gaps": [asdict(gap) for gap in seen.gaps] if seen else [],
-        "dead_letters": frame.dead_letters,
+        "dead_letters": seen.dead_letters if seen else None,
         "errors": frame.errors,
     }
     return json.dumps(fields)
@@ -86,11 +76,11 @@ def _summary(frame: Frame) -> RenderableType:
     from rich.text import Text
 
     counts = {
-        "dead letters": frame.dead_letters,
-        "gaps": frame.gaps,
+        "dead letters": frame.glance.dead_letters if frame.glance else None,
+        "gaps": frame.glance.missing if frame.glance else None,
         "errors": len(frame.errors),
     }
-    texts = [(f"{count:,} {name}", "red" if count else "dim") for name, count in counts.items()]
+    texts = [(f"{cell_text(count) or UNKNOWN} {name}", "red" if count else "dim") for name, count in counts.items()]
     node = [] if frame.services is not None else [("   no node answers", "dim")]
     return Text("   ").join(Text(*text) for text in texts) + Text.assemble(*node)
 

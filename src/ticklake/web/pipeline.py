@@ -54,28 +54,36 @@ class Flow:
         return sum(self.rates.values()) if self.rates else None
 
     @property
-    def lag_messages(self) -> int:
-        return max((group.lag for group in self.glance.groups), default=0)
+    def lag_messages(self) -> int | None:
+        return max((group.lag for group in self.glance.groups), default=None)
 
     @property
-    def lag_seconds(self) -> float:
-        return max((group.oldest_seconds or 0.0 for group in self.glance.groups), default=0.0)
+    def lag_seconds(self) -> float | None:
+        return max((group.oldest_seconds or 0.0 for group in self.glance.groups), default=None)
 
     @property
     def lag_ticks(self) -> int | None:
-        behind = [behind_of(table, self.announced) for table in self.glance.tables]
-        return max((one for one in behind if one is not None), default=None)
+        behind = [self.behind(table) for table in self.glance.tables if table.ticks is not None]
+        worst = max((one for one in behind if one is not None), default=None)
+        return None if None in behind and not worst else worst
 
     @property
-    def dead_letters(self) -> int:
-        return sum(group.dead_letters for group in self.glance.groups)
+    def newest_tick(self) -> int | None:
+        """The newest tick that a batch file is known to have: a table may have a newer one than the last messages name."""
+        if self.announced is None:
+            return None
+        return max([self.announced.ticks.end, *(table.ticks.end for table in self.glance.tables if table.ticks)])
 
-    @property
-    def gaps(self) -> int | None:
-        """Ranges of ticks that the worst table lacks, or that its coordinator looks for; None if neither is known."""
-        coordinated = [gap.pending + gap.permanent for gap in self.glance.gaps]
-        lacking = [table.missing for table in self.glance.tables if table.missing is not None]
-        return max([*coordinated, *lacking], default=None)
+    def behind(self, table: TableReport) -> int | None:
+        """How far the newest tick of a table is behind the newest that the topic has told of.
+
+        Only the last messages are read. As long as any message waits, it may tell of more than the table has.
+        """
+        if self.announced is None or table.ticks is None:
+            return None
+        behind = max(0, self.announced.ticks.end - table.ticks.end)
+        waits = any(group.lag for group in writers_of(table, self.glance.groups))
+        return None if waits and not behind else behind
 
 
 @dataclass(frozen=True)
@@ -101,11 +109,9 @@ class Drawing:
     pipes: list[Pipe]
 
 
-def behind_of(table: TableReport, announced: Announcement | None) -> int | None:
-    """How far the newest tick of a table is behind the newest that the topic has told of."""
-    if announced is None or table.ticks is None:
-        return None
-    return max(0, announced.ticks.end - table.ticks.end)
+def writers_of(table: TableReport, groups: Sequence[GroupReport]) -> Sequence[GroupReport]:
+    """The groups that write a table, as far as names tell; if they tell nothing, it may be any of them."""
+    return [group for group in groups if _akin(group.group, table.name)] or groups
 
 
 def stages(flow: Flow) -> list[list[Stage]]:
@@ -138,13 +144,15 @@ def _storage(flow: Flow) -> Stage:
     found = flow.announced
     if found is None:
         return Stage("storage", "batch files", ("nothing announced yet",), "idle", "/completeness")
-    figures = (f"up to tick {number(found.ticks.end)}", f"newest {age(found.seconds)} ago")
+    figures = (f"up to tick {number(flow.newest_tick)}", f"newest {age(found.seconds)} ago")
     return Stage("storage", "batch files", figures, "ok", "/completeness", bool(flow.ticks_per_second))
 
 
 def _topic(topic: str, groups: Sequence[GroupReport], moving: bool) -> Stage:
     own = [group for group in groups if group.topic == topic]
-    lag, dead = max((group.lag for group in own), default=0), sum(group.dead_letters for group in own)
+    if not own:
+        return Stage("topic", topic, ("no group reads it",), "idle", "/topics", moving)
+    lag, dead = max(group.lag for group in own), sum(group.dead_letters for group in own)
     letters = f"{number(dead)} dead letters" if dead else "no dead letters"
     return Stage("topic", topic, (f"{number(lag)} waiting", letters), "error" if dead else "ok", "/topics", moving)
 
@@ -164,7 +172,7 @@ def _table(table: TableReport, flow: Flow) -> Stage:
         return Stage("table", table.name, ("cannot be read",), "error", "/tables")
     if not table.rows:
         return Stage("table", table.name, ("no rows yet",), "idle", "/tables")
-    behind = behind_of(table, flow.announced)
+    behind = flow.behind(table)
     rate = flow.rates.get(table.name, 0)
     figures = (f"{short(table.rows)} rows", _progress(table, behind, rate))
     return Stage("table", table.name, figures, "warn" if table.missing else "ok", "/tables", rate > 0)
