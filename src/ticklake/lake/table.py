@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+from deltalake import Schema
 
 from ticklake.errors import BadTable
 
@@ -17,23 +18,40 @@ _KEYS = (
     *(_types.is_integer, _types.is_boolean, _types.is_date, _types.is_decimal, _types.is_timestamp),
     *(_types.is_string, _types.is_large_string, _types.is_binary, _types.is_large_binary, _types.is_fixed_size_binary),
 )
-_INSTEAD = "use signed integers, float32 or float64, and timestamps in microseconds of UTC"
+_NESTED = (
+    *(_types.is_list, _types.is_large_list, _types.is_fixed_size_list, _types.is_list_view, _types.is_large_list_view),
+    *(_types.is_struct, _types.is_map),
+)
+_INSTEAD = "use signed integers, float32 or float64, decimal128, date32, and timestamps in microseconds of UTC"
 
 
 def _is_unfit(kind: pa.DataType) -> bool:
-    """What the Delta protocol, as old as all engines know it, has no type for.
+    """Whether a column of this type cannot be stored, or does not come back from a Delta table as it was.
 
-    An unsigned number would be stored as a signed one of the same width.
+    An unsigned number comes back as a signed one of the same width, and a date64 without its time of day. Delta has
+    nulls and other timestamps only as features that not all engines know, and Parquet no struct without a field.
     """
-    return (
-        _types.is_unsigned_integer(kind)
-        or _types.is_float16(kind)
-        or _types.is_time(kind)
-        or _types.is_duration(kind)
-        or _types.is_interval(kind)
-        or _types.is_null(kind)
-        or (_types.is_timestamp(kind) and (kind.unit, kind.tz) != ("us", "UTC"))
-    )
+    if any(is_kind(kind) for is_kind in _NESTED):
+        return not kind.num_fields
+    if _types.is_null(kind) or (_types.is_timestamp(kind) and (kind.unit, kind.tz) != ("us", "UTC")):
+        return True
+    try:
+        back = pa.schema(Schema.from_arrow(pa.schema([("value", kind)])).to_arrow())
+    except Exception:
+        # delta-rs raises no error of its own here.
+        return True
+    return bool(back.field("value").type != _plain(kind))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type with the same values in Arrow's usual layout, which is the one that comes back."""
+    if _types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if _types.is_large_string(kind) or _types.is_string_view(kind):
+        return pa.string()
+    if _types.is_large_binary(kind) or _types.is_binary_view(kind) or _types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return kind
 
 
 def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
@@ -67,7 +85,8 @@ class Table:
         if self.schema.field(self.ordinal).type != pa.int64():
             raise BadTable(name=self.name, reason=f"{self.ordinal}, the first column of its key, must be an int64")
         for column in self.schema:
-            if unfit := next(filter(_is_unfit, _parts(column.type)), None):
+            # A struct without fields is as false as None.
+            for unfit in filter(_is_unfit, _parts(column.type)):
                 reason = f"{column.name} is {column.type}, and a Delta table has no {unfit}; {_INSTEAD}"
                 raise BadTable(name=self.name, reason=reason)
         for name in self.key:

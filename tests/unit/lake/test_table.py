@@ -34,6 +34,16 @@ NO_KEYS = [pa.float32(), pa.float64(), pa.list_(pa.int32()), pa.struct([("x", pa
 NOWHERE = [
     *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.float16(), pa.time64("us"), pa.duration("s"), pa.null()),
     *(pa.list_(pa.uint32()), pa.struct([("x", pa.uint64())]), pa.timestamp("us"), pa.timestamp("ns", "UTC")),
+    *(pa.timestamp("us", "Europe/Berlin"), pa.date64(), pa.decimal32(5, 2), pa.decimal64(10, 2), pa.decimal256(50, 2)),
+    *(pa.decimal128(5, -2), pa.run_end_encoded(pa.int32(), pa.int32()), pa.map_(pa.string(), pa.date64())),
+    *(pa.struct([]), pa.list_(pa.struct([])), pa.dictionary(pa.int32(), pa.uint8())),
+]
+LAYOUTS = [
+    *(pa.string_view(), pa.binary_view(), pa.large_binary(), pa.binary(4), pa.dictionary(pa.int32(), pa.string())),
+    *(pa.large_list(pa.int32()), pa.list_(pa.int32(), 2), pa.list_view(pa.int32()), pa.large_list_view(pa.string())),
+    *(pa.map_(pa.large_string(), pa.large_list(pa.int32())), pa.struct([pa.field("x", pa.int32(), nullable=False)])),
+    *(pa.list_(pa.field("elem", pa.large_string(), nullable=False)), pa.float32(), pa.decimal128(38, 10)),
+    pa.map_(pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int32())),
 ]
 
 
@@ -54,6 +64,13 @@ def test_types_that_delta_has_not_are_refused_in_one_line(kind: pa.DataType) -> 
     with pytest.raises(BadTable, match=r"value is .* a Delta table has no") as raised:
         table_of(kind, in_key=False)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", LAYOUTS, ids=str)
+def test_types_that_differ_from_one_of_delta_only_in_layout_can_be_in_a_table(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    Ledger(tmp_path / "values", table_of(kind, in_key=False))
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
