@@ -266,15 +266,6 @@ class OffTheGrid(TickLakeError):
     step: int
 
 
-class UnknownTableFormat(TickLakeError):
-    message = (
-        "Table {directory} says format {found!r}, this TickLake knows {known}. Upgrade TickLake, or use another lake."
-    )
-    directory: object
-    found: str
-    known: str
-
-
 class OtherTableSchema(TickLakeError):
     message = (
         "Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table "
@@ -358,6 +349,35 @@ class TableUnreadable(TickLakeError):
     )
     table: object
     reason: object
+
+
+class UnknownTableFormat(TableUnreadable):
+    message = (
+        "Table {table} is of a kind that this TickLake does not know: {reason}. Upgrade TickLake, have another engine "
+        "undo what it has changed, or use another lake."
+    )
+    table: object
+    reason: object
+
+
+class StaleRewrite(TickLakeError):
+    message = (
+        "Table {table} has rows twice: commit {version} of another engine ({operation}) put a file in the place of "
+        "others that had been replaced before. Restore the version before it, "
+        "`DeltaTable(…).restore({before})`, or move the table away and index the run again."
+    )
+    table: object
+    version: int
+    operation: object
+    before: int
+
+
+class TableAppendOnly(TickLakeError):
+    message = (
+        "Table {table} is append-only, so no row of it is replaced: another engine has set delta.appendOnly. Set it "
+        "to false to replace rows."
+    )
+    table: object
 
 
 class BadQuery(TickLakeError):

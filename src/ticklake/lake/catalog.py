@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 from ticklake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.dataset import dataset_of
 from ticklake.lake.empty import EmptyTicks
+from ticklake.lake.features import check_readable
 from ticklake.lake.log import one_line
 from ticklake.lake.summary import recorded
 from ticklake.places import local_path
@@ -91,15 +92,17 @@ class Catalog:
         if not (is_safe(run_id) and is_safe(table)):
             raise TableUnreadable(table=repr(f"{run_id}/{table}"), reason="run and table must be plain names")
         try:
-            return DeltaTable(directory)
+            delta = DeltaTable(directory)
         except (DeltaError, OSError) as error:
             raise TableUnreadable(table=directory, reason=one_line(error)) from error
+        check_readable(delta, directory)
+        return delta
 
 
 def empty_of(delta: DeltaTable, directory: Path) -> EmptyTicks:
     """The ticks that a table has and that have no row: only its commits name them."""
     try:
-        return recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
+        return recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version())).empty
     except DamagedCommit as error:
         raise TableUnreadable(table=directory, reason=one_line(error)) from error
 

@@ -173,7 +173,7 @@ def removed(files: Sequence[LiveFile], now: int, *, data_change: bool) -> list[A
     return [
         {
             "remove": {
-                "path": quote(file.path),
+                "path": file.written,
                 "deletionTimestamp": now,
                 "dataChange": data_change,
                 "extendedFileMetadata": True,
@@ -192,7 +192,7 @@ def _live(add: Mapping[str, Any], ordinal: str) -> LiveFile:
     size, rows = add["size"], stats.get("numRecords")
     if not isinstance(size, int) or not isinstance(rows, int | None):
         raise ValueError(f"it has a file of {size!r} bytes and {rows!r} rows")
-    return LiveFile(unquote(add["path"]), size, rows, TickRange(low, high))
+    return LiveFile(unquote(add["path"]), size, rows, TickRange(low, high), add["path"])
 
 
 def _bound(stats: Mapping[str, Any], name: str, ordinal: str, missing: int) -> int:

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from ticklake.errors import TableUnreadable
 from ticklake.lake.dataset import dataset_of
 from ticklake.lake.empty import joined
+from ticklake.lake.features import check_readable
 from ticklake.lake.ledger import ticks_in
 from ticklake.lake.log import KEY, one_line
 from ticklake.lake.summary import recorded
@@ -69,8 +70,8 @@ def covered(directory: Path) -> Covered:
     if delta is None or not key:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
     found = joined(part for path in delta.file_uris() for part in _ticks(Path(path), key[0]))
-    empty = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
-    return Covered(found, empty.all())
+    told = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
+    return Covered(found, told.empty.all())
 
 
 def table_id(directory: Path) -> str | None:
@@ -163,8 +164,10 @@ def _ticks(path: Path, ordinal: str) -> list[Ticks]:
 
 def _open(directory: Path) -> DeltaTable | None:
     try:
-        return DeltaTable(directory)
+        delta = DeltaTable(directory)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         raise TableUnreadable(table=directory, reason=one_line(error)) from error
+    check_readable(delta, directory)
+    return delta

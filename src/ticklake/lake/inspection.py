@@ -13,11 +13,12 @@ from deltalake.exceptions import DeltaError
 from ticklake.errors import DamagedCommit
 from ticklake.lake import commits
 from ticklake.lake.commits import Commit
+from ticklake.lake.folder import TableFolder
 from ticklake.lake.log import live_files, one_line
 from ticklake.lake.parquet import checksum
 from ticklake.lake.snapshot import LiveFile, Snapshot
 from ticklake.lake.summary import Summary
-from ticklake.lake.torn import checkpoint_name
+from ticklake.lake.torn import checkpoint_name, opens_without
 
 
 class Inspection(NamedTuple):
@@ -47,12 +48,16 @@ def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
 
 
 def _flaw(checkpoint: Path, expected: str) -> str:
-    if expected and checksum(checkpoint) != expected:
-        return "its checksum is wrong; remove it, the commits are all there"
+    """If the table does not open without it, another writer may have made it anew and cleaned the log up."""
+    with TableFolder(checkpoint.parents[1]) as folder:
+        spare = opens_without(folder, [checkpoint.name])
+    advice = "remove it, the commits are all there" if spare else "restore it, commits under it are gone"
+    if spare and expected and checksum(checkpoint) != expected:
+        return f"its checksum is wrong; {advice}"
     try:
         pq.read_table(checkpoint)
     except (OSError, pa.ArrowException) as error:
-        return f"{one_line(error)}; remove it, the commits are all there"
+        return f"{one_line(error)}; {advice}"
     return ""
 
 

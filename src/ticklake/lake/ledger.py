@@ -15,12 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from ticklake import faults
-from ticklake.errors import DamagedTableFile, DamageNotCovered
+from ticklake.errors import DamagedTableFile, DamageNotCovered, StaleRewrite
+from ticklake.lake import commits
 from ticklake.lake.commits import Commit, added_ticks
 from ticklake.lake.empty import REMOVED, joined
-from ticklake.lake.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.log import KEY, CommitConflict, DeltaLog, live_files, one_line
 from ticklake.lake.order import beginnings
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter, is_damage, opened
 from ticklake.lake.snapshot import LiveFile
@@ -81,6 +83,7 @@ class Ledger(DeltaLog):
         A damaged file of the table is removed if these are all the ticks it can hold.
         """
         self.refresh()
+        self.check_removable()
         there, damaged = [self._empty.within(within)], []
         for file in self.files.overlapping(within):
             try:
@@ -167,7 +170,26 @@ class Ledger(DeltaLog):
 
     def _read(self, version: int) -> None:
         super()._read(version)
-        self._empty = recorded(self._log, self.id, version)
+        self._empty, rewrites = recorded(self._log, self.id, version)
+        for number in rewrites:
+            self._check_rewrite(number)
+
+    def _check_rewrite(self, version: int) -> None:
+        """Raises `StaleRewrite` if another engine put a file that is still there in the place of some that were not.
+
+        delta-rs does so if its OPTIMIZE begins before a compaction and commits after it: then every row is there twice.
+        """
+        commit = self._decoded(commits.read(self._log, version), version)
+        if not any(map(self.has, commit.adds)):
+            return
+        try:
+            before = live_files(DeltaTable(self.directory, version=version - 1), self._ordinal)
+        except DeltaError:
+            # Somebody has cleaned the log up, so nobody can tell any more.
+            return
+        if not {file.path for file in before}.issuperset(commit.removes):
+            operation = commit.info.get("operation", "unknown")
+            raise StaleRewrite(table=self.directory, version=version, operation=operation, before=version - 1)
 
     def _take(self, commit: Commit) -> None:
         super()._take(commit)

@@ -29,11 +29,13 @@ from ticklake.errors import (
     LakeUnreadable,
     LakeUnwritable,
     OtherTableSchema,
+    TableAppendOnly,
     TickLakeError,
     UnknownTableFormat,
 )
 from ticklake.lake import commits, history, scratch, torn
 from ticklake.lake.commits import Action, Commit
+from ticklake.lake.features import check_readable
 from ticklake.lake.folder import TableFolder
 from ticklake.lake.history import Head
 from ticklake.lake.parquet import ParquetFile, checksum_of
@@ -114,9 +116,15 @@ class DeltaLog:
 
     def swap(self, old: Sequence[LiveFile], new: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
         """Puts files with fewer rows in the place of others. Like `commit` in all else."""
+        self.check_removable()
         now = int(time.time() * 1000)
         actions = [*commits.removed(old, now, data_change=True), *commits.added(new, now, data_change=True)]
         self._write("DELETE", {}, new, actions, provenance, now)
+
+    def check_removable(self) -> None:
+        """Raises `TableAppendOnly` if no row may be removed, as far as is known. A compaction removes none."""
+        if self._append_only:
+            raise TableAppendOnly(table=self.directory)
 
     def has(self, file: ParquetFile | LiveFile) -> bool:
         """Whether the table lists this very file."""
@@ -177,17 +185,22 @@ class DeltaLog:
         while (data := folder.read(commits.name_of(self.version + 1))) is not None:
             if commits.is_torn(data):
                 return self._load()
-            try:
-                commit = commits.decoded(data, self._ordinal)
-            except ValueError as error:
-                raise DamagedCommit(file=str(self._log / commits.name_of(self.version + 1)), reason=error) from error
+            commit = self._decoded(data, self.version + 1)
             if commit.redefines or commit.info.get(commits.AFTER, self.head.mark) != self.head.mark:
+                return self._load()
+            if commit.adds and not all(path in self.files for path in commit.removes):
                 return self._load()
             self._take(commit)
             self.head = Head(self.version + 1, history.mark(data))
         if folder.has_any_after(self.version + 1):
             return self._load()
         return None
+
+    def _decoded(self, data: bytes | None, version: int) -> Commit:
+        try:
+            return commits.decoded(data or b"", self._ordinal)
+        except ValueError as error:
+            raise DamagedCommit(file=str(self._log / commits.name_of(version)), reason=error) from error
 
     def _holds(self, folder: TableFolder) -> bool:
         """Whether this folder has the very commit that was seen last."""
@@ -310,6 +323,7 @@ class DeltaLog:
             delta = DeltaTable(self.directory)
             self._check(delta)
             self.files = Snapshot(live_files(delta, self._ordinal))
+            self._append_only = delta.metadata().configuration.get("delta.appendOnly") == "true"
             self.id = str(delta.metadata().id)
             """The table's own id: a table made anew in the same place has another."""
             self._read(int(delta.version()))
@@ -321,10 +335,11 @@ class DeltaLog:
 
     def _check(self, delta: DeltaTable) -> None:
         self._check_properties(delta.metadata().configuration)
-        protocol = delta.protocol()
-        if protocol.min_writer_version > _WRITER_VERSION:
-            found = f"Delta writer version {protocol.min_writer_version}"
-            raise UnknownTableFormat(directory=str(self.directory), found=found, known=f"up to {_WRITER_VERSION}")
+        check_readable(delta, self.directory)
+        version = delta.protocol().min_writer_version
+        if version > _WRITER_VERSION:
+            reason = f"it has Delta writer version {version}, and {_WRITER_VERSION} is the last one known"
+            raise UnknownTableFormat(table=self.directory, reason=reason)
         nullable = {field.name for field in self._schema if field.nullable} - set(self._key)
         stored, wanted = _columns(delta.schema(), nullable), _columns(Schema.from_arrow(self._schema), set())
         if stored != wanted:
@@ -334,7 +349,8 @@ class DeltaLog:
         """Whether the table, whenever it is opened, is one that may be written to."""
         version = found.get("ticklake.format", FORMAT)
         if version != FORMAT:
-            raise UnknownTableFormat(directory=str(self.directory), found=str(version), known=FORMAT)
+            reason = f"it says format {version!r}, and {FORMAT!r} is known"
+            raise UnknownTableFormat(table=self.directory, reason=reason)
 
     def _create(self, folder: TableFolder) -> None:
         if folder.versions() or folder.newest_checkpoint() >= 0:
@@ -383,5 +399,6 @@ def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
         for name, missing in ((f"min.{ordinal}", ANY_TICK.start), (f"max.{ordinal}", ANY_TICK.end))
     )
     rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None] * count
-    paths = map(unquote, adds["path"].to_pylist())
-    return list(map(LiveFile, paths, adds["size_bytes"].to_pylist(), rows, map(TickRange, low, high)))
+    written = adds["path"].to_pylist()
+    ticks = map(TickRange, low, high)
+    return list(map(LiveFile, map(unquote, written), adds["size_bytes"].to_pylist(), rows, ticks, written))

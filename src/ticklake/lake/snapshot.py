@@ -21,6 +21,8 @@ class LiveFile(NamedTuple):
     size: int
     rows: int | None
     ticks: TickRange
+    written: str = ""
+    """The path as the log writes it. A character can be written in two ways, and other engines compare the text."""
 
 
 class Snapshot:

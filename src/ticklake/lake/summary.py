@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ticklake import faults
 from ticklake.errors import DamagedCommit
@@ -74,13 +74,25 @@ def _info_of(data: bytes, file: Path) -> Mapping[str, Any]:
         raise DamagedCommit(file=str(file), reason=error) from error
 
 
-def recorded(log: Path, table: str, version: int) -> EmptyTicks:
-    """All ticks that the commits up to a version name as empty and none has removed, as far back as the log goes."""
+def _is_rewrite(data: bytes) -> bool:
+    """Whether another engine put files in the place of others. Ours are in place only if nobody was faster."""
+    return b'"remove":' in data and b'"add":' in data and f'"{commits.AFTER}"'.encode() not in data
+
+
+class Recorded(NamedTuple):
+    """What commits say: the ticks without rows, and the versions in which another engine rewrote files."""
+
+    empty: EmptyTicks
+    rewrites: list[int]
+
+
+def recorded(log: Path, table: str, version: int) -> Recorded:
+    """What the commits up to a version say, as far back as the log goes. Rewrites are told since the last summary."""
     summary = Summary.read(log, table)
     if summary.version > version:
         summary = Summary()
     empty = EmptyTicks(summary.empty)
-    before = summary.mark
+    before, rewrites = summary.mark, list[int]()
     for number in range(summary.version + 1, version + 1):
         data = commits.read(log, number)
         if data is not None and b'"ticklake.' in data:
@@ -89,5 +101,7 @@ def recorded(log: Path, table: str, version: int) -> EmptyTicks:
                 reason = f"it was made after another commit {number - 1} than the one that is there"
                 raise DamagedCommit(file=str(log / commits.name_of(number)), reason=reason)
             empty.take(info)
+        if data is not None and _is_rewrite(data):
+            rewrites.append(number)
         before = history.mark(data) if data is not None else ""
-    return empty
+    return Recorded(empty, rewrites)

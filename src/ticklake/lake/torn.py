@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -186,13 +186,28 @@ def _damaged_checkpoint(folder: TableFolder) -> Findings:
     summary = Summary.stored(folder.log)
     name = checkpoint_name(summary.version)
     data = folder.read(name) if summary.checkpoint else None
-    if data is None or checksum_of(data) == summary.checkpoint:
+    if data is None or checksum_of(data) == summary.checkpoint or not opens_without(folder, [name]):
         return {}
-    return {name: "its checksum is wrong. The commits are read instead."}
+    return {name: "it is not as we wrote it. The commits are read instead."}
+
+
+def opens_without(folder: TableFolder, checkpoints: Collection[str]) -> bool:
+    """Whether the log tells everything without these checkpoints: all commits are there since the start or another one.
+
+    Otherwise one that is not as we wrote it is another writer's, who has cleaned the log up: nothing can replace it.
+    """
+    found = {name: int(name[:20]) for name in filter(is_checkpoint, folder.names()) if name[:20].isdigit()}
+    summed_up = max((version for name, version in found.items() if name not in checkpoints), default=-1)
+    versions = folder.versions()
+    newest = max([*found.values(), *versions], default=-1)
+    return history.missing({*versions, newest + 1}, summed_up) is None
 
 
 def _checkpoints(folder: TableFolder) -> Findings:
-    """A checkpoint only saves reading: if every commit is still there, all can go; else those that are torn."""
+    """A checkpoint only saves reading: if every commit is still there, all can go; else those that are torn.
+
+    None goes if nothing tells what it does.
+    """
     versions = folder.versions()
     all_there = bool(versions) and versions == list(range(len(versions)))
     found: Findings = {}
@@ -205,4 +220,4 @@ def _checkpoints(folder: TableFolder) -> Findings:
                 found[name] = "the table cannot be opened with it. The commits are read instead."
         except (OSError, pa.ArrowException) as error:
             found[name] = f"{error}. The commits are read instead."
-    return found
+    return found if opens_without(folder, found) else {}

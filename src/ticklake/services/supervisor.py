@@ -30,6 +30,7 @@ HOPELESS = (
     errors.RowsMissing,
     errors.SchemaTooNew,
     errors.SparkNeeded,
+    errors.StaleRewrite,
     errors.StoredFileConflict,
     errors.TicksOutOfOrder,
     errors.UnknownDatabase,

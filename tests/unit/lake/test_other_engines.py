@@ -1,0 +1,183 @@
+"""What another engine does to a table is followed, or the table is refused in one line. No row is lost or doubled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from ticklake.errors import StaleRewrite, TableAppendOnly, TableUnreadable, UnknownTableFormat
+from ticklake.lake import commits
+from ticklake.lake.catalog import Catalog
+from ticklake.lake.compaction import BY_HAND, Compaction
+from ticklake.lake.coverage import covered, row_counts
+from ticklake.lake.inspection import inspected
+from ticklake.lake.ledger import Ledger, open_existing
+from ticklake.lake.parquet import ParquetFileWriter
+from ticklake.lake.table import Table
+from ticklake.ticks import TickRange
+
+SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32()), ("owner_id", pa.int32())])
+TABLE = Table("cells", SCHEMA, ("tick_number", "cell_id"))
+
+
+def add(ledger: Ledger, tick: int) -> None:
+    ledger.refresh()
+    writer = ParquetFileWriter(ledger.directory, f"{uuid4().hex}.parquet", TABLE)
+    writer.append(pa.RecordBatch.from_arrays([[tick] * 3, [0, 1, 2], [7, 8, 9]], schema=SCHEMA))
+    file = writer.close()
+    assert file is not None
+    ledger.commit([file], {})
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """Four commits of one tick each."""
+    made = Ledger(tmp_path / "run" / "cells", TABLE)
+    for tick in range(1, 5):
+        add(made, tick)
+    return made
+
+
+def rows_in(ledger: Ledger) -> int:
+    return int(DeltaTable(ledger.directory).to_pyarrow_table().num_rows)
+
+
+def compact(ledger: Ledger) -> None:
+    for _ in Compaction(ledger, BY_HAND).steps():
+        pass
+
+
+def partition(directory: Path) -> None:
+    rows = DeltaTable(directory).to_pyarrow_table()
+    write_deltalake(directory, rows, mode="overwrite", schema_mode="overwrite", partition_by=["owner_id"])
+
+
+def delete_by_vector(directory: Path) -> None:
+    """Says that a file has deleted rows; which ones does not matter to who cannot read it."""
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    file = directory / "_delta_log" / commits.name_of(int(DeltaTable(directory).version()) + 1)
+    file.write_text("\n".join(map(json.dumps, [{"commitInfo": {"operation": "DELETE"}}, protocol])) + "\n")
+
+
+@pytest.mark.parametrize(("change", "reason"), [(partition, "owner_id"), (delete_by_vector, "deletionVectors")])
+def test_a_table_whose_rows_are_not_all_in_its_files_is_refused_by_all(
+    ledger: Ledger, change: Callable[[Path], None], reason: str
+) -> None:
+    change(ledger.directory)
+    users: list[Callable[[], Any]] = [
+        lambda: Ledger(ledger.directory, TABLE),
+        lambda: open_existing(ledger.directory),
+        lambda: add(ledger, 5),
+        ledger.refresh,
+        lambda: covered(ledger.directory),
+        lambda: row_counts(ledger.directory),
+        lambda: Catalog(ledger.directory.parents[1]).facts("run", "cells"),
+    ]
+    for use in users:
+        with pytest.raises(UnknownTableFormat, match=reason) as raised:
+            use()
+        assert isinstance(raised.value, TableUnreadable)
+        assert "\n" not in str(raised.value)
+
+
+def test_a_file_is_removed_by_the_very_name_that_it_was_added_by(ledger: Ledger) -> None:
+    """A name can be written in more than one way, and readers compare them as they are written."""
+    (ledger.directory / "of=1").mkdir()
+    rows = pa.table([[9] * 3, [0, 1, 2], [7, 8, 9]], schema=SCHEMA)
+    pq.write_table(rows, ledger.directory / "of=1" / "a.parquet")
+    size = (ledger.directory / "of=1" / "a.parquet").stat().st_size
+    new = {"path": "of=1/a.parquet", "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
+    stats = {"stats": json.dumps({"numRecords": 3, "minValues": {"tick_number": 9}, "maxValues": {"tick_number": 9}})}
+    actions = [{"commitInfo": {"operation": "WRITE"}}, {"add": new | stats}]
+    file = ledger.directory / "_delta_log" / commits.name_of(ledger.version + 1)
+    file.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    compact(ledger)
+    assert (len(ledger.files), rows_in(ledger)) == (1, 15)
+    compact(Ledger(ledger.directory, TABLE))
+    assert rows_in(ledger) == 15
+
+
+def stale_optimize(ledger: Ledger) -> DeltaTable:
+    """An OPTIMIZE that began before our compaction and commits after it: delta-rs does not notice."""
+    other = DeltaTable(ledger.directory)
+    compact(Ledger(ledger.directory, TABLE))
+    other.optimize.compact()
+    assert rows_in(ledger) == 24
+    return other
+
+
+def test_a_table_that_a_late_optimize_has_doubled_is_refused_until_it_is_restored(ledger: Ledger) -> None:
+    stale_optimize(ledger)
+    for use in (ledger.refresh, ledger.refresh, lambda: add(ledger, 5), lambda: Ledger(ledger.directory, TABLE)):
+        with pytest.raises(StaleRewrite, match=r"restore\(5\)") as raised:
+            use()
+        assert "\n" not in str(raised.value)
+    DeltaTable(ledger.directory).restore(5)
+    ledger.refresh()
+    add(ledger, 5)
+    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 2, 3, 4, 5]
+    assert rows_in(ledger) == 15
+
+
+def test_an_optimize_of_another_engine_that_is_in_time_is_followed(ledger: Ledger) -> None:
+    DeltaTable(ledger.directory).optimize.compact()
+    add(ledger, 5)
+    add(Ledger(ledger.directory, TABLE), 6)
+    assert rows_in(ledger) == 18
+
+
+def of_another_writer(ledger: Ledger) -> Path:
+    """A checkpoint that says the same as ours in other bytes."""
+    ledger.checkpoint()
+    (file,) = (ledger.directory / "_delta_log").glob("*.checkpoint.parquet")
+    pq.write_table(pq.read_table(file), file, compression="gzip")
+    return file
+
+
+def test_a_checkpoint_of_another_writer_stays_if_the_commits_under_it_are_gone(ledger: Ledger) -> None:
+    checkpoint = of_another_writer(ledger)
+    for version in range(ledger.version):
+        (ledger.directory / "_delta_log" / commits.name_of(version)).unlink()
+    assert inspected(ledger.directory).flaws == {}
+    add(Ledger(ledger.directory, TABLE), 5)
+    assert checkpoint.exists()
+    assert rows_in(ledger) == 15
+
+
+def test_a_damaged_checkpoint_that_nothing_can_replace_is_not_touched(ledger: Ledger) -> None:
+    checkpoint = of_another_writer(ledger)
+    checkpoint.write_bytes(b"PAR1")
+    for version in range(ledger.version + 1):
+        (ledger.directory / "_delta_log" / commits.name_of(version)).unlink()
+    with pytest.raises(Exception, match="cells"):
+        Ledger(ledger.directory, TABLE)
+    assert checkpoint.read_bytes() == b"PAR1"
+
+
+@pytest.mark.warns("Set .* aside")
+def test_a_checkpoint_that_is_not_as_we_wrote_it_is_set_aside_if_all_commits_are_there(ledger: Ledger) -> None:
+    checkpoint = of_another_writer(ledger)
+    add(Ledger(ledger.directory, TABLE), 5)
+    assert not checkpoint.exists()
+    assert rows_in(ledger) == 15
+
+
+def test_no_row_is_removed_from_a_table_that_is_append_only(ledger: Ledger) -> None:
+    DeltaTable(ledger.directory).alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(TableAppendOnly, match=r"delta\.appendOnly"):
+        ledger.plan_removal(np.array([1], np.int64), TickRange(0, 9), 1)
+    with pytest.raises(TableAppendOnly):
+        ledger.remove(TickRange(1, 1))
+    add(ledger, 5)
+    compact(ledger)
+    assert (len(ledger.files), rows_in(ledger)) == (1, 15)
