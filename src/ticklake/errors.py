@@ -256,13 +256,12 @@ class DamagedCommit(TickLakeError):
 
 class OffTheGrid(TickLakeError):
     message = (
-        "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, in this file from {start} on. "
+        "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, from 0 on. "
         "Nothing of it is added to a table; mend sampling_interval in the run's metadata, or the file, and replay its "
         "message."
     )
     key: str
     tick: int
-    start: int
     step: int
 
 

@@ -44,9 +44,10 @@ class Slice:
         return replace(self, skip=frozenset(tick for tick in present if tick in self.ticks))
 
     def done(self, step: int) -> bool:
-        """Whether the table has every tick that this slice can hold: sampled ticks count from the file's first."""
-        first = self.ticks.start + (self.source.ticks.start - self.ticks.start) % step
-        return all(tick in self.skip for tick in range(first, self.ticks.end + 1, step))
+        """Whether the table has every tick that this slice can hold. A file that begins off the grid has a bad one."""
+        first = self.ticks.start + -self.ticks.start % step
+        good = self.source.ticks.start % step == 0
+        return good and all(tick in self.skip for tick in range(first, self.ticks.end + 1, step))
 
     def rest(self) -> list[Slice]:
         """The other ticks that must be good: what is before this slice and what is after it."""

@@ -311,9 +311,9 @@ def failure_text(error: BaseException) -> str:
 def _check_grid(work: Work, file: Source, ticks: Ticks) -> None:
     """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
     step = work.world.sampling_interval if work.world else 1
-    off = ticks[(ticks - file.ticks.start) % step != 0]
+    off = ticks[ticks % step != 0]
     if len(off):
-        raise OffTheGrid(key=file.key, tick=int(off[0]), start=file.ticks.start, step=step)
+        raise OffTheGrid(key=file.key, tick=int(off[0]), step=step)
 
 
 def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -175,6 +175,18 @@ def test_ticks_of_a_file_that_is_off_the_sampling_grid_stay(maker: Any, file: Pa
     assert (done.ticks, len(done.failed)) == (0, 3)
 
 
+@pytest.mark.warns("has tick 1?5, but its run samples every 10 ticks, from 0 on")
+@pytest.mark.parametrize("last", [5, 35])
+def test_a_file_of_ticks_between_the_sampled_ones_fails_whole(maker: Any, last: int) -> None:
+    maker.metadata(step=10)
+    maker.batch(0, 40, step=10)
+    assert index(maker).ticks == 5
+    maker.batch(5, last, step=10)
+    done = index(maker)
+    assert len(done.failed) == 1
+    assert maker.keys() == sorted(maker.expected_keys(range(0, 50, 10)))
+
+
 @pytest.mark.warns("is refused")
 def test_a_file_that_the_coordinator_calls_failed_is_indexed_again(maker: Any, file: Path) -> None:
     data = file.read_bytes()
