@@ -179,6 +179,19 @@ def test_a_failed_batch_is_set_aside_and_the_rest_goes_on(put: Callable[..., Non
     assert batches.failed == {f"{run.id}/batch_0000000000_0000000990.pb": "ticks 3 to 5 are rotten"}
 
 
+@pytest.mark.warns("failed: rotten")
+def test_an_indexer_that_ends_knows_what_failed_for_another_one(put: Callable[..., None], open_batches: Open, run: Run):
+    put(0, 990)
+    put(1000, 1990)
+    one, other = open_batches(), open_batches()
+    (bad,) = other.poll(1, 0)
+    assert taken(one) == [(1000, 1990)]
+    assert nothing(one) and not one.exhausted
+    other.fail(bad, "rotten")
+    assert nothing(one) and one.exhausted
+    assert one.failed == {f"{run.id}/batch_0000000000_0000000990.pb": "rotten"}
+
+
 @pytest.mark.warns("failed")
 def test_a_file_that_vanished_after_it_was_claimed_fails(
     put: Callable[..., None], open_batches: Open, run: Run, tmp_path: Path

@@ -130,7 +130,8 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             self._heed_the_end()
             if self._watch.whole:
                 self._give_up_gaps(look)
-        self.exhausted = reached and not look.claimed_by_others
+        exhausted = reached and not look.claimed_by_others
+        self.exhausted = exhausted and (self.exhausted or self._heed_failures())
         return []
 
     def _search(self) -> bool:
@@ -180,6 +181,15 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             self._end_known = True
             self._coordinator.expect_end(end.last_tick)
             self._gaps_pending = self._coordinator.look().gaps_pending
+
+    def _heed_failures(self) -> bool:
+        """Others may have failed files since this indexer started. False if storage cannot be reached."""
+        try:
+            self.failed |= failed_files(self._coordinator, self._storage, self._run_id)
+        except OSError as error:
+            self._lament(error)
+            return False
+        return True
 
     def _give_up_gaps(self, look: Look) -> None:
         """Only after a look that saw every file and left nothing to claim: what is missing now is not there."""
@@ -241,7 +251,7 @@ def coordinated(
             gap_warning_timeout_ms=options.gap_warning_timeout_ms,
         )
         batches.ticks_before = count(_completed(coordinator), step)
-        batches.failed = _failed_before(coordinator, storage, run_id)
+        batches.failed = failed_files(coordinator, storage, run_id)
         return batches
 
     return open_batches
@@ -254,8 +264,8 @@ def _target(resources: IndexerResources, kind: type[BatchIndexer], run_id: str) 
     return Target.at(ledger.id, ledger.directory)
 
 
-def _failed_before(coordinator: Coordinator, storage: Storage, run_id: str) -> dict[str, str]:
-    """Files that failed earlier, are not tried again by themselves, and are still there."""
+def failed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> dict[str, str]:
+    """Files that failed, whoever tried them, are not tried again by themselves, and are still there."""
     failed = {f"{run_id}/{batch.name}": batch.error for batch in coordinator.failed()}
     return {key: error for key, error in failed.items() if storage.exists(key)}
 
