@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from metric_rules import Series, check, series
 
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import Claim, Coordinator, Found
@@ -32,30 +33,11 @@ from ticklake.web.exposition import Families
 RUN, TOPIC, GROUP = "20251014-143025-550e8400", "batch-topic", "indexer"
 
 
-def exported(*scopes: tuple[Any, tuple[str, ...], list[Monitor]]) -> dict[tuple[str, tuple[str, ...]], float]:
-    """All samples, each series once."""
+def exported(*scopes: tuple[Any, tuple[str, ...], list[Monitor]]) -> Series:
     families = Families()
     for scope, labels, monitors in scopes:
         families.monitors(scope, labels, monitors)
-    found: dict[tuple[str, tuple[str, ...]], float] = {}
-    for family in families:
-        for sample in family.samples:
-            key = sample.name, tuple(sample.labels.values())
-            assert key not in found, key
-            found[key] = sample.value
-    return found
-
-
-def check(before: dict[Any, float], after: dict[Any, float]) -> None:
-    for (name, labels), value in after.items():
-        assert value >= 0, (name, labels, value)
-        if name.endswith(("_ratio", "_rate")):
-            assert value <= 1, (name, labels, value)
-        if name.endswith(("_total", "_count", "_sum")):
-            assert value >= before.get((name, labels), 0), (name, labels)
-        if name.endswith("_p50_ms"):
-            base = name.removesuffix("_p50_ms")
-            assert value <= after[f"{base}_p95_ms", labels] <= after[f"{base}_p99_ms", labels]
+    return series(families)
 
 
 class Topics(RuleBasedStateMachine):
@@ -69,7 +51,7 @@ class Topics(RuleBasedStateMachine):
         self.writers = [self.run.writer(TOPIC) for _ in range(2)]
         self.readers = [self._reader(0.001), self._reader(0.001), self._reader(300)]
         self.held: list[tuple[TopicReader, Message]] = []
-        self.before: dict[Any, float] = {}
+        self.before: Series = {}
         self.replayed = self.discarded = 0
 
     def _reader(self, seconds: float) -> TopicReader:
@@ -186,7 +168,7 @@ class Coordination(RuleBasedStateMachine):
             for one in self.monitors
         ]
         self.held: list[tuple[int, Claim]] = []
-        self.before: dict[Any, float] = {}
+        self.before: Series = {}
 
     @rule(who=st.integers(0, 1), files=st.lists(st.integers(0, 8), max_size=4), limit=st.integers(1, 3))
     def claim(self, who: int, files: list[int], limit: int) -> None:
