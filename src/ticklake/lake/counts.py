@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from numbers import Integral
 
 from ticklake.errors import BadCount
 from ticklake.metrics import METRICS, SERVICE
@@ -20,6 +21,6 @@ def checked_counts(counts: Mapping[str, int]) -> dict[str, int]:
     for name, count in counts.items():
         if not _NAME.fullmatch(str(name)) or name in _OURS or name.endswith(_DERIVED):
             raise BadCount(name=name, count=count, reason="the name must be like trades_seen, and no metric of ours")
-        if not (count >= 0 and count % 1 == 0):
+        if not isinstance(count, Integral) or count < 0:
             raise BadCount(name=name, count=count, reason="a count is a whole number, 0 or more")
     return {name: int(count) for name, count in counts.items()}
