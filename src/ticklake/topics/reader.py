@@ -274,7 +274,7 @@ class TopicReader:
             self._undecodable.popleft()
             self._let_go((claim,))
             if buried:
-                self._buried(claim.message_id, storable(str(reason)))
+                self._buried(claim.message_id, message_text(reason))
 
     def _bury(self, claim: Claim, error: BaseException | str) -> bool:
         buried = self._insist("dead_letter_errors", lambda: self._store.bury(self._consumer, claim, error))

@@ -69,7 +69,7 @@ class Flow:
 
     @property
     def newest_tick(self) -> int | None:
-        """The newest tick that a batch file is known to have: a table may have a newer one than the last messages name."""
+        """The newest tick that a batch file is known to have. A table may have a newer one than the last messages."""
         if self.announced is None:
             return None
         return max([self.announced.ticks.end, *(table.ticks.end for table in self.glance.tables if table.ticks)])

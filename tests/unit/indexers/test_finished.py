@@ -123,7 +123,7 @@ class Confused(EnvironmentIndexer):
         return {"seen": "many" if 15 in ticks.column("tick_number").to_pylist() else 1}
 
 
-@pytest.mark.parametrize(("kind", "reason"), [(Watchful, "KeyError: 'fifteen'"), (Confused, "`observe` counted 'many'")])
+@pytest.mark.parametrize(("kind", "reason"), [(Watchful, "KeyError: 'fifteen'"), (Confused, "counted 'many'")])
 def test_ticks_that_the_indexer_cannot_count_stay(
     maker: Any, file: Path, kind: type[BatchIndexer], reason: str
 ) -> None:
