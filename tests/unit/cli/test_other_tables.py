@@ -16,9 +16,10 @@ from in_process import InProcess
 from ticklake import RunCompleted
 from ticklake.errors import NoEventQueue
 from ticklake.events import Event, IndexerQueue
-from ticklake.indexers.events import TABLE, EventIndexer, slices_of, work_of
+from ticklake.indexers.events import FIRST, TABLE, EventIndexer, EventLedger, slices_of, work_of
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake import task
+from ticklake.lake.coverage import properties_of
 from ticklake.lake.flush import Flusher
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.table import Table
@@ -172,6 +173,17 @@ def test_a_table_of_events_that_is_gone_is_missed_by_its_queue(
     verified = ticklake("verify", maker.run_id, *run.places, "--events", run.queue_path)
     assert verified.exit_code == 1
     assert "events: missing batches: [2, 3]" in verified.stdout
+
+
+def test_a_table_of_events_that_is_made_anew_begins_with_the_same_batch(run: Lakeful, tmp_path: Path) -> None:
+    """It was moved away under its indexer, in a queue whose first batches are another run's."""
+    with IndexerQueue(run.queue_path) as queue:
+        run.directory("events").mkdir()
+        EventLedger(run.directory("events"), queue, first=4)
+        ledger = EventLedger(run.directory("events"), queue)
+        run.directory("events").rename(tmp_path / "away")
+        ledger.refresh()
+    assert properties_of(run.directory("events"))[FIRST] == "4"
 
 
 def test_a_queue_without_events_of_the_run_needs_no_table(run: Lakeful, ticklake: Command) -> None:
