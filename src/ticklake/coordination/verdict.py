@@ -43,8 +43,8 @@ class Expected:
 class Coverage:
     """How much of what is expected a table has: `waiting` ticks have a file and no rows yet, `lost` ones have no file.
 
-    `unexpected` are ticks it has that do not belong to the run: behind its end, or between two sampled ones. It is
-    `flawless` if nothing is missing, unexpected or otherwise wrong, whether or not the run is known to have ended.
+    `unexpected` are ticks it has that do not belong to the run: behind its end, below 0, or between two sampled ones.
+    It is `flawless` if nothing is missing, unexpected or otherwise wrong, whether or not the run is known to have ended.
     """
 
     verdict: Verdict
@@ -61,7 +61,7 @@ class Coverage:
 def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) -> Coverage:
     """`present` are the ticks that the table has, in order; any flaw, such as a key that is there twice, spoils it."""
     step, whole = expected.step, expected.ticks
-    belongs = (present % step == 0) & (present <= whole.end)
+    belongs = (present % step == 0) & (present >= 0) & (present <= whole.end)
     covered = ranges_of(present[belongs], step)
     lacking = subtract([whole], covered, step)
     lost = common(lacking, expected.lost, step)

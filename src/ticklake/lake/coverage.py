@@ -27,7 +27,8 @@ from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
 TICK = "tick_number"
-_EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)
+# Also those that no run has: they are unexpected.
+_EVERY_TICK = TickRange(np.iinfo(np.int64).min, np.iinfo(np.int64).max)
 # Rows that are looked through at a time for keys that are there twice.
 _ROWS_AT_ONCE = 4 << 20
 _SHOWN = 100
@@ -69,6 +70,8 @@ def covered(directory: Path) -> Covered:
     delta, key = _open(directory), key_of(directory)
     if delta is None or not key:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
+    if _has_nulls(delta, key[0]):
+        raise TableUnreadable(table=directory, reason=f"it has rows without {key[0]}")
     found = joined(part for path in delta.file_uris() for part in _ticks(Path(path), key[0]))
     told = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
     return Covered(found, told.empty.all())
@@ -153,6 +156,11 @@ def _named_key(delta: DeltaTable) -> tuple[str, ...]:
 def _counts_by_ticks(delta: DeltaTable) -> bool:
     schema = pa.schema(delta.schema().to_arrow())
     return TICK in schema.names and pa.types.is_integer(schema.field(TICK).type)
+
+
+def _has_nulls(delta: DeltaTable, ordinal: str) -> bool:
+    actions, nulls = pa.table(delta.get_add_actions(flatten=True)), f"null_count.{ordinal}"
+    return nulls in actions.schema.names and bool(pc.sum(actions[nulls]).as_py())
 
 
 def _ticks(path: Path, ordinal: str) -> list[Ticks]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import Result
 from deltalake import DeltaTable, write_deltalake
@@ -125,6 +126,20 @@ def test_rows_that_are_there_twice_are_named(pipeline: Pipeline, ticklake: Comma
     assert result.exit_code == 1
     assert "organism_data: twice: tick_number 3, organism_id 1" in result.stdout
     assert "0 missing, 1 duplicated" in result.stdout
+
+
+@pytest.mark.parametrize("number", [-5, None])
+def test_rows_of_no_tick_are_named(pipeline: Pipeline, ticklake: Command, number: int | None):
+    pipeline.write(0)
+    pipeline.index(0)
+    pipeline.end(9)
+    table = pipeline.maker.lake.directory(pipeline.maker.run_id, "organism_data")
+    row = DeltaTable(table).to_pyarrow_table().slice(3, 1)
+    row = row.set_column(0, row.schema.field(0), pa.array([number], pa.int64()))
+    write_deltalake(table, row, mode="append")
+    result = ticklake("verify", *pipeline.places)
+    assert result.exit_code == 1
+    assert ("unexpected ticks: [-5, -5]" if number else "it has rows without tick_number") in result.stdout
 
 
 def test_a_run_that_never_ended_is_running_and_says_since_when_it_is_silent(pipeline: Pipeline, ticklake: Command):
