@@ -9,11 +9,25 @@ from typing import NamedTuple
 from ticklake.contracts import RunCompleted
 from ticklake.coordination.destination import Topic, destination
 from ticklake.coordination.reconcile import stored
-from ticklake.errors import BadFile, LastFileBad, RunEndedBefore, RunGoesOn, RunHasNoFiles, RunNotSilent, SilenceUnknown
+from ticklake.errors import (
+    BadFile,
+    LastFileBad,
+    OffTheGrid,
+    RunEndedBefore,
+    RunGoesOn,
+    RunHasNoFiles,
+    RunNotSilent,
+    SilenceUnknown,
+)
+from ticklake.indexers.components import stored_metadata
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.slices import Slice
+from ticklake.lake.task import Work, decoded_slice
 from ticklake.services.completion import RUN_TOPIC, end_of
-from ticklake.storage.codec import read_ticks
 from ticklake.storage.files import Storage
 from ticklake.topics import Database, Run, runs_in
+from ticklake.world import World
 
 SILENT_SECONDS = 60.0
 
@@ -68,18 +82,25 @@ def _runs(databases: Sequence[Database], run_id: str) -> list[Run]:
 
 
 def _prove(storage: Storage, run_id: str, keys: Sequence[str]) -> None:
-    """Reads the last files of a run: a name alone proves no tick. One good file is enough."""
+    """Reads the last files of a run as an indexer does: a name alone proves no tick. One good file is enough."""
+    work = Work("", storage, _world(storage, run_id), (*EnvironmentIndexer.reads, *OrganismIndexer.reads))
     bad: dict[str, object] = {}
     for key in keys:
         try:
-            for _ in read_ticks(storage, storage.batch(key), fields=()):
+            file = storage.batch(key)
+            for _ in decoded_slice(work, Slice(file, file.ticks)):
                 pass
-        except (BadFile, OSError) as error:
+        except (BadFile, OffTheGrid, OSError) as error:
             bad[key] = error.reason if isinstance(error, BadFile) else error
         else:
             return
     key, reason = next(iter(bad.items()))
     raise LastFileBad(run_id=run_id, key=key, reason=reason)
+
+
+def _world(storage: Storage, run_id: str) -> World | None:
+    metadata = stored_metadata(storage, run_id)
+    return None if metadata is None else World.of(metadata)
 
 
 def _refuse_if_it_goes_on(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:

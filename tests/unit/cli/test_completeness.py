@@ -315,6 +315,18 @@ def test_a_last_file_that_does_not_hold_its_ticks_is_no_end(pipeline: Pipeline, 
     assert "has ended at tick 309" in ticklake(*end, "--last-tick", "309").stdout
 
 
+@pytest.mark.parametrize(
+    ("step", "shape", "reason"), [(1, (5, 10), "outside the world"), (3, (10, 10), "samples every")]
+)
+def test_a_last_file_that_no_indexer_takes_is_no_end(
+    maker: Any, ticklake: Command, step: int, shape: tuple[int, ...], reason: str
+):
+    maker.metadata(step=step, shape=shape)
+    maker.batch(0, 10)
+    with pytest.raises(LastFileBad, match=reason):
+        ticklake("end", maker.run_id, "--storage", maker.storage.url, "--silent-for", "0")
+
+
 def test_an_end_is_not_announced_to_a_database_without_the_run(pipeline: Pipeline, ticklake: Command, tmp_path: Path):
     pipeline.write(0)
     end = ("end", pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
