@@ -44,7 +44,7 @@ class Coverage:
     """How much of what is expected a table has: `waiting` ticks have a file and no rows yet, `lost` ones have no file.
 
     `unexpected` are ticks it has that do not belong to the run: behind its end, below 0, or between two sampled ones.
-    It is `flawless` if nothing is missing, unexpected or otherwise wrong, whether or not the run is known to have ended.
+    It is `flawless` if nothing is missing, unexpected or wrong in another way, be the end of the run known or not.
     """
 
     verdict: Verdict
