@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Generator
+from pathlib import Path
 from uuid import uuid4
 
 import psycopg
@@ -13,7 +14,8 @@ from interrupting import OURS, everywhere
 
 from ticklake import BatchInfo, Database
 from ticklake.database import Transaction
-from ticklake.topics import Run
+from ticklake.events import Event, IndexerQueue
+from ticklake.topics import Run, TopicReader
 
 DATABASE = f"{OURS}/database/"
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -151,6 +153,69 @@ def test_a_claim_and_an_ack_interrupted_anywhere_are_repeated(run: Run) -> None:
             points += 1
         assert points > 30
         elsewhere(lambda: reader.poll(0))
+
+
+def test_a_reader_whose_close_is_interrupted_anywhere_can_be_closed_again(run: Run) -> None:
+    with run.writer("t") as writer:
+        writer.send_many([BatchInfo(tick_start=number) for number in range(3)])
+
+    def opened() -> TopicReader:
+        reader = run.reader("t", group="g", claim_timeout=0)
+        assert len(reader.poll_many(10, 0)) == 3
+        while reader._listener is None:
+            reader.poll(0.01)
+        return reader
+
+    def close() -> None:
+        readers[-1].close()
+
+    readers = [opened()]
+    for _ in everywhere(close, every=3, signals=True):
+        close()
+        assert run.claims.list() == []
+        with pytest.raises((OSError, ValueError)):  # its sockets are closed; the connection is closed before them
+            readers[-1]._listener.wait(0)  # type: ignore[union-attr]
+        readers.append(opened())
+    assert len(readers) > 10
+    assert run.claims.list() == []
+
+
+def test_a_database_whose_close_is_interrupted_anywhere_can_be_closed_again(database_url: str) -> None:
+    def opened() -> Database:
+        database = Database(database_url)
+        for number in range(2):
+            run = database.run(f"20251014-143025-0000000{number}")
+            write(run)
+            look(run)
+        return database
+
+    def close() -> None:
+        databases[-1].close()
+
+    databases = [opened()]
+    for _ in everywhere(close, signals=True):
+        close()
+        connections = [run._schema.pool()["total"] for run in databases[-1].opened]
+        assert connections == [0, 0], f"after {len(databases)} interrupts"
+        databases.append(opened())
+    assert len(databases) > 10
+
+
+def test_a_queue_whose_stop_is_interrupted_anywhere_can_be_stopped_again(tmp_path: Path) -> None:
+    def started() -> IndexerQueue:
+        queue = IndexerQueue(tmp_path / "queue.db")
+        queue.start()
+        queue.offer([Event.new("t")])
+        return queue
+
+    def stop() -> None:
+        queues[-1].stop()
+
+    queues = [started()]
+    for _ in everywhere(stop, signals=True):
+        stop()
+        queues.append(started())
+    assert len(queues) > 10
 
 
 def test_thousands_of_interrupts_leave_a_small_pool_as_it_was(postgres_url: str) -> None:

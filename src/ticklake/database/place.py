@@ -31,14 +31,18 @@ class Place(NamedTuple):
     found: tuple[Identity, ...]
 
     @classmethod
-    def of(cls, path: Path, connection: Connection) -> Place:
-        """The files that are open, which are not always those that have the names: raises `DatabaseMoved` if not."""
+    def of(cls, path: Path, connection: Connection, before: Place | None) -> Place:
+        """The files that are open. Raises `DatabaseMoved` if others have their names, or if it was another one before.
+
+        `before`: what an earlier connection had, or this one before it had all three.
+        """
         connection.pragma("user_version")  # to read opens the -wal, and keeps others from taking it away
         in_wal_mode = connection.pragma("journal_mode") == "wal"
         opened = connection.filename  # SQLite has followed links
         others = (f"{opened}-wal", f"{opened}-shm")
         place = cls((str(path), *others), tuple(map(identity, (opened, *others))))
-        if has_moved(connection) or (in_wal_mode and not place.complete):
+        same = before is None or before.first() == place.first()
+        if not same or has_moved(connection) or (in_wal_mode and not place.complete):
             raise DatabaseMoved(database=path, reason=path)
         return place if in_wal_mode else place.first()
 

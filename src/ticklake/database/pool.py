@@ -127,10 +127,15 @@ class Pool(Inheritable, Generic[_Connection]):
         self._closed = True
         closing = _Closing()
         mine = weakref.ref[object](closing)  # without what follows an owner's death: that closes, too
-        for slot in self._idle():
-            if slot.turn.try_to_take(mine):
-                slot.close()
-                slot.turn.give_back(mine)
+        try:
+            for slot in self._idle():
+                if slot.turn.try_to_take(mine):
+                    slot.close()
+                    slot.turn.give_back(mine)
+        finally:
+            for slot in self._slots:
+                if slot.turn.held(mine):
+                    slot.turn.give_back(mine)
 
     def _find(self, mine: weakref.ref[object]) -> Slot[_Connection] | None:
         warmest_first = sorted(self._slots, key=lambda slot: -slot.idle_since)

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,9 @@ class SqliteBackend(Inheritable):
             return
         with self._lock:
             self._closed = True
-            schemas, self._schemas = list(self._schemas.values()), {}
-        for schema in schemas:
-            schema.close()
+        with ExitStack() as schemas:  # each of them, also if one is interrupted
+            for schema in self._schemas.values():
+                schemas.callback(schema.close)
 
     def _disown(self, fork: Fork) -> None: ...
 
@@ -168,8 +169,10 @@ class SqliteSchema:
         return {"active": active, "idle": total - active, "total": total, "waiting": waiting}
 
     def close(self) -> None:
-        self._writer.close()
-        self._reader.close()
+        try:
+            self._writer.close()
+        finally:
+            self._reader.close()
         _log.debug("Closed %s", self.path)
 
     def _create(self) -> None:
@@ -331,17 +334,12 @@ class _Seat(Inheritable):
             self._connection.execute("ROLLBACK")
         except apsw.Error as error:
             _log.debug("Cannot roll back, closing %s: %s", self._path, error)
-            self._connection.close(True)
-            self._connection = None
+            self._drop(self._connection, force=True)
 
     def remember_place(self) -> None:
         """Before a transaction, which may wait at its beginning: its files may be moved meanwhile."""
-        if self._place is not None and self._place.complete:
-            return
-        place = Place.of(self._path, self.connected())
-        if self._place is not None and self._place.first() != place.first():
-            raise DatabaseMoved(database=self._path, reason=self._path)
-        self._place = place
+        if self._place is None or not self._place.complete:
+            self._place = Place.of(self._path, self.connected(), self._place)
 
     def check_place(self) -> None:
         """Raises `DatabaseMoved` if what was written is where nobody will look for it."""
@@ -369,8 +367,13 @@ class _Seat(Inheritable):
         if has_moved(self._connection) or (self._place is not None and self._place.lost()):
             # A checkpoint would go where nobody looks, and the -wal that it removes may be another file's.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        self._connection.close()
-        self._connection = None
+        self._drop(self._connection)
+
+    def _drop(self, connection: apsw.Connection, *, force: bool = False) -> None:
+        try:
+            connection.close(force)
+        finally:
+            self._connection = None
 
     def _before_fork(self, fork: Fork) -> None:
         """SQLite remembers, for the whole process, which locks it has. A child has the memory, and not the locks: its

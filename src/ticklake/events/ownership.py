@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import os
+from io import FileIO
 from pathlib import Path
 
 from ticklake.database.fork import Fork, Inheritable
@@ -16,24 +16,24 @@ class Ownership(Inheritable):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        self._handle = -1
+        self._file: FileIO | None = None
 
     def take(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(f"{self._path}-lock", os.O_CREAT | os.O_RDWR, 0o666)
+            self._file = FileIO(f"{self._path}-lock", "a+")
         except OSError as error:
             raise DatabaseUnusable(database=self._path, reason=error.strerror) from error
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.give_back()
             raise QueueInUse(queue=self._path) from error
 
     def give_back(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-        self._handle = -1
+        """Can be repeated."""
+        if self._file is not None:
+            self._file.close()
 
     def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         """A lock lasts until the last process that inherited it has closed it."""

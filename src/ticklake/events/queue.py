@@ -113,8 +113,8 @@ class IndexerQueue:
             if due := self._buffer.take():
                 self._write(self._buffer, self._batches, due)  # it failed a moment ago: try once more, or raise
             self._batches.close()
-            self._batches, self._thread = None, None
             self._ownership.give_back()
+            self._batches, self._thread = None, None
         self._tell()
         if left and not graceful:
             self.monitor.errors.record("EVENTS_DISCARDED", f"up to {left} events were not written")

@@ -61,8 +61,6 @@ class InHand:
                     del self._claims[claim.message_id]
             return full
 
-    def let_go_all(self) -> list[Claim]:
+    def claims(self) -> list[Claim]:
         with self._lock:
-            claims = [claim for claim, _ in self._claims.values()]
-            self._claims.clear()
-            return claims
+            return [claim for claim, _ in self._claims.values()]

@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -66,7 +65,6 @@ class TopicReader:
         self._metrics = metrics
         self._in_hand = InHand(max_unacknowledged, consumer.lease_ms)
         self._undecodable: deque[tuple[Claim, UndecodableMessage]] = deque()
-        self._lock = threading.Lock()
         self._listener: Listener | None = None
         self._more = False
         self._woken = False
@@ -147,19 +145,22 @@ class TopicReader:
             self._listener.wake()
 
     def close(self) -> None:
-        """Give back what is claimed and not acknowledged; in a forked process, nothing: it is the parent's."""
+        """Give back what is claimed and not acknowledged; in a forked process, nothing: it is the parent's.
+
+        If that is interrupted or fails, it can be repeated.
+        """
         if self._store.schema.inherited:
             return
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
+        self._closed = True
         self.wake()
-        if claims := self._in_hand.let_go_all():
-            self._give_back(claims, 0, forgiven=True)
-        if self._listener is not None:
-            self._listener.close()
-        self._metrics.closed(self.monitor, self.topic, self.group)
+        try:
+            if claims := self._in_hand.claims():
+                self._give_back(claims, 0, forgiven=True)
+                self._in_hand.let_go(claims)
+        finally:
+            if self._listener is not None:
+                self._listener.close()
+            self._metrics.closed(self.monitor, self.topic, self.group)
 
     def __enter__(self) -> TopicReader:
         return self
