@@ -697,6 +697,10 @@ class InvalidOption(TickLakeError):
     allowed: str
 
 
+class NoClaimsNamed(TickLakeError):
+    message = "Say which claims to release: those that are stuck, or those of a topic, a group or a message."
+
+
 class NotAMessage(TickLakeError):
     message = (
         "A topic carries protobuf messages, and this is a {kind}. Send for example BatchInfo(simulation_run_id=…)."

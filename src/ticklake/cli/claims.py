@@ -59,7 +59,7 @@ def release(
         raise click.UsageError("Say which: --stuck, --topic, --group or --message.")
     with open_one(database, run_id) as runs:
         which = {"topic": topic, "group": group, "message_id": message_id}
-        held = [(run, run.claims.list(**which, stuck=stuck, limit=None)) for run in runs]
+        held = [(run, run.claims.named(**which, stuck=stuck)) for run in runs]
         released = sum(len(claims) if dry_run else run.claims.release(claims) for run, claims in held)
     if as_json:
         print_json({"released": released, "dry_run": dry_run})

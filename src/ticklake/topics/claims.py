@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ticklake.database import Transaction
+from ticklake.errors import NoClaimsNamed
 from ticklake.topics.store import PACKAGE, TopicStore
 
 STUCK_SECONDS = 300
@@ -47,6 +48,14 @@ class Claims:
         with self._store.schema.reading() as transaction:
             rows = transaction.sql(PACKAGE).claims(**which, older_ms=STUCK_SECONDS * 1000, limit=count)
         return [HeldClaim(*row) for row in rows]
+
+    def named(
+        self, *, topic: str | None = None, group: str | None = None, message_id: str | None = None, stuck: bool = False
+    ) -> Sequence[HeldClaim]:
+        """The claims to release. Raises `NoClaimsNamed` if nothing says which: those would be all of the run."""
+        if not (topic or group or message_id or stuck):
+            raise NoClaimsNamed()
+        return self.list(topic=topic, group=group, message_id=message_id, stuck=stuck, limit=None)
 
     def release(self, claims: Sequence[HeldClaim]) -> int:
         """Take these claims from their holders, whose acks will be refused. How many were still held."""

@@ -64,7 +64,7 @@ def release(request: Request, form: Form) -> Response:
     """Takes a claim, or all that are stuck, from their holders."""
     runs = named_runs(request)
     which = {"topic": form["topic"], "group": form["group"], "message_id": form["message"]}
-    held = [(run, run.claims.list(**which, stuck=form.says("stuck"), limit=None)) for run in runs]
+    held = [(run, run.claims.named(**which, stuck=form.says("stuck"))) for run in runs]
     note = f"{sum(run.claims.release(claims) for run, claims in held):,} claims released."
     return _answer(request, runs, note)
 
