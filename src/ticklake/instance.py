@@ -57,6 +57,6 @@ def read_holder(file: Path) -> dict[str, Any]:
     """What the holder of a lock wrote down; nothing where it has not yet, or nobody holds it."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -416,6 +416,19 @@ def test_queries_count_the_same_rows_and_keep_what_a_browser_cannot_hold(told: T
         ("MAP {'a': 1}", "[('a', 1)]"),
         ("12345678901234.12345678::DECIMAL(22, 8)", "12345678901234.12345678"),
         ("12345678901234567890123456789", "12345678901234567890123456789"),
+        ("DATE '2026-11-16'", "2026-11-16"),
+        ("TIMESTAMP '2026-11-16 12:30:00'", "2026-11-16 12:30:00"),
+        ("TIMESTAMP_NS '2026-11-16 12:30:00.123456789'", "2026-11-16 12:30:00.123456789"),
+        ("TIME '24:00:00'", "24:00:00"),
+        ("DATE 'infinity'", "infinity"),
+        ("DATE '0044-03-15 (BC)'", "0044-03-15 (BC)"),
+        ("DATE '5000000-01-01'", "5000000-01-01"),
+        ("TIMESTAMP '290000-01-01'", "290000-01-01 00:00:00"),
+        ("TIMESTAMPTZ '-infinity'", "-infinity"),
+        ("[TIMESTAMP 'infinity', NULL]", "[infinity, NULL]"),
+        ("{'a': DATE 'infinity'}", "{'a': infinity}"),
+        ("MAP {DATE 'infinity': 1}", "{infinity=1}"),
+        ("union_value(k := DATE 'infinity')", "infinity"),
     ],
 )
 def test_queries_of_every_type_can_be_taken_home(one: Told, value: str, text: str) -> None:
@@ -425,6 +438,14 @@ def test_queries_of_every_type_can_be_taken_home(one: Told, value: str, text: st
     head, row = csv.reader(io.StringIO(told.get("query", sql=sql, format="csv").text))
     assert (head, row) == (["v", "n"], [text, "1"])
     assert pq.read_table(io.BytesIO(told.get("query", sql=sql, format="parquet").content)).num_rows == 1
+
+
+def test_queries_with_bytes_that_are_no_text_in_a_later_row_can_be_taken_home(one: Told) -> None:
+    sql = "SELECT * FROM (VALUES ('a'::BLOB), ('\\xFF'::BLOB), (NULL))"
+    texts = one.get("query", sql=sql).json()["columns"][0]["values"]
+    rows = list(csv.reader(io.StringIO(one.get("query", sql=sql, format="csv").text)))
+    assert texts == ["b'a'", "b'\\xff'", None] and rows[1:] == [["b'a'"], ["b'\\xff'"], []]
+    one.get("query", sql=sql, format="parquet")
 
 
 def test_queries_with_an_interval_deep_inside_can_be_taken_home(one: Told) -> None:

@@ -272,6 +272,25 @@ class TestChanges:
         assert "1 dead letters replayed." in client.post(path, data={"letter": chosen}).text
         assert letters.count() == 0
 
+    def test_claims_are_released_only_if_it_is_said_which(self, own: Any, indexed: Any) -> None:
+        client, database = own
+        run, path = database.run(indexed.RUN_ID), f"/runs/{indexed.RUN_ID}/claims/release"
+        run.groups.reset("batch-topic", indexed.GROUP, "earliest")
+        with run.reader("batch-topic", group=indexed.GROUP) as reader:
+            assert reader.poll(5) is not None
+            for nothing in ({}, {"topic": "", "group": "", "message": ""}):
+                answer = client.post(path, data=nothing)
+                assert answer.status_code == 400 and "Say which claims" in answer.text
+                assert len(run.claims.list()) == 1
+            assert "1 claims released." in client.post(path, data={"group": indexed.GROUP}).text
+            assert run.claims.list() == []
+
+    @pytest.mark.parametrize("letter", ["", "x", "1", "[]", '["a", "b"]', "[" * 3_000, '{"a":' * 3_000])
+    def test_a_letter_that_cannot_be_understood_is_refused(self, own: Any, indexed: Any, letter: str) -> None:
+        path = f"/runs/{indexed.RUN_ID}/dead-letters/replay"
+        answer = own[0].post(path, data={"letter": [letter, "also no letter"]})
+        assert answer.status_code == 400 and "a list of topic, group and message id" in answer.text
+
     def test_a_form_that_is_too_large_is_refused(self, own: Any, indexed: Any) -> None:
         answer = own[0].post(f"/runs/{indexed.RUN_ID}/groups/reset", content=b"x" * 100_000)
         assert answer.status_code == 413

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,3 +113,15 @@ def test_a_refused_change_has_a_status_except_in_a_page(
     # The script of the pages shows only answers with status 200.
     shown = client.post(path, data=form, headers={"hx-request": "true"})
     assert (shown.status_code, 'role="alert"' in shown.text) == (200, True)
+
+
+@pytest.mark.parametrize("sources", ["x", "1", "[1]", "[" * 100_000])
+def test_tables_are_shown_whatever_another_writer_says_of_its_commits(
+    lake: Path, client: httpx.Client, indexed: ModuleType, sources: str
+) -> None:
+    log = lake / indexed.RUN_ID / "environment_data" / "_delta_log"
+    version = max(int(file.stem) for file in log.glob("*.json") if file.stem.isdecimal()) + 1
+    info = {"timestamp": 1, "operation": "BY HAND", "ticklake.sources": sources}
+    (log / f"{version:020d}.json").write_text(json.dumps({"commitInfo": info}))
+    answer = client.get("/tables", params={"run": indexed.RUN_ID})
+    assert answer.status_code == 200 and "by hand" in answer.text

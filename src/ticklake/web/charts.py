@@ -6,6 +6,7 @@ import io
 import math
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from http import HTTPStatus
@@ -187,7 +188,9 @@ def _short(text: str) -> str:
 
 
 def _csv(table: pa.Table) -> bytes:
-    return _written(table, pa_csv.write_csv)
+    # Arrow writes a day that it does not know, such as infinity, as another one.
+    columns = [_as_text(column) if _is_time(column.type) else column for column in table.columns]
+    return _written(pa.table(columns, names=table.column_names), pa_csv.write_csv)
 
 
 def _parquet(table: pa.Table) -> bytes:
@@ -196,7 +199,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 def _written(table: pa.Table, write: Callable[[pa.Table, io.BytesIO], None]) -> bytes:
     """What the format cannot hold becomes text: lists in CSV, intervals in both."""
-    columns = [column if _holds(write, column) else pa.array(_texts(column), pa.string()) for column in table.columns]
+    columns = [column if _holds(write, column) else _as_text(column) for column in table.columns]
     out = io.BytesIO()
     write(pa.table(columns, names=table.column_names), out)
     return out.getvalue()
@@ -204,14 +207,28 @@ def _written(table: pa.Table, write: Callable[[pa.Table, io.BytesIO], None]) -> 
 
 def _holds(write: Callable[[pa.Table, io.BytesIO], None], column: pa.ChunkedArray) -> bool:
     try:
-        write(pa.table([column.slice(0, 1)], names=["one"]), io.BytesIO())
+        write(pa.table([column], names=["one"]), io.BytesIO())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return False
     return True
 
 
+def _as_text(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array(_texts(column), pa.string())
+
+
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    return [None if value is None else _text(value) for value in column.to_pylist()]
+    """As Python writes them, but for times: Python knows the years from 1 to 9999 alone."""
+    if not _is_time(column.type):
+        with suppress(OverflowError, ValueError):  # there may be times deep inside
+            return [None if value is None else _text(value) for value in column.to_pylist()]
+    from ticklake.lake.query import texts
+
+    return texts(column)
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind))
 
 
 def _text(value: object) -> str:

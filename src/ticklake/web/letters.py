@@ -83,7 +83,7 @@ def _named(text: str) -> DeadLetterFilter:
     """A box's value: topic, group and message id as JSON."""
     try:
         topic, group, message_id = map(str, json.loads(text))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise InvalidOption(option="letter", value=text, allowed="a list of topic, group and message id") from None
     return DeadLetterFilter(topic, group, message_id)
 

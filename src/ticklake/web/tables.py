@@ -57,7 +57,7 @@ def _commit(info: Mapping[str, Any]) -> CommitView:
     """`ticklake.sources` is text from a log that anybody may have written."""
     try:
         sources = json.loads(info.get("ticklake.sources", "[]"))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         sources = []
     kept = [one for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
     return CommitView(int(info.get("timestamp", 0)), str(info.get("operation", "?")), kept)

@@ -73,3 +73,9 @@ def test_another_name_or_directory_is_another_node(hold, tmp_path: Path) -> None
     for other in (Instance(tmp_path / "data", "other"), Instance(tmp_path / "elsewhere", "lake")):
         other.acquire()
         other.release()
+
+
+@pytest.mark.parametrize("text", ["", "x", "[1]", "[" * 100_000])
+def test_a_lock_with_nonsense_in_it_names_no_holder(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    assert read_holder(tmp_path / "lock") == {}
