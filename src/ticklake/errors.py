@@ -786,6 +786,11 @@ class TransactionGone(TickLakeError):
     run_id: str
 
 
+class ReadingOnly(TickLakeError):
+    message = "Nothing can be written in `reading()` of run {run_id!r}. Write in `transaction()`."
+    run_id: str
+
+
 class OtherDatabase(TickLakeError):
     message = "A transaction in {other} cannot be used for {database}. Begin it in the run that it is used for."
     database: str

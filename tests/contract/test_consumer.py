@@ -512,3 +512,23 @@ def test_a_consumer_that_stands_still_at_work_stops_nobody_else_and_costs_no_att
     healthy.run_until_caught_up()
     assert ledger.booked == [0, 1, 2, 10, 11, 12]
     assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_what_a_handler_sets_for_its_session_meets_no_other_message(run: Run, database_url: str) -> None:
+    send(run, *(trade(number) for number in range(4)))
+    done: list[int] = []
+
+    def sets(payload: BatchInfo, tx: Transaction) -> None:
+        if payload.tick_start == 0:
+            tx.execute_script("SET statement_timeout = '20ms'; SET default_transaction_read_only = on")
+        else:
+            tx.execute_script("SELECT pg_sleep(0.1)")
+        done.append(payload.tick_start)
+
+    with Database(database_url, max_pool_size=1) as narrow:
+        options = {"retry_delay": 0.0, "batch_size": 1}
+        with IdempotentConsumer(narrow.run(run.id), IN, GROUP, sets, **options) as consumer_:  # type: ignore[arg-type]
+            consumer_.run_until_caught_up()
+    assert done == [0, 1, 2, 3]
+    assert lag(run) == [(0, 0)]

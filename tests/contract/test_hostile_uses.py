@@ -15,7 +15,7 @@ from ticklake import BatchInfo, Database
 from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.database.names import schema_name
-from ticklake.errors import BadEvent, OtherDatabase, QueueInUse, TransactionOver
+from ticklake.errors import BadEvent, OtherDatabase, QueueInUse, ReadingOnly, TransactionOver
 from ticklake.events import Event, IndexerQueue
 from ticklake.text import storable
 from ticklake.topics import Run
@@ -214,3 +214,13 @@ def test_an_event_comes_out_again_or_is_refused(tmp_path: Path) -> None:
         assert [event.event_id for event in batch.events] == [*accepted, "last"]
         assert accepted[:3] == ["e1", "e99", "e100"]
         assert all(isinstance(event.timestamp, float) for event in batch.events)
+
+
+def test_nothing_can_be_written_in_a_view(run: Run) -> None:
+    with run.writer("t") as writer:
+        with pytest.raises(ReadingOnly, match="Write in `transaction"), run.reading() as view:
+            writer.send(BatchInfo(), connection=view)
+        with pytest.raises(ReadingOnly), run.reading() as view:
+            view.execute_script("CREATE TABLE mine (x integer)")
+        writer.send(BatchInfo())
+    assert len(run.browse("t")) == 1

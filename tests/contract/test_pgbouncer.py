@@ -137,3 +137,16 @@ def test_a_waiting_reader_gets_what_is_sent(bouncer_url: str, eventually: Callab
             writer.send(BatchInfo(tick_start=7))
             waiting.join(30)
         assert len(found) == 1
+
+
+def test_what_a_transaction_sets_does_not_stay_in_a_shared_session(bouncer_url: str) -> None:
+    with Database(bouncer_url) as database:
+        run = new_run(database)
+        for _ in range(2 * SESSIONS):
+            with run.transaction() as transaction:
+                transaction.execute_script("SET statement_timeout = '70s'; SET ROLE pg_monitor; LISTEN something")
+        with psycopg.connect(bouncer_url, autocommit=True, prepare_threshold=None) as other:
+            for _ in range(2 * SESSIONS):
+                assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
+                assert other.execute("SELECT current_user = session_user").fetchone() == (True,)
+                assert other.execute("SELECT count(*) FROM pg_listening_channels()").fetchone() == (0,)

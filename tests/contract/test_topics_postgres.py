@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -18,6 +18,7 @@ from ticklake.database import Transaction
 from ticklake.database.names import schema_name
 from ticklake.doctor.databases import open_transactions
 from ticklake.doctor.patient import Patient, Store
+from ticklake.errors import DatabaseUnavailable
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
 from ticklake.topics.store import OpenTransaction
@@ -424,3 +425,65 @@ def test_retention_removes_nothing_that_a_new_group_has_claimed(
             removing.join(20)
             assert removed == [3 - len(held)]
             assert all(another.ack_many(held))
+
+
+STATE = """
+SELECT current_setting('statement_timeout'), current_setting('default_transaction_read_only'),
+       current_setting('default_transaction_isolation'), current_setting('synchronous_commit'),
+       current_setting('search_path'), current_user, session_user,
+       (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()),
+       (SELECT count(*) FROM pg_listening_channels()), pg_backend_pid()
+"""
+CHANGES = [
+    "SET statement_timeout = '50ms'",
+    "SELECT set_config('default_transaction_read_only', 'on', false)",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    "SET synchronous_commit = off",
+    "SET search_path = pg_catalog",
+    "SET ROLE pg_monitor",
+    "SET SESSION AUTHORIZATION pg_monitor",
+    "SELECT pg_advisory_lock(7)",
+    "LISTEN something",
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_transaction_changes_in_its_session_is_undone_before_the_next_has_it(
+    postgres_url: str, change: str, fails: bool
+) -> None:
+    with Database(postgres_url, max_pool_size=1) as database:
+        run = database.run(f"20251014-143025-{uuid4().hex[:8]}")
+        with run.transaction() as transaction:
+            before = transaction.execute(STATE, {})
+        with suppress(ZeroDivisionError), run.transaction() as transaction:
+            transaction.execute_script(change)
+            if fails:
+                raise ZeroDivisionError
+        with run.transaction() as transaction:
+            assert transaction.execute(STATE, {}) == before
+
+
+def test_a_constraint_that_is_checked_at_the_commit_finds_the_tables_of_its_run(run: Run) -> None:
+    with run.transaction() as transaction:
+        transaction.execute_script("""
+            CREATE TABLE orders (id integer);
+            CREATE FUNCTION check_orders() RETURNS trigger LANGUAGE plpgsql AS
+                'BEGIN IF (SELECT count(*) FROM orders) > 1 THEN RAISE ''too many''; END IF; RETURN NULL; END';
+            CREATE CONSTRAINT TRIGGER few AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION check_orders()
+        """)
+    with run.transaction() as transaction:
+        transaction.execute_script("INSERT INTO orders VALUES (1)")
+
+
+def test_a_connection_that_has_become_read_only_is_replaced(postgres_url: str) -> None:
+    with Database(postgres_url, max_pool_size=1) as database:
+        run = database.run(f"20251014-143025-{uuid4().hex[:8]}")
+        with run.transaction() as transaction:
+            transaction._connection.execute("SET default_transaction_read_only = on")  # type: ignore[attr-defined]
+        with run.writer("t") as writer:
+            with pytest.raises(DatabaseUnavailable), run.transaction() as transaction:
+                writer.send(BatchInfo(tick_start=1), connection=transaction)
+            writer.send(BatchInfo(tick_start=2))
+        assert len(run.browse("t")) == 1

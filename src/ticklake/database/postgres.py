@@ -30,6 +30,7 @@ from ticklake.errors import (
     DatabaseUnavailable,
     DatabaseUnusable,
     InvalidName,
+    ReadingOnly,
     RunNotInDatabase,
     TickLakeError,
 )
@@ -41,6 +42,12 @@ POOL_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """Our statements are written for this level, whatever the default of a server or role is."""
+READING = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+READ_ONLY = "25006"
+_UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
+_CLEAN = b"SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); "
+"""What foreign statements may have left in a session, which others have after them."""
+
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
@@ -58,6 +65,8 @@ class Connection(psycopg.Connection[Row]):
     """When the server was started, as it was when it was last asked."""
     pooler: bool = False
     """Whether a pooler such as PgBouncer is in between: then the next transaction may be in another session."""
+    read_only: bool = False
+    """Whether it has refused to write: another connection may lead to a server that does."""
 
     @cached_property
     def statements(self) -> psycopg.Cursor[Row]:
@@ -75,10 +84,20 @@ class Connection(psycopg.Connection[Row]):
     def enter(self, schema: str, durable: bool) -> None:
         """For the session; behind a pooler, for this transaction."""
         if self.pooler or self.place != (schema, durable):
-            values = {"search_path": f'"{schema}"', "commit": "on" if durable else "off", "local": self.pooler}
             self.place = None
-            self.execute(_own("enter"), values)
+            self.execute(_own("enter"), self._settings(schema, durable))
             self.place = (schema, durable)
+
+    def clean_and_commit(self, schema: str, durable: bool) -> str | None:
+        """Ends a transaction with foreign statements in one round trip. The session is as it was; the command's tag."""
+        cursor = psycopg.ClientCursor(self)  # only on the client's side, values can be put into several statements
+        cursor.execute(_CLEAN + _own("enter") + b"; COMMIT", self._settings(schema, durable))
+        while cursor.nextset():
+            pass
+        return cursor.statusmessage
+
+    def _settings(self, schema: str, durable: bool) -> dict[str, object]:
+        return {"search_path": f'"{schema}"', "commit": "on" if durable else "off", "local": self.pooler}
 
 
 class PostgresBackend(Inheritable):
@@ -169,7 +188,7 @@ class PostgresBackend(Inheritable):
 
     def _query(self, statement: str, **values: str) -> list[Row]:
         with PostgresWork(self) as transaction:
-            return transaction.execute(_own(statement).decode(), values)
+            return transaction._execute(_own(statement).decode(), values)
 
     @contextmanager
     def translated(self, connection: Connection | None = None) -> Iterator[None]:
@@ -225,9 +244,7 @@ class PostgresSchema:
         return PostgresWork(self._backend, self, durable=durable)
 
     def reading(self) -> PostgresWork:
-        return PostgresWork(
-            self._backend, self, durable=False, begin="BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
-        )
+        return PostgresWork(self._backend, self, durable=False, begin=READING)
 
     def check_process(self) -> None:
         self._backend.check_process(self._backend.name)
@@ -285,10 +302,10 @@ class PostgresSchema:
 class PostgresTransaction(Transaction):
     """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend, *, begun: bool) -> None:
+    def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend, begun_with: str) -> None:
         super().__init__(run_id, "postgres", backend.name, connection.life)
         self._connection = connection
-        self._begun = begun
+        self._begun_with = begun_with
         self._backend = backend
 
     def _execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
@@ -297,15 +314,17 @@ class PostgresTransaction(Transaction):
             cursor = self._connection.statements.execute(text.encode(), values)
             return cursor.fetchall() if _has_rows(cursor) else []
         except psycopg.Error as error:
-            raise self._backend.in_our_words(error, self._connection) from error
+            raise self._in_our_words(error) from error
 
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return [row for one in values for row in self._execute(text, one)]
 
     def _execute_script(self, text: str) -> None:
         self.check_open()
-        with self._backend.translated(self._connection):
+        try:
             self._connection.execute(text.encode())
+        except psycopg.Error as error:
+            raise self._in_our_words(error) from error
 
     def execute_composed(self, statement: compose.Composed) -> None:
         self._connection.execute(statement)
@@ -314,7 +333,14 @@ class PostgresTransaction(Transaction):
         self.sql(_OWN).notify(channel=channel)
 
     def _is_gone(self) -> bool:
-        return self._begun and self._connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        idle = self._connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        return idle and bool(self._begun_with)
+
+    def _in_our_words(self, error: psycopg.Error) -> TickLakeError:
+        if error.sqlstate == READ_ONLY and self._begun_with == READING:
+            return ReadingOnly(run_id=self.run_id)
+        self._connection.read_only = error.sqlstate == READ_ONLY
+        return self._backend.in_our_words(error, self._connection)
 
 
 class PostgresWork(Work[PostgresTransaction]):
@@ -351,7 +377,7 @@ class PostgresWork(Work[PostgresTransaction]):
         if self._schema is not None and connection.pooler:
             connection.enter(self._schema.name, self._durable)
         run_id = "" if self._schema is None else self._schema.run_id
-        self._transaction = PostgresTransaction(run_id, connection, self._backend, begun=bool(self._begin_with))
+        self._transaction = PostgresTransaction(run_id, connection, self._backend, self._begin_with)
         return self._transaction
 
     def _commit(self) -> None:
@@ -360,10 +386,16 @@ class PostgresWork(Work[PostgresTransaction]):
             faults.reach("database.commit.before")
             if self._transaction is not None:
                 self._transaction.check_open()
-            if connection.execute(b"COMMIT").statusmessage != "COMMIT":
+            if self._commit_on(connection) != "COMMIT":
                 reason = "one of its statements had failed, so the transaction was rolled back"
                 raise DatabaseUnusable(database=self._backend.name, reason=reason)
             faults.reach("database.commit.after")
+
+    def _commit_on(self, connection: Connection) -> str | None:
+        failed = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.INERROR
+        if self._schema is None or self._transaction is None or not self._transaction.foreign or failed:
+            return connection.execute(b"COMMIT").statusmessage
+        return connection.clean_and_commit(self._schema.name, self._durable)
 
     def _committed(self) -> None:
         if self._transaction is not None:
@@ -374,7 +406,7 @@ class PostgresWork(Work[PostgresTransaction]):
             self._transaction.over = True
         connection = self._connection
         try:
-            if connection is not None and (not clean or not _rolled_back(connection)):
+            if connection is not None and (not clean or connection.read_only or not _rolled_back(connection)):
                 self._backend.connections.discard(self._reference)
             if connection is not None and self._schema is not None and self._transaction is not None:
                 self._schema.count_statements(self._transaction.executed)
@@ -395,7 +427,7 @@ def _rolled_back(connection: Connection) -> bool:
     status = connection.pgconn.transaction_status
     if status in (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR):
         with suppress(psycopg.Error):
-            connection.execute(b"ROLLBACK")
+            connection.execute(_UNDO, prepare=False)
     return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 

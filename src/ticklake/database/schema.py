@@ -29,6 +29,7 @@ class Transaction(ABC):
         self.life = life
         self.over = False
         self.executed = 0
+        self.foreign = False
         self._after_commit: dict[object, Callable[[], None]] = {}
         self._savepoints = 0
 
@@ -98,6 +99,7 @@ class Transaction(ABC):
         """A statement that is not ours is about to be executed. One that ends the transaction is refused."""
         if (statement := ending(text)) is not None:
             raise StatementEndsTransaction(run_id=self.run_id, statement=statement)
+        self.foreign = True
 
     @abstractmethod
     def _is_gone(self) -> bool:

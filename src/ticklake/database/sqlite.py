@@ -32,6 +32,7 @@ from ticklake.errors import (
     DatabaseMoved,
     DatabaseUnusable,
     NestedTransaction,
+    ReadingOnly,
     RunNotInDatabase,
     TickLakeError,
 )
@@ -215,6 +216,8 @@ class SqliteTransaction(Transaction):
         try:
             return execute(text, values).fetchall()
         except apsw.Error as error:
+            if isinstance(error, apsw.ReadOnlyError) and self._connection.pragma("query_only"):
+                raise ReadingOnly(run_id=self.run_id) from error
             raise _in_our_words(error, self._connection.filename) from error
 
 
@@ -247,8 +250,6 @@ class SqliteWork(Work[SqliteTransaction]):
 
     def _commit(self) -> None:
         faults.reach("database.commit.before")
-        if self._transaction is not None:
-            self._transaction.check_open()
         self._seat.connected().execute("COMMIT")
         self._seat.check_place()
         faults.reach("database.commit.after")
@@ -408,6 +409,7 @@ def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Conne
         connection.set_busy_timeout(int(LOCK_SECONDS * 1000))
         # Wait for a lock in the kernel: no sleep that grows while another process publishes.
         connection.setlk_timeout(int(LOCK_SECONDS * 1000), 0)
+        connection.pragma("query_only", not write)
         if write:
             _switch_to_wal(connection)
             connection.wal_autocheckpoint(CHECKPOINT_PAGES)
