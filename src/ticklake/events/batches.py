@@ -68,16 +68,25 @@ class _Open:
     batch_id: str
     closes_at: float
     room: int
+    room_bytes: int
 
 
 class Batches:
     """The file of one queue, opened by one process at a time."""
 
     def __init__(
-        self, path: Path, *, batch_size: int, timeout: float, max_attempts: int, clock: Callable[[], float] = time.time
+        self,
+        path: Path,
+        *,
+        batch_size: int,
+        batch_bytes: int,
+        timeout: float,
+        max_attempts: int,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._schema = SqliteSchema(path, "indexer-queue")
         self._batch_size = batch_size
+        self._batch_bytes = batch_bytes
         self._timeout = timeout
         self._max_attempts = max_attempts
         self._clock = clock
@@ -108,7 +117,7 @@ class Batches:
         """
         with self._lock:
             now = self._clock()
-            opened = self._opened(len(lines))
+            opened = self._opened(lines)
             batch_id = opened.batch_id if opened else str(uuid4())
             with self._schema.transaction() as transaction:
                 sql = transaction.sql(PACKAGE)
@@ -119,7 +128,7 @@ class Batches:
                 faults.reach("events.commit")
             faults.reach("events.committed")
             if new:
-                self._written(opened or self._begun(batch_id, created_at, age), len(new))
+                self._written(opened or self._begun(batch_id, created_at, age), new)
         return Stored(len(new), len(lines) - len(new))
 
     def next(self) -> Next:
@@ -212,10 +221,12 @@ class Batches:
                 after = rows[0][0] + CHUNK - 1
                 removed += len(sql.prune_events(first=rows[0][0], last=after, before=before))
 
-    def _opened(self, count: int) -> _Open | None:
+    def _opened(self, lines: Sequence[Line]) -> _Open | None:
         """The open batch, where all of these fit into it."""
-        fits = self._open is not None and time.monotonic() < self._open.closes_at and count <= self._open.room
-        return self._open if fits else None
+        opened = self._open
+        if opened is None or time.monotonic() >= opened.closes_at:
+            return None
+        return opened if len(lines) <= opened.room and _bytes(lines) <= opened.room_bytes else None
 
     def _until_closed(self, batch_id: str) -> float:
         if self._open is None or self._open.batch_id != batch_id:
@@ -225,10 +236,11 @@ class Batches:
     def _begun(self, batch_id: str, created_at: float, age: float) -> _Open:
         self._last_created = created_at
         self.pending += 1
-        return _Open(batch_id, time.monotonic() + self._timeout - age, self._batch_size)
+        return _Open(batch_id, time.monotonic() + self._timeout - age, self._batch_size, self._batch_bytes)
 
-    def _written(self, opened: _Open, count: int) -> None:
-        opened.room -= count
+    def _written(self, opened: _Open, new: Sequence[Line]) -> None:
+        opened.room -= len(new)
+        opened.room_bytes -= _bytes(new)
         self._open = opened if opened.room > 0 else None
 
     def _given_back(self) -> None:
@@ -269,6 +281,10 @@ def _new(sql: Statements, lines: Sequence[Line], batch_id: str, now: float) -> l
     added = {row[0] for row in sql.add_events(event_ids=ids, batch_id=batch_id, now=now)}
     firsts = {line.event_id: line for line in reversed(lines)}
     return [line for line in lines if line.event_id in added and firsts[line.event_id] is line]
+
+
+def _bytes(lines: Sequence[Line]) -> int:
+    return sum(len(line.text) for line in lines)
 
 
 def _readable(data: bytes) -> list[Event] | None:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from typing import NamedTuple
 
 from ticklake.errors import EventsNotDurable, QueueFull, QueueNotRunning
@@ -17,11 +17,15 @@ from ticklake.monitoring import Counter
 
 @dataclass(frozen=True)
 class Triggers:
-    """When buffered events are written: at `batch_size`, after `timeout` seconds, or when somebody waits for them."""
+    """When buffered events are written: at `batch_size`, after `timeout` seconds, or when somebody waits for them.
+
+    Up to `capacity` events are written at once, and up to `batch_bytes`.
+    """
 
     batch_size: int
     timeout: float
     capacity: int
+    batch_bytes: int
 
 
 class Due(NamedTuple):
@@ -65,7 +69,7 @@ class Buffer:
         with self._filled:
             while not (self._closed or self._due()):
                 self._filled.wait(self._until_due())
-            lines = list(islice(self._lines, self._triggers.capacity))
+            lines = self._first()
             return Due(lines, time.monotonic() - self._oldest) if lines else None
 
     def written(self, count: int) -> None:
@@ -110,6 +114,12 @@ class Buffer:
         """Sleep, but no longer than until it is closed."""
         with self._filled:
             return self._filled.wait_for(lambda: self._closed, seconds)
+
+    def _first(self) -> list[Line]:
+        """As many as a batch may have; at least one."""
+        sizes = accumulate(len(line.text) for line in islice(self._lines, self._triggers.capacity))
+        fitting = sum(1 for _ in takewhile(lambda size: size <= self._triggers.batch_bytes, sizes))
+        return list(islice(self._lines, max(1, fitting)))
 
     def _append(self, lines: Sequence[Line]) -> None:
         if not self._has_room(lines)():

@@ -17,6 +17,9 @@ from ticklake.errors import BadEvent, InvalidName
 DEEPEST = 100
 """Levels of a payload. Python's own limit depends on how deep the caller's stack is."""
 
+LARGEST = 64 * 1024 * 1024
+"""Bytes of an event as it is stored. SQLite takes a thousand million in a value, and a batch is one."""
+
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -54,6 +57,8 @@ def encode(event: Event) -> Line:
         text = _encoder.encode((event.event_id, event.type, timestamp, event.payload))
         if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
             raise ValueError(f"its payload is nested more than {DEEPEST} levels deep")
+        if len(text) >= LARGEST:
+            raise ValueError(f"it has more than {LARGEST:,} bytes as JSON")
     except (InvalidName, AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadEvent(
             event=reprlib.repr(getattr(event, "event_id", event)), reason=str(error) or type(error).__name__

@@ -19,7 +19,7 @@ from ticklake.errors import (
 from ticklake.events.batches import Batch, Batches, DeadBatch
 from ticklake.events.buffer import Buffer, BufferReceipt, Due, Triggers
 from ticklake.events.bus import EventBus
-from ticklake.events.event import Event, encode
+from ticklake.events.event import LARGEST, Event, encode
 from ticklake.events.ownership import Ownership
 from ticklake.monitoring import Monitor
 from ticklake.places import local_path
@@ -28,6 +28,7 @@ from ticklake.text import error_text
 DEFAULT_BATCH_SIZE = 100
 FLUSH_TIMEOUT_MS = 500
 MAX_BATCH_SIZE = 1000
+MAX_BATCH_BYTES = LARGEST
 RETRY_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
@@ -46,9 +47,9 @@ class QueueMetrics:
 class IndexerQueue:
     """Takes events from a bus, writes them in batches, and hands those out, the oldest first, until they are done.
 
-    A batch closes at 100 events or after 500 ms; under load one takes up to 1,000. An event whose publisher waits is
-    written at once. One process at a time has a file. `when_full` says what a publisher gets while 1,000 events
-    are not on disk yet: "wait" for room, or an "error".
+    A batch closes at 100 events or after 500 ms; under load one takes up to 1,000, and never more than 64 MiB. An event
+    whose publisher waits is written at once. One process at a time has a file. `when_full` says what a publisher gets
+    while 1,000 events are not on disk yet: "wait" for room, or an "error".
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class IndexerQueue:
                 batches = Batches(
                     self.path,
                     batch_size=DEFAULT_BATCH_SIZE,
+                    batch_bytes=MAX_BATCH_BYTES,
                     timeout=FLUSH_TIMEOUT_MS / 1000,
                     max_attempts=self._max_attempts,
                 )
@@ -89,7 +91,7 @@ class IndexerQueue:
             except BaseException:
                 self._ownership.give_back()
                 raise
-            triggers = Triggers(DEFAULT_BATCH_SIZE, FLUSH_TIMEOUT_MS / 1000, MAX_BATCH_SIZE)
+            triggers = Triggers(DEFAULT_BATCH_SIZE, FLUSH_TIMEOUT_MS / 1000, MAX_BATCH_SIZE, MAX_BATCH_BYTES)
             blocked = self.monitor.counter("publishers_held_up")
             buffer = Buffer(triggers, blocks=self._blocks, blocked=blocked, name=str(self.path))
             self._buffer, self._batches = buffer, batches
@@ -110,7 +112,7 @@ class IndexerQueue:
                 return
             left = self._buffer.close(discard=not graceful)
             self._thread.join()
-            if due := self._buffer.take():
+            while due := self._buffer.take():
                 self._write(self._buffer, self._batches, due)  # it failed a moment ago: try once more, or raise
             self._batches.close()
             self._ownership.give_back()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -158,6 +159,75 @@ def test_a_full_disk_is_an_error_for_who_waits_and_loses_nothing(
     assert queue.monitor.healthy
     bus.publish(event(1))
     assert queue.metrics().events_duplicate_total == 1
+
+
+@pytest.fixture
+def small_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """SQLite takes 100 kB in one value instead of 1 GB, and a queue makes batches that are as much smaller."""
+
+    def shrink(connection: apsw.Connection) -> None:
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
+
+    monkeypatch.setattr("ticklake.events.queue.MAX_BATCH_BYTES", 50_000, raising=False)
+    apsw.connection_hooks.append(shrink)
+    yield
+    apsw.connection_hooks.remove(shrink)
+
+
+@pytest.mark.usefixtures("small_values")
+def test_events_that_are_too_large_for_one_batch_become_several(tmp_path: Path, bus: EventBus) -> None:
+    events = [Event(f"e-{number}", "t", "x" * 1000) for number in range(1000)]
+    with IndexerQueue(tmp_path / "queue.db") as queue:
+        disk = Disk(queue)
+        disk.free.clear()
+        queue.subscribe_to_eventbus(bus)
+        bus.publish_many(events, wait=False)
+        disk.free.set()
+        bus.publish(Event("small", "t"))
+        found = []
+        while len(found) <= len(events):
+            batch = next_batch(queue)
+            assert len(joined(map(encode, batch.events))) <= 50_000
+            found += [one.event_id for one in batch.events]
+            queue.mark_batch_done(batch.batch_id)
+    assert found == [one.event_id for one in events] + ["small"]
+
+
+@pytest.mark.usefixtures("small_values")
+def test_a_batch_that_grows_while_publishers_wait_stays_small_enough_to_be_stored(
+    tmp_path: Path, bus: EventBus
+) -> None:
+    with IndexerQueue(tmp_path / "queue.db") as queue:
+        queue.subscribe_to_eventbus(bus)
+        for number in range(6):
+            bus.publish(Event(f"e-{number}", "t", "x" * 40_000))
+        assert [next_batch(queue).event_count for _ in range(6)] == [1] * 6
+
+
+@pytest.mark.usefixtures("small_values")
+@pytest.mark.warns("There is no room left")
+def test_a_graceful_stop_writes_all_batches_that_failed_before(tmp_path: Path) -> None:
+    queue = IndexerQueue(tmp_path / "queue.db")
+    queue.start()
+    disk = Disk(queue)
+    disk.full = True
+    queue.offer([Event(f"e-{number}", "t", "x" * 1000) for number in range(200)])
+    with pytest.raises(EventsNotDurable):
+        queue.stop()
+    disk.full = False
+    queue.stop()
+    assert sum(disk.written) == 200
+
+
+def test_an_event_that_is_too_large_is_refused_at_once(
+    queue: IndexerQueue, bus: EventBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ticklake.events.event.LARGEST", 10_000, raising=False)
+    with pytest.raises(BadEvent, match="more than 10,000 bytes"):
+        bus.publish_many([event(1), Event("large", "t", "x" * 10_000)])
+    assert queue.metrics().buffer_size == 0
+    bus.publish(event(2))
+    assert payloads(next_batch(queue)) == [2]
 
 
 @pytest.mark.warns("There is no room left")
@@ -324,7 +394,7 @@ class Clock:
 
 
 def opened(path: Path, clock: Clock) -> Batches:
-    batches = Batches(path, batch_size=100, timeout=0.5, max_attempts=5, clock=clock)
+    batches = Batches(path, batch_size=100, batch_bytes=1_000_000, timeout=0.5, max_attempts=5, clock=clock)
     batches.recover()
     return batches
 
