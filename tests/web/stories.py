@@ -30,7 +30,6 @@ from ticklake.ticks import TickRange
 from ticklake.topics import Database
 
 WIDTH, HEIGHT = 8, 6
-TYPE = 2 << 16
 
 
 class Life(NamedTuple):
@@ -71,7 +70,10 @@ class Story:
         if not any(number in ticks for ticks in self.empty_world):
             for cell in sorted({(number // self.step + 5 * one) % (WIDTH * HEIGHT) for one in range(1 + number % 5)}):
                 state = CellState(
-                    flat_index=cell, molecule_type=TYPE, molecule_value=cell * 1000 - 32_000, owner_id=cell % 3
+                    flat_index=cell,
+                    molecule_type=(cell * 1000 - 20_000) << 16,
+                    molecule_value=cell * 1000 - 32_000,
+                    owner_id=cell % 3,
                 )
                 tick.cells.append(state)
         return tick

@@ -319,6 +319,8 @@ def test_frames_are_what_the_files_have_and_a_missing_tick_is_no_empty_world(tol
         assert shown == [(one.organism_id, *one.ip.components, one.energy) for one in truth.organisms]
         values = np.frombuffer(data, "<i2", cells, HEADER.size + whole.nbytes)
         assert values.tolist() == [one.molecule_value for one in truth.cells]
+        types = np.frombuffer(data, "<i2", cells, HEADER.size + whole.nbytes + values.nbytes)
+        assert types.tolist() == [one.molecule_type >> 16 for one in truth.cells]
         dead = np.frombuffer(data, "u1", organisms, len(data) - organisms)
         assert dead.tolist() == [int(one.is_dead) for one in truth.organisms]
 

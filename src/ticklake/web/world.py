@@ -22,7 +22,7 @@ from ticklake.world import World
 
 CELLS, ORGANISMS = "environment_data", "organism_data"
 HEADER = struct.Struct("<4sIIIq")
-MAGIC = b"TLF1"
+MAGIC = b"TLF2"
 NO_CELLS, NO_ORGANISMS = 1, 2
 """Flags of a frame: this tick is not in the table of the cells, or of the organisms. An empty world has neither."""
 
@@ -84,7 +84,7 @@ def frame(frames: Frames, run_id: str, tick: int) -> bytes:
         *(_packed(cells, name, "<i4") for name in ("cell_id", "owner_id")),
         *(_packed(found, name, "<i4") for name in ("organism_id", "x", "y", "energy")),
         _packed(cells, "molecule_value", "<i2"),
-        (_numbers(cells, "molecule_type") >> 16).astype("u1").tobytes(),
+        (_numbers(cells, "molecule_type") >> 16).astype("<i2").tobytes(),
         _packed(found, "is_dead", "u1"),
     ]
     return b"".join(parts)

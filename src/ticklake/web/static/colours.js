@@ -1,6 +1,10 @@
 // The colours of the world, as the pixels of an ImageData have them.
 export const TYPES = [["type 0", 0xff5aa2e8], ["type 1", 0xfff2a65e], ["energy", 0xff6cc95a], ["structure", 0xffa08bb8],
-  ["type 4", 0xff4fd1d9], ["type 5", 0xffd977c9], ["type 6", 0xff7fd7f7], ["type 7", 0xffb7b0ff]];
+  ["type 4", 0xff4fd1d9], ["type 5", 0xffd977c9], ["type 6", 0xff7fd7f7], ["type 7", 0xffb7b0ff],
+  ["other types", 0xff8f9aa3]];
+const OTHERS = TYPES.length - 1;
+export const kindOf = (type) => type >= 0 && type < OTHERS ? type : OTHERS;
+export const nameOf = (type) => kindOf(type) === OTHERS ? `type ${type}` : TYPES[type][0];
 export const EMPTY = 0xff120f0a;
 
 const rgb = (r, g, b) => (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
@@ -13,7 +17,7 @@ export const RAMP = new Uint32Array(256).map((_, at) => {
 });
 
 // 64 shades a type, one type after the other: darker where there is less of it.
-export const SHADES = new Uint32Array(8 * 64).map((_, at) => {
+export const SHADES = new Uint32Array(TYPES.length * 64).map((_, at) => {
   const shade = TYPES[at >> 6][1], light = 0.35 + 0.65 * (at & 63) / 63;
   return rgb((shade & 255) * light, (shade >> 8 & 255) * light, (shade >> 16 & 255) * light);
 });

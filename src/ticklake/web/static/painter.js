@@ -1,5 +1,5 @@
 // Paints frames in a thread of its own: the page moves on while a million cells become a picture.
-import { EMPTY, RAMP, SHADES, ownerColour } from "./colours.js";
+import { EMPTY, RAMP, SHADES, kindOf, ownerColour } from "./colours.js";
 
 let cells = null, facts = null, image = null;
 
@@ -20,7 +20,7 @@ function decode(buffer) {
   cells = { cell: take(Int32Array, count), owner: take(Int32Array, count) };
   facts = { tick: Number(head.getBigInt64(16, true)), bytes: buffer.byteLength, cells: count, lacks: head.getUint32(12, true) };
   for (const name of ["id", "x", "y", "energy"]) facts[name] = take(Int32Array, organisms).slice();
-  cells.value = take(Int16Array, count); cells.type = take(Uint8Array, count);
+  cells.value = take(Int16Array, count); cells.type = take(Int16Array, count);
   facts.dead = take(Uint8Array, organisms).slice();
 }
 
@@ -31,7 +31,7 @@ function paint(pixels, mode, width, height) {
     const one = value[i];
     if (one < low) low = one;
     if (one > high) high = one;
-    present |= 1 << (type[i] & 7);
+    present |= 1 << kindOf(type[i]);
   }
   const colourOf = { type: byType(low, high), value: byValue(low, high), owner: byOwner() }[mode];
   pixels.fill(EMPTY);
@@ -45,7 +45,7 @@ function paint(pixels, mode, width, height) {
 
 function byType(low, high) {
   const lightness = 63 / Math.max(1, Math.abs(low), Math.abs(high));
-  return (i, value, _, type) => SHADES[(type[i] & 7) << 6 | Math.abs(value[i]) * lightness];
+  return (i, value, _, type) => SHADES[kindOf(type[i]) << 6 | Math.abs(value[i]) * lightness];
 }
 
 function byValue(low, high) {

@@ -1,5 +1,5 @@
 // The world on a canvas. A frame is one binary answer; painter.js makes a picture of it in a thread of its own.
-import { RAMP, TYPES, ownerColour } from "./colours.js";
+import { RAMP, TYPES, nameOf, ownerColour } from "./colours.js";
 
 const root = document.getElementById("world");
 const { run } = root.dataset;
@@ -224,7 +224,7 @@ async function showCell(x, y) {
   table.innerHTML = "<thead><tr><th>since tick<th>type<th class=n>value<th class=n>owner</tr></thead><tbody></tbody>";
   for (const row of rows.slice(0, most)) {
     const line = table.tBodies[0].insertRow();
-    const what = row.state === "occupied" ? [TYPES[row.molecule_type & 7][0], row.molecule_value, row.owner_id || "–"] : [row.state === "empty" ? "empty" : "not in the table", "", ""];
+    const what = row.state === "occupied" ? [nameOf(row.molecule_type), row.molecule_value, row.owner_id || "–"] : [row.state === "empty" ? "empty" : "not in the table", "", ""];
     [row.tick_number, ...what].forEach((value, i) => {
       const cell = line.insertCell();
       cell.textContent = value.toLocaleString("en"); if (i > 1) cell.className = "n";
