@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pipeline import Server
 
 from ticklake import BatchInfo, Database
 from ticklake.consumer import IdempotentConsumer
@@ -152,6 +153,19 @@ def test_an_outage_longer_than_our_patience_is_an_error_and_everything_goes_on_a
         traffic.finish()
         assert sorted(traffic.acked) == sorted(traffic.sent)
         assert [s.lag for s in database.run(RUN_ID).groups.list("long")] == [0]
+
+
+@pytest.mark.chaos
+@pytest.mark.warns("Waiting for the database", "Lost the connection")
+def test_a_group_that_starts_at_the_end_is_still_there_after_a_crash_and_gets_what_comes_next(server: Any) -> None:
+    with Database(server.get_uri()) as database:
+        run = database.run(RUN_ID)
+        with run.writer("joined") as writer:
+            writer.send(BatchInfo(tick_start=1))
+            with run.reader("joined", group="g", start="end") as joined:
+                Server(server).restart()
+                writer.send(BatchInfo(tick_start=2))
+                assert joined.receive().payload == BatchInfo(tick_start=2)
 
 
 @pytest.mark.chaos

@@ -131,9 +131,9 @@ class TopicStore(ABC):
         return None
 
     def join(self, topic: str, group: str, *, at_end: bool) -> None:
-        """Make a group known; one that is known keeps its position."""
-        with self._alone() as sql:
-            sql.join_group(topic=topic, group=group, at_end=at_end)
+        """Make a group known, durably: what comes after its start is owed to it. A known one keeps its position."""
+        with self.schema.autocommit() as transaction:
+            transaction.sql(PACKAGE).join_group(topic=topic, group=group, at_end=at_end)
 
     def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> Acked:
         with self._alone(connection) as sql:
