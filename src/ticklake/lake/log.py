@@ -173,6 +173,10 @@ class DeltaLog:
             for name, data in made.items():
                 folder.replace(name, data)
             faults.reach("lake.checkpoint.after")
+            if not self._holds(folder):  # somebody took the commit away by hand: it must not come back
+                for name in reversed(made):
+                    folder.remove(f"{folder.log.name}/{name}")
+                raise CommitConflict
             checkpoint = made.get(torn.checkpoint_name(self.version))
             self._summary(checksum_of(checkpoint) if checkpoint else "").write(folder)
 
