@@ -166,10 +166,12 @@ class IdempotentConsumer:
         found = []
         for message in messages:
             try:
-                with self._at_work(message):
-                    found.append(Delivery(_uuid(self._event_id(message)), message))
+                found.append(Delivery(_uuid(self._event_id(message)), message))
             except Exception as error:
                 self._fail(message, error)
+            except BaseException:
+                self._ended_by = message
+                raise
         return found
 
     def _not_done(self, deliveries: list[Delivery]) -> list[Delivery]:
@@ -293,7 +295,7 @@ class IdempotentConsumer:
 
     def _handle(self, delivery: Delivery, transaction: Transaction, part: Part, outcome: Outcome) -> None:
         try:
-            with self._at_work(delivery.message), part(transaction):
+            with part(transaction):
                 self._begun = True
                 faults.reach("consumer.work")
                 results = self._results(delivery, self._handler(delivery.message.payload, transaction))
@@ -305,6 +307,9 @@ class IdempotentConsumer:
             if part is nullcontext:
                 raise
             outcome.failed.append((delivery, error))
+        except BaseException:
+            self._ended_by = delivery.message
+            raise
         else:
             outcome.results += results
             outcome.finished.append(delivery.message)
@@ -339,21 +344,13 @@ class IdempotentConsumer:
         held = self._reader.extend([delivery.message for delivery in deliveries])
         return [delivery for delivery, ours in zip(deliveries, held, strict=True) if ours]
 
-    @contextmanager
-    def _at_work(self, message: Message) -> Iterator[None]:
-        """Remembers which message ended the consumer. An operator's interrupt is no message's fault."""
-        try:
-            yield
-        except (Exception, KeyboardInterrupt):
-            raise
-        except BaseException:
-            self._ended_by = message
-            raise
-
     def _end(self, error: BaseException) -> None:
-        """What ends a consumer counts as a failed attempt: otherwise it would end the next one, too, for ever."""
+        """What ends a consumer counts as a failed attempt: otherwise it would end the next one, too, for ever.
+
+        An operator's interrupt is no message's fault.
+        """
         ended_by, self._ended_by = self._ended_by, None
-        if ended_by is not None:
+        if ended_by is not None and not isinstance(error, KeyboardInterrupt):
             with suppress(*INTERRUPTIONS):  # then the claim expires, which counts as well
                 self._fail(ended_by, error)
 
