@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from in_process import InProcess
 
 from ticklake import Database
+from ticklake.database.names import schema_name
+from ticklake.errors import TickLakeError
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import TopicBatches
 from ticklake.indexers.environment import EnvironmentIndexer
@@ -56,6 +59,65 @@ def test_a_tracker_that_is_gone_holds_up_no_ack(run: Run, batches: TopicBatches,
     batches.done(others)
     assert lag(run) == 0
     assert [error.code for error in monitor.errors] == ["MARK_FAILED", "MARK_FAILED"]
+
+
+def mark_without_an_end(other: psycopg.Connection[Any], key: str) -> None:
+    other.execute("INSERT INTO idempotency_tracking VALUES ('X', %s, now())", [key])
+
+
+def lock_the_table(other: psycopg.Connection[Any], key: str) -> None:
+    del key
+    other.execute("LOCK TABLE idempotency_tracking")
+
+
+@pytest.mark.warns("could not be marked")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("hold", [mark_without_an_end, lock_the_table])
+def test_a_tracker_that_somebody_keeps_locked_holds_up_no_ack(
+    run: Run, batches: TopicBatches, database_url: str, hold: Callable[..., None]
+) -> None:
+    first = batches.poll(1, 0)
+    with psycopg.connect(database_url) as other:
+        other.execute(f'SET search_path TO "{schema_name(run.id)}"')
+        hold(other, first[0].file.key)
+        batches.done(first)
+        assert lag(run) == 2
+        others = batches.poll(10, 0)
+        assert len(others) == 2
+        batches.done(others)
+        assert lag(run) == 0
+        other.rollback()
+
+
+@pytest.mark.warns("could not be marked")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("state", ["53100", "58030", "57P01", "25006"], ids=["full", "I/O error", "away", "read-only"])
+def test_a_tracker_with_an_outage_of_its_own_holds_up_no_ack(
+    run: Run, batches: TopicBatches, monitor: Monitor, state: str
+) -> None:
+    found = batches.poll(10, 0)
+    with run.transaction() as transaction:
+        transaction.execute_script(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$; "
+            "CREATE TRIGGER refuse BEFORE INSERT ON idempotency_tracking FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+    batches.done(found)
+    assert lag(run) == 0
+    assert [error.code for error in monitor.errors] == ["MARK_FAILED"]
+
+
+@pytest.mark.warns("could not be marked")
+def test_an_ack_that_fails_without_its_mark_too_is_an_error(run: Run, batches: TopicBatches) -> None:
+    found = batches.poll(10, 0)
+    with run.transaction() as transaction:
+        transaction.execute_script("ALTER TABLE topic_consumer_group RENAME TO elsewhere")
+    with pytest.raises(TickLakeError):
+        batches.done(found)
+    with run.transaction() as transaction:
+        transaction.execute_script("ALTER TABLE elsewhere RENAME TO topic_consumer_group")
+    batches.done(found)
+    assert lag(run) == 0
 
 
 def test_with_a_tracker_the_mark_and_the_ack_are_one(run: Run, batches: TopicBatches, monitor: Monitor) -> None:

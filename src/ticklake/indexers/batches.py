@@ -135,13 +135,12 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         self.close()
 
     def _marked(self, processed: ProcessedBatches, deliveries: Sequence[Delivery], messages: Sequence[Message]) -> bool:
-        """Marks and acknowledges in one transaction. False if the mark is refused: it only saves work."""
+        """Marks and acknowledges in one transaction. False if that fails, in any way: the mark only saves work."""
         try:
             with self._run.transaction() as transaction:
+                processed.limit_waiting(transaction)
                 processed.mark([delivery.file.key for delivery in deliveries], connection=transaction)
                 self._reader.ack_many(messages, connection=transaction)
-        except OUTAGES:
-            raise  # the ack would fail too
         except TickLakeError as error:
             self._monitor.errors.record("MARK_FAILED", error)
             log.warning("Acknowledging %d batches that could not be marked as processed: %s", len(deliveries), error)

@@ -21,7 +21,7 @@ LOCKED_MS = 50
 """How long to let an open transaction have what is free but locked, before the next look."""
 
 LOCK_TIMEOUT = "500ms"
-"""So long an operator's act waits for a lock, and others wait for it."""
+"""So long an operator's act waits for a lock, and others wait for it; so long an indexer waits for the tracker."""
 
 _Result = TypeVar("_Result")
 SLOW_SECONDS = 0.005
@@ -74,12 +74,15 @@ class PostgresTopicStore(TopicStore):
         while True:
             try:
                 with self.schema.transaction() as transaction:
-                    transaction.sql(PACKAGE).limit_waiting(lock_timeout=LOCK_TIMEOUT)
+                    self.limit_waiting(transaction)
                     return act(transaction)
             except TransactionAborted:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(LOCKED_MS / 1000)
+
+    def limit_waiting(self, transaction: Transaction) -> None:
+        transaction.sql(PACKAGE).limit_waiting(lock_timeout=LOCK_TIMEOUT)
 
     def hold_groups(self, topic: str, transaction: Transaction) -> None:
         sql = transaction.sql(PACKAGE)

@@ -315,6 +315,10 @@ class ProcessedBatches:
     def contains(self, batch_id: str) -> bool:
         return self._store.processed(self._indexer_class, batch_id)
 
+    def limit_waiting(self, connection: Transaction) -> None:
+        """From here on, the transaction is ended (`TransactionAborted`) rather than wait long for somebody's lock."""
+        self._store.limit_waiting(connection)
+
     def mark(self, batch_ids: Iterable[str], connection: Transaction | None = None) -> None:
         self._store.mark_processed(self._indexer_class, list(batch_ids), connection)
 

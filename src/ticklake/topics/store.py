@@ -112,6 +112,9 @@ class TopicStore(ABC):
         with self.schema.transaction() as transaction:
             return act(transaction)
 
+    def limit_waiting(self, transaction: Transaction) -> None:  # noqa: B027
+        """From here on, to wait long for a lock is an error. SQLite has one lock, which is taken at the beginning."""
+
     @abstractmethod
     def hold_groups(self, topic: str, transaction: Transaction) -> None:
         """Until the transaction ends, no group of the topic is made, claims anything or is set to another position."""
@@ -166,6 +169,7 @@ class TopicStore(ABC):
 
     def processed(self, indexer_class: str, batch_id: str) -> bool:
         with self.schema.reading() as transaction:
+            self.limit_waiting(transaction)
             ((found,),) = transaction.sql(PACKAGE).processed(indexer_class=indexer_class, batch_id=batch_id)
         return bool(found)
 
