@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ticklake import BatchInfo
+from ticklake import BatchInfo, MetadataInfo
 from ticklake.completeness import Completeness
 from ticklake.coordination.reconcile import announced
+from ticklake.errors import TopicAmbiguous
 from ticklake.services import reconciliation
 from ticklake.services.reconciliation import ReconciliationService
 from ticklake.simulation import Ecosystem, SimulationSettings
@@ -92,6 +93,55 @@ def test_a_file_whose_message_retention_removed_is_not_announced_again(
         assert len(reader.poll_many(10, 1)) == 3 - removed + 1
     assert run.removed_files("batch-topic") == set(keys[:removed])
     assert run.removed_files("another-topic") == set()
+
+
+@pytest.fixture
+def emptied(run: Run, put: Callable[[int], str], tmp_path: Path) -> Callable[[str], list[str]]:
+    """A topic whose messages told of three files, and were removed by retention; it has no groups."""
+
+    def empty(topic: str) -> list[str]:
+        metadata = Ecosystem(SimulationSettings((4, 4))).metadata(run.id, 0)
+        Storage(tmp_path / "storage").write_metadata(metadata)
+        keys = [put(number) for number in range(3)]
+        with run.writer(topic) as writer, run.writer("metadata-topic") as other:
+            other.send(MetadataInfo(simulation_run_id=run.id, storage_key=f"{run.id}/metadata.pb"))
+            for tick, key in enumerate(keys):
+                writer.send(BatchInfo(simulation_run_id=run.id, storage_key=key, tick_start=tick, tick_end=tick))
+        assert run.remove_outdated(topic, max_count=0) == 3
+        assert run.remove_outdated("metadata-topic", max_count=0) == 1
+        return keys
+
+    return empty
+
+
+def test_files_of_a_topic_of_any_name_that_retention_has_emptied_are_not_announced_again(
+    database: Database, run: Run, put: Callable[[int], str], emptied: Callable[[str], list[str]], tmp_path: Path
+):
+    emptied("my-files")
+    never = put(7)
+    look = Completeness(run.id, Storage(tmp_path / "storage"), None, database)
+    repair = look.plan()
+    assert (repair.unannounced, repair.topic) == ([never], "my-files")
+    look.apply(repair)
+    assert list(announced(run, "my-files").keys) == [never]
+    assert run.topic_names() == ["my-files"]
+    verdict = Completeness(run.id, Storage(tmp_path / "storage"), None, database).verify().messages
+    assert verdict is not None
+    assert (verdict.unannounced, verdict.removed) == ([], 3)
+
+
+def test_what_is_unclear_before_retention_empties_a_topic_is_unclear_after_it(
+    database: Database, run: Run, put: Callable[[int], str], emptied: Callable[[str], list[str]], tmp_path: Path
+):
+    emptied("files-a")
+    with run.writer("batch-topic") as writer:
+        writer.send(BatchInfo(simulation_run_id=run.id, storage_key=put(7), tick_start=7, tick_end=7))
+    look = Completeness(run.id, Storage(tmp_path / "storage"), None, database)
+    with pytest.raises(TopicAmbiguous, match="batch-topic, files-a"):
+        look.plan()
+    verdict = look.verify().messages
+    assert verdict is not None
+    assert (verdict.unannounced, verdict.removed) == ([], 3)
 
 
 def test_a_look_at_what_retention_would_remove_records_nothing(run: Run, put: Callable[[int], str]):

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
+from ticklake.contracts import BatchInfo
 from ticklake.errors import TopicAmbiguous, TopicUnknown
+from ticklake.storage.names import parse_batch_name
 from ticklake.topics import Database, Run, runs_in
 
 _LOOKED_AT = 20
@@ -37,8 +39,11 @@ class Destination(NamedTuple):
 
 
 def topics_with(runs: Sequence[Run], kind: type[Message]) -> list[Topic]:
-    """Every topic that has messages of a kind. Only the first and the last few messages of each are looked at."""
-    return [Topic(run, one.topic) for run in runs for one in run.topics() if _has(run, one.topic, kind)]
+    """Every topic that has messages of a kind, or had them until retention removed them.
+
+    Only the first and the last few messages of each are looked at.
+    """
+    return [Topic(run, topic) for run in runs for topic in _known(run) if _has(run, topic, kind)]
 
 
 def destination(
@@ -50,7 +55,7 @@ def destination(
     or has no topics with names of the user's own.
     """
     runs = {database: run for database in databases for run in runs_in([database], run_id)}
-    existing = [Destination(at, run_id, one.topic) for at, run in runs.items() for one in run.topics()]
+    existing = [Destination(at, run_id, topic) for at, run in runs.items() for topic in _known(run)]
     telling = [one for one in existing if _has(runs[one.database], one.topic, kind)]
     found = [one for one in telling if named in (None, one.topic)]
     found = found or [one for one in existing if one.topic == (named or usual)]
@@ -65,9 +70,20 @@ def destination(
     return Destination(first, run_id, named or usual)
 
 
+def _known(run: Run) -> list[str]:
+    """The topics of a run. Retention may have left nothing of one but what it told of."""
+    return sorted({*run.topic_names(), *run.topics_with_removed_files()})
+
+
 def _has(run: Run, topic: str, kind: type[Message]) -> bool:
     messages = run.browse(topic, limit=_LOOKED_AT) + run.browse_last(topic, _LOOKED_AT)
-    return any((opened := message.opened()) and isinstance(opened.payload, kind) for message in messages)
+    if any((opened := message.opened()) and isinstance(opened.payload, kind) for message in messages):
+        return True
+    return kind is BatchInfo and any(map(_is_batch, run.removed_files(topic)))
+
+
+def _is_batch(key: str) -> bool:
+    return parse_batch_name(key.rpartition("/")[2]) is not None
 
 
 def _names(found: Sequence[Destination]) -> str:

@@ -32,6 +32,7 @@ from ticklake.topics.metrics import TopicEnd, TopicMetrics
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
 from ticklake.topics.removed import files as removed_files
+from ticklake.topics.removed import topics as topics_of_removed_files
 from ticklake.topics.retention import Retention, remove_outdated
 from ticklake.topics.store import PACKAGE, Consumer, OpenTransaction, TopicStore
 from ticklake.topics.writer import TopicWriter
@@ -275,6 +276,10 @@ class Run:
     def removed_files(self, topic: str) -> frozenset[str]:
         """The keys of the files that messages told of which retention has removed."""
         return removed_files(self._schema, topic)
+
+    def topics_with_removed_files(self) -> list[str]:
+        """The topics of such messages, also those that have no message and no group any more."""
+        return topics_of_removed_files(self._schema)
 
     def processed(self, indexer_class: str) -> ProcessedBatches:
         store, _ = self._topics()

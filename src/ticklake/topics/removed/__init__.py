@@ -23,10 +23,22 @@ def record(transaction: Transaction, topic: str, message_ids: Sequence[str]) -> 
 
 def files(schema: Schema, topic: str) -> frozenset[str]:
     """The keys of all files whose messages were removed from a topic. Looking makes no tables."""
-    if not any(found.package == PACKAGE for found in package_versions(schema)):
+    if not _recorded(schema):
         return frozenset()
     with schema.reading() as transaction:
         return frozenset(key for (key,) in transaction.sql(PACKAGE).files(topic=topic))
+
+
+def topics(schema: Schema) -> list[str]:
+    """The topics that such files were announced on. A topic may be known by nothing else any more."""
+    if not _recorded(schema):
+        return []
+    with schema.reading() as transaction:
+        return [topic for (topic,) in transaction.sql(PACKAGE).topics()]
+
+
+def _recorded(schema: Schema) -> bool:
+    return any(found.package == PACKAGE for found in package_versions(schema))
 
 
 def _file_of(envelope: bytes) -> str:
