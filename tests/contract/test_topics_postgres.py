@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -262,35 +262,92 @@ def test_the_lag_of_a_group_is_told_without_a_walk_through_history(run: Run, cou
         assert after - before < 50
 
 
-CLAIM = "SELECT * FROM topic_claim('t', 'g', 'me', {lease_ms}, 5, 1)"
+CLAIM = "SELECT * FROM topic_claim('t', 'g', 'me', {lease_ms}, 5, {limit})"
 ACK = """UPDATE topic_consumer_group SET acknowledged_at = now_at()
     WHERE topic_name = 't' AND consumer_group = 'g' AND acknowledged_at IS NULL"""
 CLAIM_AND_ACK = "DO $$ BEGIN FOR n IN 1..{times} LOOP PERFORM * FROM ({claim}) AS c; {ack}; COMMIT; END LOOP; END $$"
 
 
-@pytest.mark.parametrize("lease_ms", [300_000, 1], ids=["long leases", "leases that are over"])
-def test_a_claim_costs_the_same_while_a_foreign_transaction_is_open(run: Run, postgres_url: str, lease_ms: int) -> None:
-    """It keeps vacuum from removing what claims and acks leave behind."""
-    times, claim = 1200, CLAIM.format(lease_ms=lease_ms)
+class Beside:
+    """A consumer beside a foreign transaction, which keeps vacuum from removing what claims and acks leave behind."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self.connection = connection
+
+    def pages(self, lease_ms: int, then: str = ACK) -> int:
+        """How many pages a claim looks at."""
+        claim = CLAIM.format(lease_ms=lease_ms, limit=1)
+        rows = self.connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}")
+        (plan,) = rows.fetchone()  # type: ignore[misc]
+        self.connection.execute(then)
+        return int(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+
+    def least(self, lease_ms: int) -> int:
+        return min(self.pages(lease_ms) for _ in range(5))
+
+    def claim_and_ack(self, times: int, lease_ms: int, limit: int = 1) -> None:
+        claim = CLAIM.format(lease_ms=lease_ms, limit=limit)
+        self.connection.execute(CLAIM_AND_ACK.format(times=times, claim=claim, ack=ACK))
+
+    def soon(self, most: int, pages: Callable[[], int]) -> bool:
+        """Once a second a claim looks through all that is open; until then the last second's claims are in its way."""
+        looks = (self.connection.execute("SELECT pg_sleep(0.1)") and pages() for _ in range(50))
+        return any(found < most for found in looks)
+
+
+@pytest.fixture
+def beside(run: Run, postgres_url: str) -> Iterator[Beside]:
     with run.writer("t") as writer, run.reader("t", group="g"):
-        writer.send_many(BatchInfo(tick_start=n) for n in range(times + 100))
+        writer.send_many(BatchInfo(tick_start=n) for n in range(1500))
     with psycopg.connect(postgres_url, autocommit=True) as connection, psycopg.connect(postgres_url) as foreign:
-
-        def pages() -> int:
-            """How many pages a claim looks at."""
-            rows = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim}")
-            (plan,) = rows.fetchone()  # type: ignore[misc]
-            connection.execute(ACK)
-            return int(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
-
         connection.execute(f'SET search_path = "{schema_name(run.id)}"')
         foreign.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         foreign.execute("SELECT 1 FROM pg_class LIMIT 1")
+        yield Beside(connection)
+
+
+@pytest.mark.parametrize("lease_ms", [300_000, 1], ids=["long leases", "leases that are over"])
+def test_a_claim_costs_the_same_while_a_foreign_transaction_is_open(beside: Beside, lease_ms: int) -> None:
+    before = beside.least(lease_ms)
+    beside.claim_and_ack(1200, lease_ms)
+    assert beside.soon(before + 12, lambda: beside.pages(lease_ms))
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001], ids=["at once", "after a delay"])
+def test_a_claim_costs_the_same_after_many_releases_beside_a_foreign_transaction(
+    run: Run, beside: Beside, delay: float
+) -> None:
+    before = beside.least(300_000)
+    with run.reader("t", group="g") as reader:
+        for _ in range(5):
+            messages = reader.poll_many(400, 20)
+            assert len(messages) == 400
+            reader.release(messages, delay=delay)
+        assert len(reader.poll_many(400, 20)) == 400
+        beside.connection.execute(ACK)
+        assert beside.soon(before + 12, lambda: beside.pages(300_000))
+
+
+def test_a_claim_of_a_released_message_costs_the_same_after_many_of_them(run: Run, beside: Beside) -> None:
+    """Beside a foreign transaction, and also if nothing new comes meanwhile."""
+    with run.reader("t", group="g") as reader:
+        held = iter(reader.poll_many(1500, 20))
+
+        def pages() -> int:
+            """A message is released, claimed, and acknowledged."""
+            reader.release([next(held)])
+            return beside.pages(300_000, then=ACK + " AND claimed_by = 'me'")
+
         before = min(pages() for _ in range(5))
-        connection.execute(CLAIM_AND_ACK.format(times=times, claim=claim, ack=ACK))
-        # Once a second a claim looks through all that is open; until then the last second's claims are in its way.
-        looks = (connection.execute("SELECT pg_sleep(0.1)") and pages() for _ in range(50))
-        assert any(found < before + 12 for found in looks)
+        for _ in range(1000):
+            pages()
+        assert beside.soon(before + 12, pages)
+
+
+def test_a_claim_costs_the_same_if_others_of_its_group_have_longer_leases(beside: Beside) -> None:
+    before = beside.least(5000)
+    beside.claim_and_ack(1000, 300_000)
+    assert beside.soon(before + 12, lambda: beside.pages(5000))
 
 
 def test_the_transaction_that_holds_vacuum_back_is_named(run: Run, postgres_url: str) -> None:

@@ -21,7 +21,10 @@ CREATE TABLE topic_positions (
     frontier       bigint NOT NULL,                -- the group was given, or has passed over, every message up to this
     seen           pg_snapshot NOT NULL,           --   id that `seen` sees
     reached        bigint NOT NULL DEFAULT 0,      -- no claim of the group has a higher id
-    looked_at      bigint NOT NULL DEFAULT 0,      -- when all open claims were last looked through
+    free           bigint NOT NULL DEFAULT 0,      -- the `available_at` of what is free now: small and growing, no time
+    looked_at      bigint NOT NULL DEFAULT 0,      -- when all open claims were last looked through,
+    looked_free    bigint NOT NULL DEFAULT 0,      --   and what `free` was then
+    longest_lease  bigint NOT NULL DEFAULT 0,      -- milliseconds
     PRIMARY KEY (topic_name, consumer_group, step)
 );
 
@@ -34,9 +37,9 @@ FROM topic_group_positions AS p;
 DROP TABLE topic_group_positions;
 
 CREATE VIEW topic_group_positions AS
-SELECT g.topic_name, g.consumer_group, p.frontier, p.seen, p.reached, g.created_at
+SELECT g.topic_name, g.consumer_group, p.frontier, p.seen, p.reached, p.free, g.created_at
 FROM topic_groups AS g CROSS JOIN LATERAL (
-    SELECT t.frontier, t.seen, t.reached FROM topic_positions AS t
+    SELECT t.frontier, t.seen, t.reached, t.free FROM topic_positions AS t
     WHERE t.topic_name = g.topic_name AND t.consumer_group = g.consumer_group ORDER BY t.step DESC LIMIT 1) AS p;
 
 -- When the lease or the delay began (milliseconds since 1970). In the future: the clock was set back.
@@ -57,53 +60,66 @@ DECLARE
     v_last     bigint;
     v_taken    boolean;
     v_seen     pg_snapshot;
-    v_looked   bigint;
-    v_free     boolean;
+    v_longest  bigint;
+    v_recent   boolean;
+    v_from     bigint;
+    v_after    bigint;
+    v_free     bigint;
 BEGIN
     PERFORM 1 FROM topic_groups WHERE topic_name = p_topic AND consumer_group = p_group FOR UPDATE;
     SELECT * INTO STRICT v_position FROM topic_positions
     WHERE topic_name = p_topic AND consumer_group = p_group ORDER BY step DESC LIMIT 1;
 
     -- A lease or a delay that began in the future began before the clock was set back. It lasts as long from now on as it
-    -- was meant to. One probe (idx_topic_group_open): no lease as long as this claim's own ends later than this one.
-    IF EXISTS (SELECT 1 FROM topic_consumer_group AS o
-               WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
-                 AND o.set_aside_at IS NULL AND o.available_at > v_now + p_lease_ms AND o.since > v_now) THEN
+    -- was meant to. One probe (idx_topic_group_open): no lease of the group ends later than its longest one from now.
+    v_longest := greatest(v_position.longest_lease, p_lease_ms);
+    IF EXISTS (SELECT 1 FROM (SELECT o.since FROM topic_consumer_group AS o
+                              WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                                AND o.set_aside_at IS NULL AND o.available_at > v_now + v_longest
+                              ORDER BY o.available_at) AS far  -- in order: no plan may search all that the group has
+               WHERE far.since > v_now) THEN
         UPDATE topic_consumer_group AS c
         SET lease_until = v_now + (c.lease_until - c.since), not_before = greatest(0, v_now + (c.not_before - c.since)),
             since = v_now, claimed_at = least(c.claimed_at, v_at)
         WHERE (c.topic_name, c.consumer_group, c.message_id) IN (
             SELECT o.topic_name, o.consumer_group, o.message_id FROM topic_consumer_group AS o
             WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
-              AND o.set_aside_at IS NULL AND o.available_at > v_now + p_lease_ms AND o.since > v_now
+              AND o.set_aside_at IS NULL AND o.available_at > v_now + v_longest AND o.since > v_now
             FOR UPDATE SKIP LOCKED);
     END IF;
 
     -- What was delivered before and is free again; nearly always there is nothing. While a foreign transaction keeps
     -- vacuum from its work, the index holds an entry for each claim that is over. They are all walked through once a
-    -- second; between that only those after the last time, which leaves out just what such a walk has seen.
-    v_looked := CASE WHEN v_now - v_position.looked_at BETWEEN 0 AND 999 THEN v_position.looked_at ELSE 0 END;
-    v_free := EXISTS (SELECT 1 FROM topic_consumer_group AS o
-                      WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
-                        AND o.set_aside_at IS NULL AND o.available_at > v_looked AND o.available_at <= v_now)
-              OR EXISTS (SELECT 1 FROM topic_consumer_group AS o
-                         WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
-                           AND o.set_aside_at IS NULL AND o.available_at = 0);
-    IF v_free THEN
-        -- Leases and delays that are over count as available now, so that the oldest message comes first.
-        UPDATE topic_consumer_group AS c SET lease_until = 0, not_before = 0
+    -- second; between that only those since the last time. That leaves out what such a walk has seen, and what a
+    -- transaction that was open then, or a person, has set free.
+    v_recent := v_now - v_position.looked_at BETWEEN 0 AND 999;
+    v_from := CASE WHEN v_recent THEN v_position.looked_free ELSE 0 END;
+    v_after := CASE WHEN v_recent THEN v_position.looked_at ELSE v_position.free END;
+    IF EXISTS (SELECT 1 FROM topic_consumer_group AS o
+               WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                 AND o.set_aside_at IS NULL AND o.available_at >= v_from AND o.available_at <= v_position.free)
+       OR EXISTS (SELECT 1 FROM topic_consumer_group AS o
+                  WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                    AND o.set_aside_at IS NULL AND o.available_at > v_after AND o.available_at <= v_now) THEN
+        -- All of it gets the same `available_at`, so that the oldest message comes first.
+        UPDATE topic_consumer_group AS c SET lease_until = v_position.free, not_before = v_position.free
         WHERE (c.topic_name, c.consumer_group, c.message_id) IN (
-            SELECT o.topic_name, o.consumer_group, o.message_id FROM topic_consumer_group AS o
-            WHERE o.topic_name = p_topic AND o.consumer_group = p_group
-              AND o.acknowledged_at IS NULL AND o.set_aside_at IS NULL AND o.available_at > 0 AND o.available_at <= v_now
-            FOR UPDATE SKIP LOCKED);
+            SELECT f.topic_name, f.consumer_group, f.message_id
+            FROM (VALUES (v_from, v_position.free - 1), (v_after + 1, v_now)) AS span (first, last)
+            CROSS JOIN LATERAL (
+                SELECT o.topic_name, o.consumer_group, o.message_id FROM topic_consumer_group AS o
+                WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                  AND o.set_aside_at IS NULL AND o.available_at >= span.first AND o.available_at <= span.last
+                ORDER BY o.available_at FOR UPDATE SKIP LOCKED) AS f);
 
         -- Delivered before and free again; what was delivered too often becomes a dead letter.
-        FOR r_message_id, r_version, r_attempts, r_taken_from, r_envelope IN
-            SELECT c.message_id, c.claim_version, c.attempts, c.claimed_by, m.envelope
-            FROM topic_consumer_group AS c JOIN topic_messages AS m ON m.topic_name = c.topic_name AND m.id = c.id
+        FOR r_message_id, r_version, r_attempts, r_taken_from, r_envelope, v_last IN
+            SELECT c.message_id, c.claim_version, c.attempts, c.claimed_by, m.envelope, c.id
+            FROM topic_consumer_group AS c CROSS JOIN LATERAL (  -- OFFSET 0: no plan may begin with the messages
+                SELECT t.envelope FROM topic_messages AS t
+                WHERE t.topic_name = c.topic_name AND t.id = c.id OFFSET 0) AS m
             WHERE c.topic_name = p_topic AND c.consumer_group = p_group
-              AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL AND c.available_at = 0
+              AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL AND c.available_at = v_position.free
             ORDER BY c.id LIMIT p_limit FOR UPDATE OF c SKIP LOCKED
         LOOP
             r_dead := r_attempts >= p_max_attempts;
@@ -121,9 +137,13 @@ BEGIN
             END IF;
             RETURN NEXT;
         END LOOP;
-        IF v_room = 0 THEN
-            RETURN;
-        END IF;
+    END IF;
+    -- If all that was free is taken, what becomes free later is kept apart from the entries that this leaves behind.
+    v_free := v_position.step + 1;
+    IF v_room = 0 AND EXISTS (SELECT 1 FROM topic_consumer_group AS o
+                              WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                                AND o.set_aside_at IS NULL AND o.available_at = v_position.free AND o.id > v_last) THEN
+        v_free := v_position.free;
     END IF;
 
     -- What committed late, then what comes after the frontier. `seen` becomes this statement's own snapshot, so all that
@@ -135,7 +155,7 @@ BEGIN
     FOR r_message_id, r_version, r_envelope, v_last, v_taken, v_seen IN WITH
         late AS MATERIALIZED (
             SELECT l.id, l.message_id, row_number() OVER (ORDER BY l.id) <= v_room AS taken
-            FROM topic_late(p_topic, p_group, v_position.frontier, v_position.seen) AS l),
+            FROM topic_late(p_topic, p_group, v_position.frontier, v_position.seen) AS l WHERE v_room > 0),
         next AS MATERIALIZED (
             SELECT l.id, l.message_id, NULL::integer AS known, l.taken,
                    (SELECT m.envelope FROM topic_messages AS m
@@ -151,11 +171,11 @@ BEGIN
                   ORDER BY m.id LIMIT greatest(0, v_room - (SELECT count(*) FROM late))) AS f),
         added AS (
             INSERT INTO topic_consumer_group
-                (topic_name, consumer_group, message_id, id, claimed_by, claimed_at, lease_until, since, claim_version,
-                 attempts)
+                (topic_name, consumer_group, message_id, id, claimed_by, claimed_at, lease_until, not_before, since,
+                 claim_version, attempts)
             SELECT p_topic, p_group, n.message_id, n.id, CASE WHEN n.taken THEN p_consumer END,
-                   CASE WHEN n.taken THEN v_at END, CASE WHEN n.taken THEN v_now + nullif(p_lease_ms, 0) END, v_now,
-                   n.taken::integer, n.taken::integer
+                   CASE WHEN n.taken THEN v_at END, CASE WHEN n.taken THEN v_now + nullif(p_lease_ms, 0) END,
+                   CASE WHEN n.taken THEN 0 ELSE v_free END, v_now, n.taken::integer, n.taken::integer
             FROM next AS n WHERE n.known IS NULL)
         SELECT n.message_id, n.known, n.envelope, n.id, n.taken, pg_current_snapshot() FROM next AS n ORDER BY n.id
     LOOP
@@ -169,10 +189,13 @@ BEGIN
         r_version := coalesce(r_version, 0) + 1;
         RETURN NEXT;
     END LOOP;
-    IF v_seen IS NOT NULL THEN
-        INSERT INTO topic_positions (topic_name, consumer_group, step, frontier, seen, reached, looked_at)
-        VALUES (p_topic, p_group, v_position.step + 1, greatest(v_position.frontier, v_last), v_seen,
-                greatest(v_position.reached, v_last), CASE WHEN v_looked = 0 THEN v_now ELSE v_looked END);
+    IF v_seen IS NOT NULL OR v_room < p_limit THEN
+        INSERT INTO topic_positions (topic_name, consumer_group, step, frontier, seen, reached, free, looked_at, looked_free,
+                                     longest_lease)
+        VALUES (p_topic, p_group, v_position.step + 1, greatest(v_position.frontier, v_last),
+                coalesce(v_seen, v_position.seen), greatest(v_position.reached, v_last), v_free,
+                CASE WHEN v_recent THEN v_position.looked_at ELSE v_now END,
+                CASE WHEN v_recent THEN v_position.looked_free ELSE v_position.free END, v_longest);
         DELETE FROM topic_positions
         WHERE topic_name = p_topic AND consumer_group = p_group AND step = v_position.step;
     END IF;
