@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -362,6 +363,58 @@ def test_the_transaction_that_holds_vacuum_back_is_named(run: Run, postgres_url:
         assert str(held).endswith("so vacuum removes no dead rows of claims"), "a claim costs the same"
 
 
+@contextmanager
+def standby(url: str, slot: str = "") -> Iterator[int]:
+    """A standby that has the server keep what was there when it connected, by its process on the server."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        (seen,) = connection.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint").fetchone() or (0,)
+        (position,) = connection.execute("SELECT pg_current_wal_lsn()::text").fetchone() or ("",)
+    receiver = psycopg.pq.PGconn.connect(f"{url}&replication=true&application_name=upstairs".encode())
+    try:
+        receiver.send_query(f"START_REPLICATION {slot and f'SLOT {slot}'} PHYSICAL {position}".encode())
+        result = receiver.get_result()
+        assert result is not None and result.status == psycopg.pq.ExecStatus.COPY_BOTH
+        receiver.put_copy_data(b"h" + struct.pack("!qIIII", 0, seen & 0xFFFFFFFF, seen >> 32, 0, 0))
+        receiver.flush()
+        yield receiver.backend_pid
+    finally:
+        receiver.finish()
+
+
+def test_a_standby_that_holds_vacuum_back_is_named(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    with run.writer("t") as writer, standby(postgres_url) as pid:
+        eventually(lambda: writer.send(BatchInfo()) and run.held_back_by(seconds=0) is not None)
+        held = run.held_back_by(seconds=0)
+        assert held is not None
+        assert held.who == f"standby upstairs (pid {pid})"
+        assert "standby upstairs" in str(held) and "holds vacuum back" in str(held)
+        assert "hot_standby_feedback" in held.remedy
+
+
+def test_a_replication_slot_that_holds_vacuum_back_is_named_also_while_nobody_uses_it(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    slot = f"slot_{uuid4().hex[:8]}"
+    with run.writer("t") as writer, psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("SELECT pg_create_physical_replication_slot(%s, true)", (slot,))
+        unused = "SELECT NOT active AND xmin IS NOT NULL FROM pg_replication_slots WHERE slot_name = %s"
+        try:
+            with standby(postgres_url, slot):
+                kept = "SELECT xmin IS NOT NULL FROM pg_replication_slots WHERE slot_name = %s"
+                eventually(lambda: connection.execute(kept, (slot,)).fetchone() == (True,))
+            eventually(lambda: connection.execute(unused, (slot,)).fetchone() == (True,))
+            writer.send(BatchInfo())
+            held = run.held_back_by(seconds=0)
+            assert held is not None
+            assert held.who == f"replication slot {slot}"
+            assert f"pg_drop_replication_slot('{slot}')" in held.remedy
+        finally:
+            eventually(lambda: connection.execute(unused, (slot,)).fetchone() == (True,))
+            connection.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+
+
 def test_doctor_and_top_name_the_transaction_that_holds_vacuum_back(
     run: Run, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +430,25 @@ def test_doctor_and_top_name_the_transaction_that_holds_vacuum_back(
         with Database(postgres_url) as database:
             frame = Frame(0.0, Places(databases=[database]).glance(run.id))
         assert any("a long report" in text for text in frame.errors)
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("session", "SELECT pg_terminate_backend(7)"),
+        ("prepared transaction", "ROLLBACK PREPARED 'it''s mine'"),
+        ("standby", "hot_standby_feedback = off"),
+        ("replication slot", "SELECT pg_drop_replication_slot('it''s mine')"),
+    ],
+)
+def test_doctor_says_how_to_end_what_holds_vacuum_back(
+    run: Run, postgres_url: str, monkeypatch: pytest.MonkeyPatch, kind: str, remedy: str
+) -> None:
+    run.topics()
+    monkeypatch.setattr(Run, "held_back_by", lambda _: OpenTransaction(7, "it's mine", 90.0, kind))
+    with Patient(stores=(Store(postgres_url),)) as patient:
+        (finding,) = open_transactions(patient)
+    assert remedy in finding.remedy
 
 
 def test_a_metric_names_the_transaction_that_holds_vacuum_back(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,7 @@ def open_transactions(patient: Patient) -> Iterator[Finding]:
         run = None if store.directory else next(store.runs(), None)
         held = run.held_back_by() if run is not None else None
         if held is not None:
-            remedy = f"End it: ROLLBACK PREPARED '{held.name.removeprefix('prepared transaction ')}'"
-            remedy = remedy if held.pid is None else f"End it: SELECT pg_terminate_backend({held.pid})"
-            yield warning("open transactions", f"{store.name}: {held}.", remedy)
+            yield warning("open transactions", f"{store.name}: {held}.", held.remedy)
         elif run is not None:
             yield ok("open transactions", f"{store.name}: none is open for long")
 

@@ -55,18 +55,35 @@ class Acked(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that keeps PostgreSQL from removing old versions of rows; `pid` is None if it is a prepared one."""
+    """What keeps PostgreSQL from removing old versions of rows; `kind` is what it is, `pid` the process if it has one.
+
+    Besides a session this may be a prepared transaction, a standby or a replication slot.
+    """
 
     pid: int | None
     name: str
     seconds: float
+    kind: str = "session"
 
     @property
     def who(self) -> str:
-        return self.name if self.pid is None else f"{self.name} (pid {self.pid})"
+        name = self.name if self.kind == "session" else f"{self.kind} {self.name}"
+        return name if self.pid is None else f"{name} (pid {self.pid})"
+
+    @property
+    def remedy(self) -> str:
+        """What ends it."""
+        literal = "'" + self.name.replace("'", "''") + "'"
+        standby = "End the long query on the standby, or set hot_standby_feedback = off there"
+        return {
+            "prepared transaction": f"End it: ROLLBACK PREPARED {literal}",
+            "standby": standby,
+            "replication slot": f"{standby}; if nobody needs the slot: SELECT pg_drop_replication_slot({literal})",
+        }.get(self.kind, f"End it: SELECT pg_terminate_backend({self.pid})")
 
     def __str__(self) -> str:
-        return f"{self.who} has a transaction open for {self.seconds:,.0f} s, so vacuum removes no dead rows of claims"
+        does = "holds vacuum back" if self.kind in ("standby", "replication slot") else "has a transaction open"
+        return f"{self.who} {does} for {self.seconds:,.0f} s, so vacuum removes no dead rows of claims"
 
 
 class TopicStore(ABC):
