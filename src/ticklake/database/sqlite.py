@@ -23,6 +23,7 @@ from ticklake.database.outages import Fault, in_our_words, sqlite_fault
 from ticklake.database.place import Place, has_moved, make_directory
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.waiting import Turn
+from ticklake.database.wal import switch_to_wal
 from ticklake.database.work import Work
 from ticklake.errors import (
     DatabaseClosed,
@@ -411,25 +412,12 @@ def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Conne
         connection.setlk_timeout(int(LOCK_SECONDS * 1000), 0)
         connection.pragma("query_only", not write)
         if write:
-            _switch_to_wal(connection)
+            switch_to_wal(connection, LOCK_SECONDS)
             connection.wal_autocheckpoint(CHECKPOINT_PAGES)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def _switch_to_wal(connection: apsw.Connection) -> None:
-    """Switching a new file to WAL fails at once, whatever the timeout, while another process does the same."""
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            connection.pragma("journal_mode", "WAL")
-            return
-        except apsw.BusyError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.005)
 
 
 def _run_ids(path: Path) -> list[str]:
