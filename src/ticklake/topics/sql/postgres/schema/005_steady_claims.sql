@@ -42,6 +42,11 @@ FROM topic_groups AS g CROSS JOIN LATERAL (
     SELECT t.frontier, t.seen, t.reached, t.free FROM topic_positions AS t
     WHERE t.topic_name = g.topic_name AND t.consumer_group = g.consumer_group ORDER BY t.step DESC LIMIT 1) AS p;
 
+-- The message first: all that a group has must not be what this key finds. A plan that took it for what is open would walk
+-- through all that was ever claimed.
+ALTER TABLE topic_consumer_group DROP CONSTRAINT topic_consumer_group_pkey,
+    ADD CONSTRAINT topic_consumer_group_pkey PRIMARY KEY (message_id, topic_name, consumer_group);
+
 -- When the lease or the delay began (milliseconds since 1970). In the future: the clock was set back.
 ALTER TABLE topic_consumer_group ADD COLUMN since bigint;
 UPDATE topic_consumer_group SET since = (extract(epoch FROM claimed_at) * 1000)::bigint
@@ -73,11 +78,9 @@ BEGIN
     -- A lease or a delay that began in the future began before the clock was set back. It lasts as long from now on as it
     -- was meant to. One probe (idx_topic_group_open): no lease of the group ends later than its longest one from now.
     v_longest := greatest(v_position.longest_lease, p_lease_ms);
-    IF EXISTS (SELECT 1 FROM (SELECT o.since FROM topic_consumer_group AS o
-                              WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
-                                AND o.set_aside_at IS NULL AND o.available_at > v_now + v_longest
-                              ORDER BY o.available_at) AS far  -- in order: no plan may search all that the group has
-               WHERE far.since > v_now) THEN
+    IF EXISTS (SELECT 1 FROM topic_consumer_group AS o
+               WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
+                 AND o.set_aside_at IS NULL AND o.available_at > v_now + v_longest AND o.since > v_now) THEN
         UPDATE topic_consumer_group AS c
         SET lease_until = v_now + (c.lease_until - c.since), not_before = greatest(0, v_now + (c.not_before - c.since)),
             since = v_now, claimed_at = least(c.claimed_at, v_at)
@@ -110,7 +113,7 @@ BEGIN
                 SELECT o.topic_name, o.consumer_group, o.message_id FROM topic_consumer_group AS o
                 WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
                   AND o.set_aside_at IS NULL AND o.available_at >= span.first AND o.available_at <= span.last
-                ORDER BY o.available_at FOR UPDATE SKIP LOCKED) AS f);
+                FOR UPDATE SKIP LOCKED) AS f);
 
         -- Delivered before and free again; what was delivered too often becomes a dead letter.
         FOR r_message_id, r_version, r_attempts, r_taken_from, r_envelope, v_last IN
