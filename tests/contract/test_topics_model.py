@@ -198,7 +198,8 @@ class TopicMachine(RuleBasedStateMachine):
     def crash(self, group: str) -> None:
         """The consumer is gone and gives nothing back; another one takes its place."""
         if group in self.readers:
-            self.readers[group]._in_hand.let_go_all()
+            held = self.readers[group]._in_hand
+            held.let_go(held.claims())
             self.readers[group].close()
             self.readers[group] = self.new_reader(group)
 

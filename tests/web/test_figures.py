@@ -122,29 +122,6 @@ STORIES = {
             [Life(1, None, 0), Life(2, None, 0, 15), Life(3, 1, 5, 20), Life(4, 1, 6, 25), Life(5, 1, 28, 42)],
         ),
         stories.Story("starts-late", 1, every(20, 79, 1, 2), [Life(1, None, 0), Life(2, 1, 22, 30)]),
-        stories.Story(
-            "between",
-            10,
-            # 20 and 60 are missing, and there is a tick beside each: one without anybody, and one with somebody.
-            [TickRange(0, 10), TickRange(25, 25), TickRange(30, 50), TickRange(63, 63), TickRange(70, 120)],
-            [Life(1, None, 0, 22), Life(2, 1, 28), Life(3, 2, 61, 94)],
-            empty_world=[TickRange(25, 25)],
-        ),
-        stories.Story(
-            "ragged",
-            10,
-            # The first and the last tick are off the grid, and there is one of each kind between two sampled ones.
-            [
-                TickRange(5, 5),
-                TickRange(10, 50),
-                TickRange(54, 54),
-                TickRange(57, 57),
-                TickRange(60, 90),
-                TickRange(93, 93),
-            ],
-            [Life(1, None, 0, 33), Life(2, 1, 20, 52), Life(3, 2, 30, 54), Life(4, 1, 56)],
-            empty_world=[TickRange(54, 54)],
-        ),
     )
 }
 
