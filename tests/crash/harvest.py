@@ -136,7 +136,7 @@ class Harvest:
         wait(PATIENCE, self._settled, every=0.2)
         for name in list(self.crew.processes):
             code = self.crew.end(name, signal.SIGTERM)
-            if code and not (name == "onlooker" and code == -signal.SIGTERM):  # it had just been started
+            if code not in (0, -signal.SIGTERM):  # the signal may come before its handler: it had just been started
                 self.complain(f"{name} ended with {code} when it was told to stop: {self.crew.last_error()}")
 
     def check(self) -> None:
