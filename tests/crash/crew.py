@@ -37,6 +37,14 @@ class Crew:
     def alive(self, name: str) -> bool:
         return self.processes[name].exitcode is None
 
+    def handles(self, name: str, what: signal.Signals) -> bool:
+        """Whether the process has set a handler for the signal, or has ended."""
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines = Path(f"/proc/{self.processes[name].pid}/status").read_text().splitlines()
+            caught = next((line for line in lines if line.startswith("SigCgt:")), "SigCgt: 0")
+            return not self.alive(name) or bool(int(caught.split()[1], 16) >> (what - 1) & 1)
+        return True
+
     def send(self, name: str, what: signal.Signals) -> None:
         """Does nothing if the process has ended: its number may belong to another one by now."""
         process = self.processes[name]
