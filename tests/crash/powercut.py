@@ -62,9 +62,11 @@ class Report:
 
 
 def recorded(folder: Path) -> list[Event]:
-    """What a pipeline did to its disk."""
+    """What a pipeline did to its disk, which is `left` afterwards: nothing may find it where it was, as after a cut."""
     command = [sys.executable, str(CHILD), str(folder / "root"), str(folder / "marks")]
-    return record(command, folder / "root", folder / "marks", folder / "log")
+    events = record(command, folder / "root", folder / "marks", folder / "log")
+    (folder / "root").rename(folder / "left")
+    return events
 
 
 def chosen(events: Sequence[Event], count: int, seed: int) -> list[Cut]:

@@ -52,11 +52,11 @@ def test_what_was_recorded_adds_up_to_what_is_there(recording: Path, tmp_path: P
     events = pickle.loads(recording.read_bytes())
     everything = [*events, *(Sync(inode, len(events)) for inode in range(len(events)))]
     disk.build(tmp_path / "root", *disk.image(everything, Cut(len(everything), "strict")))
-    there, built = (sorted(below(root)) for root in (recording.with_name("root"), tmp_path / "root"))
+    there, built = (sorted(below(root)) for root in (recording.with_name("left"), tmp_path / "root"))
     assert built == there
     assert len(there) > 50
     for path in there:
-        assert filecmp.cmp(recording.with_name("root") / path, tmp_path / "root" / path, shallow=False), path
+        assert filecmp.cmp(recording.with_name("left") / path, tmp_path / "root" / path, shallow=False), path
 
 
 @pytest.fixture(scope="module")
