@@ -75,6 +75,10 @@ def topics(url: str, run_id: str, journal: str) -> None:
                 lambda: _forget_what_was_claimed(run),
                 lambda: _set_the_clock_back(run),
                 lambda: _consume(run, "g"),
+                lambda: _restore_into_another_server(url, run_id),
+                lambda: _consume(run, "g"),
+                lambda: _forget_how_far_it_came(url, run),
+                lambda: _consume(run, "g"),
                 lambda: run.processed("X").mark(["one"]),
                 lambda: run.remove_outdated("t", max_count=2),
             ],
@@ -168,6 +172,31 @@ def _set_the_clock_back(run: Run) -> None:
                 {},
             )
         reader.poll(0)
+
+
+def _restore_into_another_server(url: str, run_id: str) -> None:
+    """The run has transaction numbers that the server has not given yet, and is opened again."""
+    if not url.startswith("postgres"):
+        return
+    with Database(url) as database, database.run(run_id).transaction() as transaction:
+        transaction.execute("UPDATE topic_messages SET xid = (xid::text::bigint + 1000000000)::text::xid8", {})
+        transaction.execute(
+            """UPDATE topic_positions SET seen = concat(
+                   pg_snapshot_xmin(seen)::text::bigint + 1000000000, ':',
+                   pg_snapshot_xmax(seen)::text::bigint + 1000000000, ':',
+                   (SELECT string_agg((one::text::bigint + 1000000000)::text, ',' ORDER BY one)
+                    FROM pg_snapshot_xip(seen) AS one))::pg_snapshot""",
+            {},
+        )
+    with Database(url) as database:
+        database.run(run_id).groups.list()
+
+
+def _forget_how_far_it_came(url: str, run: Run) -> None:
+    """The group has claims that its position does not know of, as an older version could leave it."""
+    if url.startswith("postgres"):
+        with run.transaction() as transaction:
+            transaction.execute("UPDATE topic_positions SET frontier = 0, reached = 0 WHERE consumer_group = 'g'", {})
 
 
 # The idempotent consumer and its outbox
