@@ -170,6 +170,9 @@ class DeltaLog:
         with folder.committing():
             self._prove(folder)
             made = scratch.checkpoint(folder, self.version)
+        # Nobody opens the table or commits until it is sure that the checkpoint stays.
+        with folder.removing():
+            self._prove(folder)
             for name, data in made.items():
                 folder.replace(name, data)
             faults.reach("lake.checkpoint.after")
