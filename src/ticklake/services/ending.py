@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from ticklake.coordination.destination import Topic, destination
 from ticklake.coordination.reconcile import stored
 from ticklake.errors import (
     BadFile,
+    InvalidOption,
     LastFileBad,
     OffTheGrid,
     RunEndedBefore,
@@ -55,6 +57,8 @@ def end_run(
     Refused while the run goes on: if something came within `silent_for` seconds, or a file lies behind that tick.
     Nothing is recorded if the last file is bad, or if no database has the run or it is unclear which topic.
     """
+    if not 0 <= silent_for < math.inf:
+        raise InvalidOption(option="silent_for", value=silent_for, allowed="0 or more seconds, a finite number")
     runs = _runs(databases, run_id)
     told = destination(databases, run_id, RunCompleted, RUN_TOPIC, topic).made() if runs else None
     files = stored(storage, run_id)
@@ -104,7 +108,7 @@ def _world(storage: Storage, run_id: str) -> World | None:
 
 
 def _refuse_if_it_goes_on(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:
-    if silent_for <= 0:
+    if silent_for == 0:
         return
     folders = {run_id, *(key.rpartition("/")[0] for key in stored(storage, run_id))}
     moments = [moment / 1e9 for folder in folders if (moment := storage.changed_at(folder)) is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
 from ticklake.errors import (
     BadMetadata,
+    InvalidOption,
     LastFileBad,
     RunEndedBefore,
     RunGoesOn,
@@ -41,6 +43,7 @@ from ticklake.lake.metadata import write_metadata
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.task import Indexed, Work, index
 from ticklake.services.completion import CompletionService
+from ticklake.services.ending import end_run
 from ticklake.services.queue import TickQueue
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
@@ -269,6 +272,14 @@ def test_a_run_is_ended_by_hand_once(pipeline: Pipeline, ticklake: Command, repo
     assert "had ended already" in ticklake("end", run, *storage).stdout
     with pytest.raises(RunEndedBefore, match="at tick 19"):
         ticklake("end", run, *storage, "--last-tick", "29")
+
+
+@pytest.mark.parametrize("silent_for", [math.nan, math.inf, -math.inf, -1.0])
+def test_a_silence_that_is_no_time_is_refused_from_python_too(pipeline: Pipeline, silent_for: float):
+    pipeline.write(0)
+    with pytest.raises(InvalidOption, match="silent_for"):
+        end_run(pipeline.maker.storage, pipeline.maker.run_id, silent_for=silent_for)
+    assert pipeline.maker.storage.read_completion(pipeline.maker.run_id) is None
 
 
 def test_a_run_whose_files_go_on_is_not_ended(pipeline: Pipeline, ticklake: Command):
