@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -138,6 +138,43 @@ def test_a_group_is_reset_to_the_times_that_topics_show_wherever_one_is(command:
         assert said == f"g would have 5 messages of t ahead, from {first} UTC on.\n"
     east = datetime.fromisoformat(f"{first}Z").astimezone(timezone(timedelta(hours=9))).isoformat()
     assert f"from {first} UTC on" in command("groups", "reset", "t", "g", "--to", east, "--dry-run").output
+
+
+@pytest.fixture
+def stored_apart(run: Run, pass_time: Callable[[float], None]) -> list[str]:
+    """Messages of a producer whose clock stands still, stored a second apart, just before the next millisecond."""
+    ids = []
+    for number in range(3):
+        pass_time(1)
+        with run.writer("slow") as writer:
+            ids.append(writer.send(BatchInfo(tick_start=number)))
+    with run.transaction() as transaction:
+        transaction.execute("UPDATE topic_messages SET timestamp = 1000", {})
+        if transaction.dialect == "postgres":
+            late = "date_trunc('milliseconds', created_at) + interval '999 microseconds'"
+            transaction.execute(f"UPDATE topic_messages SET created_at = {late}", {})
+    run.reader("slow", group="g").close()
+    return ids
+
+
+def test_the_time_that_tail_shows_as_stored_is_the_one_that_reset_goes_by(
+    command: Command, data: Callable[..., Any], stored_apart: list[str]
+) -> None:
+    lines = command("topics", "tail", "slow").output.splitlines()
+    objects = [json.loads(line) for line in command("topics", "tail", "slow", "--json").output.splitlines()]
+    assert [found["published_at_ms"] for found in objects] == [1000] * 3
+    for number, (line, found) in enumerate(zip(lines, objects, strict=True)):
+        (shown,) = re.findall(r"  stored (\S+)  ", line)
+        assert shown == found["stored_at"]
+        assert data("groups", "reset", "slow", "g", "--to", shown, "--dry-run")["messages_ahead"] == 3 - number
+
+
+@pytest.mark.usefixtures("stored_apart")
+def test_the_times_of_a_topic_are_never_later_than_its_messages(data: Callable[..., Any]) -> None:
+    (status,) = [one for one in data("topics") if one["topic"] == "slow"]
+    for moment, ahead in ((status["first_ms"], 3), (status["last_ms"], 1)):
+        written = datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
+        assert data("groups", "reset", "slow", "g", "--to", written, "--dry-run")["messages_ahead"] == ahead
 
 
 @pytest.mark.usefixtures("far_from_utc")

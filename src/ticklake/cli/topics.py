@@ -52,6 +52,8 @@ def tail(
 ) -> None:
     """Show the last messages of a topic, claiming nothing.
 
+    The first time is by the clock of the sender; `groups reset --to` takes the one after "stored".
+
     On PostgreSQL, -f does not show a message whose transaction commits after a later message was shown; consumer
     groups get it.
     """
@@ -141,7 +143,13 @@ def _line(message: StoredMessage, group: str | None) -> str:
     text = " ".join(str(opened.payload).split()) if opened else "cannot be decoded"
     kind = opened.payload.DESCRIPTOR.name if opened else "?"
     state = f"  {message.state:<12}" if group else ""
-    return f"{clock_text(message.published_at_ms)} UTC  {message.message_id}{state}  {kind} {text}"
+    stored = f"  stored {_iso_text(message.stored_at_ms)}"
+    return f"{clock_text(message.published_at_ms)} UTC  {message.message_id}{stored}{state}  {kind} {text}"
+
+
+def _iso_text(ms: int) -> str:
+    """A time in one word, as `groups reset --to` takes it."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
 
 def _json_line(message: StoredMessage, group: str | None) -> str:
@@ -149,6 +157,7 @@ def _json_line(message: StoredMessage, group: str | None) -> str:
     fields = {
         "id": message.message_id,
         "published_at_ms": message.published_at_ms,
+        "stored_at": _iso_text(message.stored_at_ms),
         "type": opened.payload.DESCRIPTOR.full_name if opened else None,
         "payload": json_format.MessageToDict(opened.payload) if opened else None,
     }

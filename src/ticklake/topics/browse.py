@@ -21,13 +21,17 @@ class TopicStatus(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A message in a topic and, where a group was asked about, what that group has done with it."""
+    """A message in a topic and, where a group was asked about, what that group has done with it.
+
+    `published_at_ms` is by the clock of its sender, `stored_at_ms` by that of the database: `Groups.reset` goes by it.
+    """
 
     id: int
     message_id: str
     published_at_ms: int
     envelope: bytes
     state: str
+    stored_at_ms: int
 
     def opened(self) -> Opened | None:
         """The message itself, where it can be decoded."""
