@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -165,6 +168,30 @@ def test_the_sql_for_others_makes_what_we_make(database_url, schema_of, fresh):
     execute(database_url, run_id, creation_script(schema_of(run_id), PACKAGES))
     assert shape(database_url, run_id) == shape(database_url, fresh)
     assert upgrade(schema_of(run_id)) == []
+
+
+def test_the_sql_for_others_is_run_as_it_is_printed_by_the_database_s_own_client(
+    database_url, fresh, tmp_path
+):
+    """Also on a server whose transactions are of another isolation level unless they say otherwise."""
+    run_id = new_run()
+    script = CliRunner().invoke(cli, ["db", "sql", "--database", database_url, "--run", run_id]).stdout
+    assert script.rstrip().endswith("COMMIT;")
+    sqlite = database_url.startswith("sqlite")
+    (tmp_path / "db").mkdir(exist_ok=True)
+    file = str(tmp_path / "db" / f"{schema_name(run_id)}.sqlite")
+    client = ["sqlite3", "-bail", file] if sqlite else ["psql", "-qX", "-v", "ON_ERROR_STOP=1", database_url]
+    if shutil.which(client[0]) is None:
+        pytest.skip(f"no {client[0]} here")
+    settings = {"PGOPTIONS": "-c default_transaction_isolation=serializable"}
+    watched = script if sqlite else script.replace("COMMIT;", "SHOW transaction_isolation; COMMIT;")
+    done = subprocess.run(client, input=watched, env=os.environ | settings, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert sqlite or "read committed" in done.stdout
+    assert shape(database_url, run_id) == shape(database_url, fresh)
+    again = subprocess.run(client, input=script, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert again.returncode != 0
+    assert shape(database_url, run_id) == shape(database_url, fresh)
 
 
 @pytest.fixture

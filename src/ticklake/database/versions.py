@@ -11,6 +11,9 @@ from ticklake.database.schema import Schema
 from ticklake.database.statements import Migration, migrations, statements
 
 _OWN = "ticklake.database"
+_BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgres": "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"}
+"""As `upgrade` begins, whatever the server's default is: a step that waits for a lock must see what was done before."""
+
 _VALUE = re.compile(r"%\((\w+)\)s|:(\w+)")
 
 
@@ -80,7 +83,7 @@ def _script(schema: Schema, foundation: list[str], steps: list[str]) -> str:
     enter = [f'SET LOCAL search_path TO "{schema.name}"'] if postgres else []
     head = f"-- run {schema.run_id}, {'schema' if postgres else 'file'} {schema.name}\n"
     make, rest = foundation[: 2 * postgres], foundation[2 * postgres :]
-    lines = ["BEGIN" if postgres else "BEGIN IMMEDIATE", *make, *enter, *rest, *steps, "COMMIT"]
+    lines = [_BEGIN[schema.dialect], *make, *enter, *rest, *steps, "COMMIT"]
     return head + "\n".join(line.removesuffix(";") + ";" for line in lines)
 
 
