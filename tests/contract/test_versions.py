@@ -170,9 +170,7 @@ def test_the_sql_for_others_makes_what_we_make(database_url, schema_of, fresh):
     assert upgrade(schema_of(run_id)) == []
 
 
-def test_the_sql_for_others_is_run_as_it_is_printed_by_the_database_s_own_client(
-    database_url, fresh, tmp_path
-):
+def test_the_sql_for_others_is_run_as_it_is_printed_by_the_database_s_own_client(database_url, fresh, tmp_path):
     """Also on a server whose transactions are of another isolation level unless they say otherwise."""
     run_id = new_run()
     script = CliRunner().invoke(cli, ["db", "sql", "--database", database_url, "--run", run_id]).stdout
