@@ -1041,6 +1041,15 @@ class AddressUnavailable(TickLakeError):
     reason: object
 
 
+class HostUnavailable(TickLakeError):
+    message = (
+        "HTTP cannot listen on host {host!r}: {reason}. Give an address of this machine as node.http.host or --host: "
+        "127.0.0.1 for this machine alone, 0.0.0.0 for all of its addresses."
+    )
+    host: str
+    reason: object
+
+
 class TokenMissing(TickLakeError):
     message = (
         "HTTP on {host} can be reached by other machines and needs a token: put one into the environment as "

@@ -132,9 +132,11 @@ def test_a_stop_that_takes_too_long_is_exit_code_3(run: Started, write_config: C
 def test_a_service_that_was_given_up_is_exit_code_1(
     run: Started, write_config: Callable[..., Path], tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "storage").write_text("a file where the directory should be")
-    node = run("run", write_config(node="restart { max_restarts = 0 }, stop_timeout = 30"), "--http", "0")
+    run_id = "20251014-143025-550e8400"
+    (tmp_path / "data" / "storage").mkdir(parents=True)
+    (tmp_path / "data" / "storage" / run_id).write_text("a file where the run's directory should be")
+    config = write_config("restart { max_restarts = 0 }, stop_timeout = 30", simulation=f', run_id = "{run_id}"')
+    node = run("run", config, "--http", "0")
     url = node.until("Listening on ")
     with httpx.Client(base_url=url, trust_env=False) as client:
         eventually(lambda: client.get("/api/services/persistence-service").json()["state"] == "error")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
@@ -49,9 +48,11 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
 def build(config: str, port: int | None = None) -> Node:
     """The node that a configuration describes, ready to start. Creates no file and no table."""
     from ticklake.config import load
+    from ticklake.config.footing import check_directories
     from ticklake.node import Node
 
     node = Node(load(config))
+    check_directories(node.settings)
     http = node.settings.node.http
     if http.port is not None or port is not None:
         _check_http(http.host, node.settings.node.directory)
@@ -59,12 +60,13 @@ def build(config: str, port: int | None = None) -> Node:
 
 
 def _check_http(host: str, directory: str) -> None:
-    """Whether there is what serves HTTP, and a token if one must be given. Makes none."""
+    """Whether there is what serves HTTP, a host to listen on, and a token if one must be given. Makes none."""
     try:
-        import_module("ticklake.web.server")
         from ticklake.web.guard import TOKEN_VARIABLE, find_token, is_loopback
+        from ticklake.web.server import check_host
     except ModuleNotFoundError as error:
         raise WebMissing(module=error.name) from error
+    check_host(host)
     if os.environ.get(TOKEN_VARIABLE, "").strip() or not is_loopback(host):
         find_token(host, directory)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 from pathlib import Path
@@ -10,7 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ticklake.config.options import HttpOptions
-from ticklake.errors import AddressUnavailable
+from ticklake.errors import AddressUnavailable, HostUnavailable
 from ticklake.node import Node
 from ticklake.web.app import assembled, create_app
 from ticklake.web.guard import Guard, find_token
@@ -21,6 +23,7 @@ from ticklake.web.site import Site
 
 STOP_SECONDS = 5
 _BACKLOG = 64
+_NO_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL)
 
 
 class HttpServer:
@@ -65,7 +68,7 @@ class HttpServer:
 
 
 def open_server(node: Node, options: HttpOptions) -> HttpServer:
-    """The server of a node, bound to its address. `AddressUnavailable` or `TokenMissing` where it cannot be."""
+    """The server of a node, bound to its address. Raises `AddressUnavailable`, `HostUnavailable` or `TokenMissing`."""
     guard, site = _guard(options, node.settings.node.directory), Site.of(node, options.read_only)
     app = create_app(node, guard, ROUTES, site.databases)
     join(app, site)
@@ -85,9 +88,26 @@ def _guard(options: HttpOptions, directory: str | Path) -> Guard:
     return Guard(token, options.host, tuple(options.allowed_hosts), options.path_prefix, options.read_only)
 
 
+def check_host(host: str) -> None:
+    """Raises `HostUnavailable` if no port of this host could be listened on. Leaves none open."""
+    _bound(host, 0).close()
+
+
 def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except socket.gaierror as error:
+        raise HostUnavailable(host=host, reason=error.strerror) from error
+    except ValueError as error:  # a part of a name between two dots is too long
+        raise HostUnavailable(host=host, reason="That is no name of a host") from error
     except OSError as error:
-        raise AddressUnavailable(host=host, port=port, reason=error.strerror or error) from error
+        if error.errno in _NO_HOST:
+            raise HostUnavailable(host=host, reason=_reason(error)) from error
+        raise AddressUnavailable(host=host, port=port, reason=_reason(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    """Without what `create_server` adds to it."""
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,6 +177,88 @@ def test_a_token_that_is_too_short_is_told_by_check(conf: Callable[[str], Path],
     monkeypatch.setenv("TICKLAKE_TOKEN", "short")
     file = conf(RIGHT["with http"])
     assert type(outcome(["config", "check", str(file)])) is TokenTooShort
+
+
+ALL = (
+    service("EnvironmentIndexer", TOPIC, more=LAKE)
+    + """
+    services.persistence { class = PersistenceService, resources { t = "topic-write:t" } }
+    node.directory = n"""
+)
+KEYS = {"d": "resources.d.url", "s": "resources.s.path", "l": "resources.l.path", "n": "node.directory"}
+
+
+def refused_alike(file: Path) -> str:
+    """What check says, in one line, which is what run says too."""
+    before = sorted(file.parent.rglob("*"))
+    checked = outcome(["config", "check", str(file)])
+    assert checked is not None
+    assert str(outcome(["run", str(file)])) == str(checked)
+    assert sorted(file.parent.rglob("*")) == before
+    assert "\n" not in str(checked)
+    return str(checked)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_file_where_a_directory_belongs_is_named_with_its_option(name: str, conf: Callable[[str], Path]) -> None:
+    file = conf(ALL)
+    (file.parent / name).write_text("a file")
+    assert f"{KEYS[name]}: {file.parent / name} is not a directory. Move it away, or name" in refused_alike(file)
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_file_above_a_directory_is_named_with_its_option(name: str, conf: Callable[[str], Path]) -> None:
+    file = conf(re.sub(rf"(path|directory) = {name}\b", rf"\1 = x/y/{name}", ALL))
+    (file.parent / "x").write_text("a file")
+    place = file.parent / "x" / "y" / name
+    assert f"{KEYS[name]}: {place} cannot be made: {file.parent / 'x'} is not a directory." in refused_alike(file)
+
+
+@pytest.mark.parametrize("made", [True, False])
+@pytest.mark.parametrize("name", KEYS)
+def test_a_directory_that_cannot_be_written_to_is_named_with_its_option(
+    name: str, made: bool, conf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = conf(re.sub(rf"(path|directory) = {name}\b", rf"\1 = {name}/z", ALL))
+    place = file.parent / name / "z"
+    (place if made else place.parent).mkdir(parents=True)
+    closed, allowed = place if made else place.parent, os.access
+    monkeypatch.setattr("os.access", lambda path, mode: allowed(path, mode) and Path(path) != closed)
+    said = refused_alike(file)
+    assert f"{KEYS[name]}: {place} cannot be {'written to' if made else 'made'}" in said
+    assert str(closed) in said and "or name another place" in said
+
+
+def test_who_only_reads_a_storage_need_not_write_to_it(conf: Callable[[str], Path], monkeypatch: Any) -> None:
+    file = conf(service("EnvironmentIndexer", TOPIC, more=LAKE))
+    (file.parent / "s").mkdir()
+    allowed, closed = os.access, file.parent / "s"
+    monkeypatch.setattr(
+        "os.access", lambda path, mode: allowed(path, mode) and not (Path(path) == closed and mode & os.W_OK)
+    )
+    assert outcome(["config", "check", str(file)]) is None
+    monkeypatch.setattr("os.access", lambda path, mode: allowed(path, mode) and Path(path) != closed)
+    assert f"resources.s.path: {closed} cannot be read" in refused_alike(file)
+
+
+def test_a_place_that_leads_to_a_directory_by_a_link_is_fine(conf: Callable[[str], Path], tmp_path: Path) -> None:
+    file = conf(ALL)
+    (file.parent / "l").symlink_to(tmp_path)
+    assert outcome(["config", "check", str(file)]) is None
+    (file.parent / "s").symlink_to(tmp_path / "nowhere")
+    assert f"{file.parent / 's'} is not a directory" in refused_alike(file)
+
+
+@pytest.mark.parametrize(
+    "host", ["nowhere.invalid", "192.0.2.1", "2001:db8::1", "a" * 70, "a..b", "[::1]", "1.2.3.4.5"]
+)
+def test_a_host_that_cannot_be_listened_on_is_told_to_be_the_host(
+    host: str, conf: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TICKLAKE_TOKEN", "a token that is long enough")
+    said = refused_alike(conf(RIGHT["with http"] + f'\nnode.http.host = "{host}"'))
+    assert f"HTTP cannot listen on host {host!r}: " in said
+    assert "node.http.host" in said and "node.http.port" not in said
 
 
 def test_a_database_without_its_library_is_one_line(monkeypatch: Any) -> None:

@@ -1,0 +1,79 @@
+"""Whether the directories that a configuration names can be used on this machine. Looks, and makes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ticklake.config.classes import SERVICES
+from ticklake.config.options import DatabaseOptions, EventQueueOptions, LakeOptions, StorageOptions, TopicOptions
+from ticklake.config.settings import NodeSettings, ResourceSettings
+from ticklake.errors import BadValue
+from ticklake.places import storage_place
+
+_SQLITE = "sqlite:///"
+_READ_ONLY = ("storage-read", "lake-read")
+
+
+class _Named(NamedTuple):
+    """A directory, the option that names it, and where that was given."""
+
+    key: str
+    path: Path
+    where: object
+
+
+def check_directories(settings: NodeSettings) -> None:
+    """Raises `BadValue` for a place that is no directory, or that this user can neither write to nor make."""
+    written, read = _used(settings)
+    own = settings.node_origins.get("directory", settings.file)
+    _refuse(_Named("node.directory", Path(settings.node.directory), own), writing=True)
+    for resource in settings.resources.values():
+        for place in _places(settings, resource):
+            _refuse(place, writing=resource.name in written, reading=resource.name in read)
+
+
+def _used(settings: NodeSettings) -> tuple[set[str], set[str]]:
+    """The resources that a service writes to, and those that one reads. Nobody needs to write to what is only read."""
+    uses = {use for name in settings.services for use in settings.uses(name)}
+    own = [name for name, service in settings.services.items() if service.class_name not in SERVICES]
+    lakes = {lake.name for name in own if (lake := settings.of_kind_if_any(name, "Lake"))}
+    written = {resource for usage, resource in uses if usage not in _READ_ONLY} | lakes
+    topics = [settings.resources[name].options for name in written]
+    written |= {one.database for one in topics if isinstance(one, TopicOptions) and one.database}
+    return written, {resource for _, resource in uses}
+
+
+def _places(settings: NodeSettings, resource: ResourceSettings) -> Iterator[_Named]:
+    options = resource.options
+    option = "url" if isinstance(options, (DatabaseOptions, TopicOptions)) else "path"
+    key, where = f"resources.{resource.name}.{option}", resource.origins.get(option, settings.file)
+    if isinstance(options, (DatabaseOptions, TopicOptions)):
+        if options.url is not None and options.url.startswith(_SQLITE):
+            yield _Named(key, Path(options.url.removeprefix(_SQLITE)), where)
+    elif isinstance(options, EventQueueOptions):
+        yield _Named(key, Path(options.path).parent, where)
+    elif isinstance(options, (LakeOptions, StorageOptions)) and isinstance(place := storage_place(options.path), Path):
+        yield _Named(key, place, where)
+
+
+def _refuse(place: _Named, *, writing: bool, reading: bool = True) -> None:
+    reason = _obstacle(place.path, writing=writing, reading=reading)
+    if reason is not None:
+        raise BadValue(where=place.where, key=place.key, reason=f"{reason}, or name another place")
+
+
+def _obstacle(path: Path, *, writing: bool, reading: bool) -> str | None:
+    """Why a directory cannot be used, and what to do; None if it can, or if it may come into being."""
+    is_there = os.path.lexists if writing else os.path.exists  # a link to nothing is nothing to read, yet in the way
+    nearest = next(one for one in (path, *path.parents) if is_there(one) or one == one.parent)
+    made = "" if nearest == path else f"{path} cannot be made: "
+    if not nearest.is_dir():
+        return f"{made}{nearest} is not a directory. Move it away"
+    if writing and not os.access(nearest, os.W_OK | os.X_OK):
+        return f"{made}{nearest} cannot be written to by this user. Give it the right to"
+    if reading and not made and not os.access(nearest, os.R_OK | os.X_OK):
+        return f"{nearest} cannot be read by this user. Give it the right to"
+    return None
