@@ -1065,6 +1065,28 @@ class TokenTooShort(TickLakeError):
     shortest: int
 
 
+class BadNodeAddress(TickLakeError):
+    message = "{url!r} is no address of a node. Give http://HOST:PORT or https://HOST:PORT, without user or password."
+    url: str
+
+
+class NodeTokenWanted(TickLakeError):
+    message = "The node at {url} wants a token: set {variable} to the one that it was started with."
+    url: str
+    variable: str
+
+
+class NodeTokenRefused(TickLakeError):
+    message = "The node at {url} refuses the token of {variable}: set it to the one that the node was started with."
+    url: str
+    variable: str
+
+
+class NodeLeadsElsewhere(TickLakeError):
+    message = "{url} leads to another address, which is not asked. Give --node the address of the node itself."
+    url: str
+
+
 class WebMissing(TickLakeError):
     message = "HTTP needs {module}, which is not installed: pip install 'ticklake[web]'."
     module: str | None

@@ -28,6 +28,7 @@ from ticklake.cli import cli
 from ticklake.cli._frame import Frame, picture
 from ticklake.cli.top import _frames
 from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.errors import BadNodeAddress
 from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second
 from ticklake.lake.catalog import Catalog
 from ticklake.storage.files import Storage
@@ -149,8 +150,18 @@ def test_a_full_picture_fits_the_terminal(width):
 class _Node(BaseHTTPRequestHandler):
     answer = b"[]"
 
+    token: str | None = None
+    elsewhere: str | None = None
+    asked: list[tuple[str | None, str | None]]
+
     def do_GET(self):
-        self.send_response(200)
+        given = self.headers.get("authorization")
+        type(self).asked.append((self.headers.get("host"), given))
+        if self.elsewhere and self.path == "/api/services":
+            self.send_response(302)
+            self.send_header("location", f"{self.elsewhere}/moved")
+        else:
+            self.send_response(200 if self.token is None or given == f"Bearer {self.token}" else 401)
         self.end_headers()
         self.wfile.write(self.answer)
 
@@ -158,7 +169,9 @@ class _Node(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def node():
+def node(monkeypatch):
+    monkeypatch.setattr(_Node, "asked", [], raising=False)
+    monkeypatch.delenv("TICKLAKE_TOKEN", raising=False)
     server = HTTPServer(("127.0.0.1", 0), _Node)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -181,6 +194,56 @@ def test_a_node_that_answers_nonsense_or_not_at_all_is_no_node(node, monkeypatch
     assert services_of("http://127.0.0.1:1") is None
     assert services_of("file:///etc/passwd") is None
     assert services_of(None) is None
+
+
+TOKEN = "a-token-that-nobody-may-see"
+
+
+def test_the_token_of_the_environment_is_sent_to_the_node(node, lake, run, monkeypatch):
+    monkeypatch.setattr(_Node, "token", TOKEN)
+    monkeypatch.setenv("TICKLAKE_TOKEN", f" {TOKEN}\n")
+    done = top(run.id, "--lake", lake, "--node", node, "--once", "--json")
+    frame = json.loads(done.stdout)
+    assert (frame["services"], frame["errors"]) == ([], [])
+    assert _Node.asked[-1][1] == f"Bearer {TOKEN}"
+    assert TOKEN not in done.output
+
+
+@pytest.mark.parametrize("given", [None, "a-wrong-token-that-nobody-may-see"])
+def test_a_node_that_wants_another_token_says_so(node, lake, run, monkeypatch, given):
+    monkeypatch.setattr(_Node, "token", TOKEN)
+    if given:
+        monkeypatch.setenv("TICKLAKE_TOKEN", given)
+    where = (run.id, "--lake", lake, "--node", node, "--once")
+    shown, frame = top(*where).stdout, json.loads(top(*where, "--json").stdout)
+    said = "refuses the token of TICKLAKE_TOKEN" if given else "wants a token: set TICKLAKE_TOKEN"
+    assert "no node answers" not in shown
+    assert said in shown
+    assert frame["services"] is None and said in frame["errors"][0]
+    assert given is None or given not in shown + str(frame)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_the_token_goes_to_no_other_host(node, lake, run, monkeypatch, same):
+    monkeypatch.setenv("TICKLAKE_TOKEN", TOKEN)
+    other = node if same else node.replace("127.0.0.1", "localhost")
+    monkeypatch.setattr(_Node, "elsewhere", other)
+    frame = json.loads(top(run.id, "--lake", lake, "--node", node, "--once", "--json").stdout)
+    asked = {host for host, _ in _Node.asked}
+    assert asked == {node.removeprefix("http://")}
+    assert frame["services"] == ([] if same else None)
+    assert same or "leads to another address" in frame["errors"][0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["ftp://host", "file:///etc/passwd", "host:8080", "8080", "http://", "http://:8080", "http://h:x", "http://h:99999",
+     "http://me:hidden-password@host", "http://[::1", ""],
+)  # fmt: skip
+def test_what_is_no_address_of_a_node_is_refused_in_one_line(lake, run, wrong):
+    with pytest.raises(BadNodeAddress, match="http://HOST:PORT") as refused:
+        top(run.id, "--lake", lake, "--node", wrong, "--once")
+    assert "\n" not in str(refused.value) and "hidden-password" not in str(refused.value)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -24,20 +24,24 @@ STATE_COLORS = {"running": "green", "paused": "yellow", "error": "red"}
 
 @dataclass(frozen=True)
 class Frame:
-    """What is known at one moment; `services` is None where no node answers, `problem` why there is nothing new."""
+    """What is known at one moment; `services` is None where no node answers, `problem` why there is nothing new.
+
+    `refusal` is what a node answers that does not tell of its services.
+    """
 
     at: float
     glance: Glance | None
     rates: dict[str, float] = field(default_factory=dict)
     services: list[ServiceReport] | None = None
     problem: str | None = None
+    refusal: str | None = None
 
     @property
     def errors(self) -> list[str]:
         tables = [table.error for table in (self.glance.tables if self.glance else []) if table.error]
         services = [f"{one.name}: {one.error}" for one in self.services or [] if one.error]
         held_back = self.glance.held_back if self.glance else []
-        return [text for text in (self.problem, *tables, *services, *held_back) if text]
+        return [text for text in (self.problem, self.refusal, *tables, *services, *held_back) if text]
 
 
 def as_json(frame: Frame) -> str:
@@ -81,7 +85,7 @@ def _summary(frame: Frame) -> RenderableType:
         "errors": len(frame.errors),
     }
     texts = [(f"{cell_text(count) or UNKNOWN} {name}", "red" if count else "dim") for name, count in counts.items()]
-    node = [] if frame.services is not None else [("   no node answers", "dim")]
+    node = [] if frame.services is not None or frame.refusal else [("   no node answers", "dim")]
     return Text("   ").join(Text(*text) for text in texts) + Text.assemble(*node)
 
 

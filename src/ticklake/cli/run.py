@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -62,12 +61,13 @@ def build(config: str, port: int | None = None) -> Node:
 def _check_http(host: str, directory: str) -> None:
     """Whether there is what serves HTTP, a host to listen on, and a token if one must be given. Makes none."""
     try:
-        from ticklake.web.guard import TOKEN_VARIABLE, find_token, is_loopback
+        from ticklake.web.elsewhere import token_of
+        from ticklake.web.guard import find_token, is_loopback
         from ticklake.web.server import check_host
     except ModuleNotFoundError as error:
         raise WebMissing(module=error.name) from error
     check_host(host)
-    if os.environ.get(TOKEN_VARIABLE, "").strip() or not is_loopback(host):
+    if token_of() or not is_loopback(host):
         find_token(host, directory)
 
 

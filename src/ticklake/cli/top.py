@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run", required=False)
 @config_and_places_options
-@click.option("--node", metavar="URL", help="The HTTP address of a running node, to see its services.")
+@click.option(
+    "--node",
+    metavar="URL",
+    help="The HTTP address of a running node, to see its services; its token is in TICKLAKE_TOKEN.",
+)
 @click.option("--interval", type=Seconds(0.1), default=2.0, show_default=True, help="Seconds between looks.")
 @click.option("--once", is_flag=True, help="Print one frame and end.")
 @click.option("--json", "lines", is_flag=True, help="Print one JSON object a frame, each on a line.")
@@ -32,7 +36,11 @@ def top(
     node: str | None, interval: float, once: bool, lines: bool,
 ) -> None:  # fmt: skip
     """Watch a run, the given one or the newest, until Ctrl-C. It reads bounded figures and changes nothing."""
-    if config and not node:
+    if node is not None:
+        from ticklake.web.elsewhere import check_address
+
+        check_address(node)
+    elif config:
         from ticklake.config import load
         from ticklake.web.elsewhere import address_of
 
@@ -51,7 +59,7 @@ def top(
 def _frames(places: Places, run_id: str | None, node: str | None, interval: float) -> Iterator[Frame]:
     """For ever. A database that is away for a while is a line in the picture, not the end of it."""
     from ticklake.insights import rows_per_second
-    from ticklake.web.elsewhere import services_of
+    from ticklake.web.elsewhere import services_of, token_of
 
     seen: Glance | None = None
     rates: dict[str, float] = {}
@@ -63,7 +71,12 @@ def _frames(places: Places, run_id: str | None, node: str | None, interval: floa
             rates = rows_per_second(before, seen)
         except (TickLakeError, OSError) as error:
             problem = " ".join(str(error).split())
-        yield Frame(time.time(), seen, rates, services_of(node), problem)
+        services, refusal = None, None
+        try:
+            services = services_of(node, token_of())
+        except TickLakeError as error:
+            refusal = str(error)
+        yield Frame(time.time(), seen, rates, services, problem, refusal)
         pause.wait(interval)
 
 

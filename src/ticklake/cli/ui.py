@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from tempfile import TemporaryDirectory
 
@@ -30,7 +29,8 @@ def ui(
     from ticklake.places import local_path
 
     try:
-        from ticklake.web.guard import TOKEN_VARIABLE, find_token
+        from ticklake.web.elsewhere import token_of
+        from ticklake.web.guard import find_token
         from ticklake.web.server import open_site
         from ticklake.web.site import Site
     except ModuleNotFoundError as error:
@@ -48,7 +48,7 @@ def ui(
         site = Site(places.storage, root, places.databases, settings=settings, read_only=read_only)
         server = open_site(site, options, directory)
         server.start()
-        known = read_only or os.environ.get(TOKEN_VARIABLE)
+        known = read_only or token_of()
         token = "" if known else f"#token={find_token(host, directory)}"
         click.echo(f"Listening on {server.url}/{token}", err=True)
         stop.wait()

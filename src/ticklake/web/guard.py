@@ -19,9 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ticklake.errors import TokenMissing, TokenTooShort
 from ticklake.web import sessions
 from ticklake.web.answers import problem
+from ticklake.web.elsewhere import TOKEN_VARIABLE
 from ticklake.web.login import LOGIN, LOGOUT, ask
 
-TOKEN_VARIABLE = "TICKLAKE_TOKEN"  # noqa: S105
 TOKEN_FILE = "http-token"  # noqa: S105
 SHORTEST_TOKEN = 16
 READS = ("GET", "HEAD")

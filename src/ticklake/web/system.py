@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from ticklake.doctor import Finding, Patient, examine
 from ticklake.doctor.patient import Store
+from ticklake.errors import TickLakeError
 from ticklake.web import views
 from ticklake.web.control import ACTIONS, STOP_SECONDS
 from ticklake.web.elsewhere import address_of, services_of
@@ -59,7 +60,11 @@ def _elsewhere(site: Site) -> dict[str, Any]:
     url = address_of(site.settings) if site.settings is not None else None
     name = site.settings.node.name if site.settings is not None else None
     file = str(site.settings.file) if site.settings is not None else None
-    return {"name": name, "file": file, "address": url, "found": services_of(url)}
+    try:
+        found = services_of(url)
+    except TickLakeError:  # it answers, but not to those who have no token
+        found = None
+    return {"name": name, "file": file, "address": url, "found": found}
 
 
 def _services(site: Site) -> list[dict[str, object]]:
