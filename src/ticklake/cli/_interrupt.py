@@ -15,9 +15,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import IO, Any, NoReturn
 
 import click
+
+from ticklake.cli import INTERRUPTED
 
 # `timeout` signals its child and then the child's group: that is one wish.
 APART_SECONDS = 0.5
@@ -25,9 +27,21 @@ _ECHO_SECONDS = 1.0
 SHOW_CURSOR = "\x1b[?25h"
 
 
+class StoppedEarly(click.ClickException):
+    """A command that was stopped before it had begun anything. Raised inside of `graceful_stop`, it is told last."""
+
+    exit_code = INTERRUPTED
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, file=file, err=True)
+
+
 @contextmanager
 def graceful_stop() -> Iterator[threading.Event]:
-    """Gives an event that the first signal sets; the command waits for it and then stops what it started."""
+    """Gives an event that the first signal sets; the command waits for it and then stops what it started.
+
+    A command begins with it, before it imports what it needs: that takes seconds, and a signal ends nothing silently.
+    """
     stop, told = threading.Event(), threading.Event()
     asked_at: float | None = None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._interrupt import StoppedEarly, graceful_stop
 from ticklake.cli._numbers import count
 from ticklake.cli._output import json_option, print_json, print_table, size_text
 from ticklake.cli._progress import Bars
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ticklake.lake.catalog import Catalog
     from ticklake.node import Node
 
+NOT_BEGUN = "Stopped before the start; there is no run."
 COLUMNS = ("table", "rows", "files", "size", "ticks")
 POPULATION = """
     SELECT tick_number, count(*) FILTER (WHERE NOT is_dead) AS population
@@ -40,22 +41,27 @@ LINEAGES = (
 @json_option
 def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
     """Run a small artificial-life simulation and index its ticks into Delta tables while it runs."""
-    from ticklake.node import Node
-    from ticklake.places import local_path
+    with graceful_stop() as stop:
+        from ticklake.node import Node
+        from ticklake.places import local_path
 
-    root = local_path(directory, "A demo")
-    settings = _settings(root, ticks, seed)
-    node = Node(settings)
-    with graceful_stop() as stop, Bars(quiet=as_json) as bars:
-        bars.update("starting Spark", 0, 1)
-        node.warm_up()
-        bars.update("starting Spark", 1, 1)
-        started = time.monotonic()
-        with node:
-            while not _finished(node) and not stop.wait(0.2):
+        if stop.is_set():
+            raise StoppedEarly(NOT_BEGUN)
+        root = local_path(directory, "A demo")
+        node = Node(_settings(root, ticks, seed))
+        with Bars(quiet=as_json) as bars:
+            bars.update("starting Spark", 0, 1)
+            node.warm_up()
+            bars.update("starting Spark", 1, 1)
+            if stop.is_set():
+                node.stop()
+                raise StoppedEarly(NOT_BEGUN)
+            started = time.monotonic()
+            with node:
+                while not _finished(node) and not stop.wait(0.2):
+                    _show(bars, node, ticks)
+                seconds = time.monotonic() - started
                 _show(bars, node, ticks)
-            seconds = time.monotonic() - started
-            _show(bars, node, ticks)
     for service in node.failed:
         raise service.error or RuntimeError(service.name)
     _report(root, node, seconds, as_json)

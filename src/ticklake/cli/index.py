@@ -13,7 +13,7 @@ import click
 
 from ticklake.cli import INTERRUPTED
 from ticklake.cli._completeness import ranges_text
-from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._interrupt import StoppedEarly, graceful_stop
 from ticklake.cli._numbers import MOST, count
 from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli._progress import Bars
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GOES_ON = "Stopped before the end; the same command goes on from here."
 COLUMNS = ("table", "ticks", "there before", "rows", "rows/s")
 
 
@@ -89,35 +90,38 @@ def index(
     as_json: bool,
 ) -> None:
     """Index RUN from its batch files. What a table has already is left alone, so it can be repeated at any time."""
-    from ticklake.indexers.base import IndexerResources
-    from ticklake.indexers.finished import FinishedRun
-    from ticklake.indexers.registry import indexers_of
-    from ticklake.lake.job import warm_up
-    from ticklake.lake.lake import Lake
-    from ticklake.lake.spark import open_session
-    from ticklake.storage.files import Storage
-    from ticklake.topics import Database
+    with graceful_stop() as stop:
+        from ticklake.indexers.base import IndexerResources
+        from ticklake.indexers.finished import FinishedRun
+        from ticklake.indexers.registry import indexers_of
+        from ticklake.lake.job import warm_up
+        from ticklake.lake.lake import Lake
+        from ticklake.lake.spark import open_session
+        from ticklake.storage.files import Storage
+        from ticklake.topics import Database
 
-    kinds = indexers_of(tables)
-    session = partial(open_session, master, dict(settings))
-    with Database(database) if database else nullcontext() as opened, graceful_stop() as stop, Bars(as_json) as bars:
-        resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=session)
-        work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
-        bars.update("starting Spark", 0, 1)
-        warm_up(session(), *(kind.rows for kind in kinds))
-        bars.update("starting Spark", 1, 1)
-        if replace and not stop.is_set():
-            work.remove()
-        started = time.monotonic()
-        if not stop.is_set():  # Spark takes a while to start
-            work.start()
-            while not work.wait(0.2) and not stop.is_set():
-                _show(bars, work.progress(), work.under_way())
-            work.stop()
-        _show(bars, work.progress(), {})
+        kinds = indexers_of(tables)
+        if stop.is_set():
+            raise StoppedEarly(GOES_ON)
+        session = partial(open_session, master, dict(settings))
+        with Database(database) if database else nullcontext() as opened, Bars(as_json) as bars:
+            resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=session)
+            work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
+            bars.update("starting Spark", 0, 1)
+            warm_up(session(), *(kind.rows for kind in kinds))
+            bars.update("starting Spark", 1, 1)
+            if replace and not stop.is_set():
+                work.remove()
+            started = time.monotonic()
+            if not stop.is_set():  # Spark takes a while to start
+                work.start()
+                while not work.wait(0.2) and not stop.is_set():
+                    _show(bars, work.progress(), work.under_way())
+                work.stop()
+            _show(bars, work.progress(), {})
     failed = _report(work.progress(), time.monotonic() - started, lake, run, as_json)
     if stop.is_set():
-        click.echo("Stopped before the end; the same command goes on from here.", err=True)
+        click.echo(GOES_ON, err=True)
     if failed or not work.wait(0):
         raise click.exceptions.Exit(1)
     if stop.is_set():

@@ -7,9 +7,9 @@ from functools import partial
 import click
 
 from ticklake.cli import INTERRUPTED
-from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli._interrupt import StoppedEarly, graceful_stop
 from ticklake.cli._output import json_option, print_json, print_table
-from ticklake.cli.index import SparkSetting
+from ticklake.cli.index import GOES_ON, SparkSetting
 
 COLUMNS = ("table", "batches", "failed", "rows")
 
@@ -25,23 +25,26 @@ def index_events(
     run: str, events: str, lake: str, master: str, settings: tuple[tuple[str, str], ...], as_json: bool
 ) -> None:
     """Drain an event queue into the table `events` of RUN. It can be repeated at any time; each event is there once."""
-    from ticklake.events import IndexerQueue
-    from ticklake.events.records import check_queue
-    from ticklake.indexers.events import TABLE, EventIndexer
-    from ticklake.lake.lake import Lake
-    from ticklake.lake.spark import open_session
+    with graceful_stop() as stop:
+        from ticklake.events import IndexerQueue
+        from ticklake.events.records import check_queue
+        from ticklake.indexers.events import TABLE, EventIndexer
+        from ticklake.lake.lake import Lake
+        from ticklake.lake.spark import open_session
 
-    tables = Lake(lake)
-    queue = IndexerQueue(events)
-    check_queue(queue.path)
-    with queue, graceful_stop() as stop:
-        session = partial(open_session, master, dict(settings))
-        indexer = EventIndexer(queue, tables, run, session, until_drained=True)
-        indexer.start()
-        while not indexer.join(0.2) and not stop.is_set():
-            pass
-        indexer.stop(timeout=120)
-        dead = queue.dead_batches()
+        tables = Lake(lake)
+        queue = IndexerQueue(events)
+        check_queue(queue.path)
+        if stop.is_set():
+            raise StoppedEarly(GOES_ON)
+        with queue:
+            session = partial(open_session, master, dict(settings))
+            indexer = EventIndexer(queue, tables, run, session, until_drained=True)
+            indexer.start()
+            while not indexer.join(0.2) and not stop.is_set():
+                pass
+            indexer.stop(timeout=120)
+            dead = queue.dead_batches()
     if indexer.error is not None:
         raise indexer.error
     counts = {name: indexer.monitor.counter(name).value for name in ("batches_processed", "batches_failed")}
@@ -51,7 +54,7 @@ def index_events(
     else:
         print_table(COLUMNS, [(TABLE.name, *counts.values(), rows)], numbers=COLUMNS[1:])
     if stop.is_set():
-        click.echo("Stopped before the end; the same command goes on from here.", err=True)
+        click.echo(GOES_ON, err=True)
         raise click.exceptions.Exit(INTERRUPTED)
     if dead:
         batches = "1 dead batch" if len(dead) == 1 else f"{len(dead):,} dead batches"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -27,14 +28,10 @@ FAILED, LATE = 1, 3
 @click.pass_context
 def run(context: click.Context, config: str, stop_timeout: float | None, port: int | None) -> None:
     """Run the services that CONFIG describes. Ctrl-C stops them cleanly, twice at once; nothing is lost either way."""
-    node = build(config, port)
-    http = node.settings.node.http
-    set_up_logs(context, node.settings.node.log)
-    with graceful_stop() as stop, _http(node, http.port if port is None else port):
-        click.echo(f"Running {', '.join(node.services)}. Ctrl-C stops.", err=True)
-        while not node.ended and not stop.wait(LOOK_SECONDS):
-            pass
-        clean = node.stop(stop_timeout)
+    with graceful_stop() as stop:
+        node = build(config, port)
+        set_up_logs(context, node.settings.node.log)
+        clean = _work(node, port, stop, stop_timeout)
     for service in node.failed:
         click.echo(f"{service.name} failed: {service.error}", err=True)
     if not clean:
@@ -42,6 +39,19 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
     if node.failed:
         raise click.exceptions.Exit(FAILED)
     click.echo("Stopped; everything that was accepted is written.", err=True)
+
+
+def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: float | None) -> bool:
+    """Until the node has ended or is to stop; starts nothing if it is to stop already. Whether it stopped in time."""
+    if stop.is_set():
+        node.close()
+        return True
+    http = node.settings.node.http
+    with _http(node, http.port if port is None else port):
+        click.echo(f"Running {', '.join(node.services)}. Ctrl-C stops.", err=True)
+        while not node.ended and not stop.wait(LOOK_SECONDS):
+            pass
+        return node.stop(stop_timeout)
 
 
 def build(config: str, port: int | None = None) -> Node:

@@ -7,8 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from ticklake.events import IndexerQueue
+
+RUN_ID = "20251014-143025-550e8400"
 
 # Stands for a command: it waits for the signal, says that it is stopping, and takes for ever about it if asked to.
 COMMAND = """
@@ -110,6 +116,67 @@ def test_a_signal_at_any_step_of_the_wait_is_heard():
     command = [sys.executable, "-c", EVERY_STEP]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert int(done.stdout) > 20
+
+
+# Signals itself when the command begins to import what takes its time.
+EARLY = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == os.environ["HEAVY"]:
+            os.kill(os.getpid(), int(os.environ["SIGNAL"]))
+
+sys.meta_path.insert(0, Finder())
+from ticklake.cli import main
+main()
+"""
+STARTER = """
+resources {
+  d { class = Database, url = "sqlite:///data/database" }, t { class = Topic, database = d }
+  s { class = Storage, path = data/storage }, q { class = Queue }
+}
+services { simulation { }, persistence-service { resources { out = "topic-write:t" } } }
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("words", "heavy", "code", "last"),
+    [
+        (["run", "node.conf"], "ticklake.node", 0, "Stopped; everything that was accepted is written."),
+        (["demo", "--directory", "demo"], "ticklake.node", 130, "Stopped before the start; there is no run."),
+        (
+            ["index", RUN_ID, "--storage", "storage", "--lake", "lake"],
+            "ticklake.indexers.finished",
+            130,
+            "Stopped before the end; the same command goes on from here.",
+        ),
+        (
+            ["index-events", RUN_ID, "--events", "events.sqlite", "--lake", "lake"],
+            "ticklake.indexers.events",
+            130,
+            "Stopped before the end; the same command goes on from here.",
+        ),
+    ],
+)
+def test_a_signal_while_a_command_is_still_being_loaded_ends_it_as_any_other_time(
+    maker: Any, tmp_path: Path, words: list[str], heavy: str, code: int, last: str, number: signal.Signals
+) -> None:
+    (tmp_path / "node.conf").write_text(STARTER)
+    maker.metadata()
+    maker.batch(0, 9)
+    with IndexerQueue(tmp_path / "events.sqlite"):
+        pass
+    before = sorted(tmp_path.rglob("*"))
+    environment = os.environ | {"HEAVY": heavy, "SIGNAL": str(int(number))}
+    command = [sys.executable, "-c", EARLY, *words]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    lines = done.stderr.splitlines()
+    assert (done.returncode, lines[0], lines[-1]) == (code, "Stopping; once more stops now.", last), done.stderr
+    assert sorted(tmp_path.rglob("*")) == before, "nothing was started"
 
 
 def test_afterwards_signals_are_what_they_were_before():
