@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ticklake.lake.catalog import Catalog
     from ticklake.node import Node
 
-NOT_BEGUN = "Stopped before the start; there is no run."
+NOT_BEGUN = "Stopped before any tick was in the tables."
 COLUMNS = ("table", "rows", "files", "size", "ticks")
 POPULATION = """
     SELECT tick_number, count(*) FILTER (WHERE NOT is_dead) AS population
@@ -53,9 +53,6 @@ def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
             bars.update("starting Spark", 0, 1)
             node.warm_up()
             bars.update("starting Spark", 1, 1)
-            if stop.is_set():
-                node.stop()
-                raise StoppedEarly(NOT_BEGUN)
             started = time.monotonic()
             with node:
                 while not _finished(node) and not stop.wait(0.2):
@@ -64,6 +61,8 @@ def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
                 _show(bars, node, ticks)
     for service in node.failed:
         raise service.error or RuntimeError(service.name)
+    if stop.is_set() and not all(_counts(node)):
+        raise StoppedEarly(NOT_BEGUN)
     _report(root, node, seconds, as_json)
 
 

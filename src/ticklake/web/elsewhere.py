@@ -71,8 +71,9 @@ def services_of(url: str | None, token: str = "") -> list[ServiceReport] | None:
             return [ServiceReport(one["name"], one["state"], one["error"]) for one in json.load(answer)]
     except urllib.error.HTTPError as error:
         if error.code == HTTPStatus.UNAUTHORIZED:
-            refused = NodeTokenRefused if token else NodeTokenWanted
-            raise refused(url=redacted(url), variable=TOKEN_VARIABLE) from None
+            if token:
+                raise NodeTokenRefused(url=redacted(url), variable=TOKEN_VARIABLE) from None
+            raise NodeTokenWanted(url=redacted(url), variable=TOKEN_VARIABLE) from None
         if HTTPStatus.MULTIPLE_CHOICES <= error.code < HTTPStatus.BAD_REQUEST:
             raise NodeLeadsElsewhere(url=redacted(url)) from None
         return None

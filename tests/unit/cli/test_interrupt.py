@@ -145,7 +145,7 @@ services { simulation { }, persistence-service { resources { out = "topic-write:
     ("words", "heavy", "code", "last"),
     [
         (["run", "node.conf"], "ticklake.node", 0, "Stopped; everything that was accepted is written."),
-        (["demo", "--directory", "demo"], "ticklake.node", 130, "Stopped before the start; there is no run."),
+        (["demo", "--directory", "demo"], "ticklake.node", 130, "Stopped before any tick was in the tables."),
         (
             ["index", RUN_ID, "--storage", "storage", "--lake", "lake"],
             "ticklake.indexers.finished",
@@ -177,6 +177,22 @@ def test_a_signal_while_a_command_is_still_being_loaded_ends_it_as_any_other_tim
     lines = done.stderr.splitlines()
     assert (done.returncode, lines[0], lines[-1]) == (code, "Stopping; once more stops now.", last), done.stderr
     assert sorted(tmp_path.rglob("*")) == before, "nothing was started"
+
+
+STARTING = """
+import os, signal, sys
+from ticklake.cli import main
+from ticklake.node import Node
+
+Node.warm_up = lambda node: os.kill(os.getpid(), signal.SIGTERM)
+main()
+"""
+
+
+def test_a_signal_while_the_demo_starts_spark_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTING, "demo", "--directory", str(tmp_path / "demo")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "Stopped before any tick was in the tables.")
 
 
 def test_afterwards_signals_are_what_they_were_before():
