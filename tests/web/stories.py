@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
+from click.testing import CliRunner
 from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
 from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 from in_process import InProcess
 
+from ticklake.cli import cli
 from ticklake.contracts import (
     BatchInfo,
     CellState,
@@ -181,3 +186,36 @@ class Truth:
             else:
                 found.append(TickRange(tick, tick))
         return found
+
+
+class Told:
+    """A story that was written and indexed, its truth, and how to ask for figures of it."""
+
+    def __init__(self, story: Story, root: Path, url: str, client: httpx.Client) -> None:
+        self.story, self.root, self.url, self.client = story, root, url, client
+        self.truth = Truth.of(story, root)
+
+    def get(self, what: str, **params: Any) -> httpx.Response:
+        answer = self.client.get(f"/api/runs/{self.story.run_id}/{what}", params=params)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    def series(self, **params: Any) -> dict[str, Any]:
+        found = self.get("series", **params).json()
+        return found | {one["name"]: one["values"] for one in found["columns"]}
+
+    def page(self, path: str) -> str:
+        answer = self.client.get(path, params={"run": self.story.run_id})
+        assert answer.status_code == 200
+        return " ".join(re.sub(r"<[^>]*>", " ", answer.text).split())
+
+    def command(self, *arguments: str, places: str = "sld", codes: tuple[int, ...] = (0,)) -> str:
+        options = {"s": "--storage", "l": "--lake", "d": "--database"}
+        values = {"s": str(self.root / "storage"), "l": str(self.root / "lake"), "d": self.url}
+        given = [text for place in places for text in (options[place], values[place])]
+        done = CliRunner().invoke(cli, [*arguments, *given])
+        assert done.exit_code in codes, done.output
+        return done.stdout
+
+    def json(self, *arguments: str, **options: Any) -> Any:
+        return json.loads(self.command(*arguments, "--json", **options))

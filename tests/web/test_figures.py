@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import io
 import json
 import re
@@ -27,17 +26,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
-from types import ModuleType
 from typing import Any
 
 import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+import stories
 from deltalake import DeltaTable, write_deltalake
+from stories import Life, Told
 
-from ticklake.cli import cli
 from ticklake.contracts import BatchInfo
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
@@ -47,21 +45,6 @@ from ticklake.web.world import HEADER, NO_CELLS, NO_ORGANISMS
 
 DASH = "\N{EN DASH}"
 FIGURES = ("population", "births", "deaths", "energy", "occupied_cells")
-
-
-def _module() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("stories", Path(__file__).with_name("stories.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["stories"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-stories = _module()
-Life = stories.Life
 
 
 def every(first: int, last: int, step: int, files: int) -> list[TickRange]:
@@ -124,39 +107,6 @@ STORIES = {
         stories.Story("starts-late", 1, every(20, 79, 1, 2), [Life(1, None, 0), Life(2, 1, 22, 30)]),
     )
 }
-
-
-class Told:
-    """A story that was written and indexed, its truth, and how to ask for figures of it."""
-
-    def __init__(self, story: Any, root: Path, url: str, client: httpx.Client) -> None:
-        self.story, self.root, self.url, self.client = story, root, url, client
-        self.truth = stories.Truth.of(story, root)
-
-    def get(self, what: str, **params: Any) -> httpx.Response:
-        answer = self.client.get(f"/api/runs/{self.story.run_id}/{what}", params=params)
-        assert answer.status_code == 200, answer.text
-        return answer
-
-    def series(self, **params: Any) -> dict[str, Any]:
-        found = self.get("series", **params).json()
-        return found | {one["name"]: one["values"] for one in found["columns"]}
-
-    def page(self, path: str) -> str:
-        answer = self.client.get(path, params={"run": self.story.run_id})
-        assert answer.status_code == 200
-        return " ".join(re.sub(r"<[^>]*>", " ", answer.text).split())
-
-    def command(self, *arguments: str, places: str = "sld", codes: tuple[int, ...] = (0,)) -> str:
-        options = {"s": "--storage", "l": "--lake", "d": "--database"}
-        values = {"s": str(self.root / "storage"), "l": str(self.root / "lake"), "d": self.url}
-        given = [text for place in places for text in (options[place], values[place])]
-        done = CliRunner().invoke(cli, [*arguments, *given])
-        assert done.exit_code in codes, done.output
-        return done.stdout
-
-    def json(self, *arguments: str, **options: Any) -> Any:
-        return json.loads(self.command(*arguments, "--json", **options))
 
 
 @pytest.fixture(scope="module", params=STORIES)
