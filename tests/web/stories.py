@@ -219,3 +219,17 @@ class Told:
 
     def json(self, *arguments: str, **options: Any) -> Any:
         return json.loads(self.command(*arguments, "--json", **options))
+
+
+def shown_rows(text: str) -> list[list[str]]:
+    """The rows of a table that a command has printed; a cell that is empty is left out."""
+    return [re.split(r" {2,}", line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def as_size(size: int) -> str:
+    """How commands and pages write bytes, with units by division."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if value >= 1024:
+            value, unit = value / 1024, larger
+    return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
