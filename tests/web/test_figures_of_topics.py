@@ -394,6 +394,20 @@ def test_the_doctor_counts_runs_claims_and_dead_letters(told: Told) -> None:
     assert text.endswith(f"\n{levels.count('error')} errors, {levels.count('warning')} warnings.\n")
 
 
+def test_the_doctor_counts_every_stuck_claim(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+        run = database.run(STORY.run_id)
+        with run.writer("batch-topic") as writer:
+            writer.send_many([BatchInfo(simulation_run_id=STORY.run_id, tick_start=at) for at in range(1200)])
+        with run.reader("batch-topic", group="audit", claim_timeout=0.001) as reader:
+            assert len(reader.poll_many(1200, 5)) == 1200
+            time.sleep(0.01)
+            found = Told(STORY, tmp_path, database.url, httpx.Client()).json("doctor", places="d", codes=(0, 1))
+            (stuck,) = [one for one in found if one["check"] == "stuck claims"]
+            assert ": 1,200 messages in the hands" in stuck["message"]
+            assert stuck["details"] == [f"{STORY.run_id}: 1200"]
+
+
 def test_overview_of_a_backlog(told: Told) -> None:
     plain, shown = Plain(told.root), told.page("/")
     groups = {name: plain.group(name) for name in GROUPS}

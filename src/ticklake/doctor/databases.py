@@ -61,7 +61,7 @@ def clock(patient: Patient) -> Iterator[Finding]:
 
 def stuck_claims(patient: Patient) -> Iterator[Finding]:
     for store in _answering(patient):
-        stuck = {run.id: len(run.claims.list(stuck=True)) for run in store.runs()}
+        stuck = {run.id: len(run.claims.list(stuck=True, limit=None)) for run in store.runs()}
         command = "ticklake claims release --stuck --database {url} --run {run}"
         yield from _counted(store, "stuck claims", stuck, "messages in the hands of somebody who is gone", command)
 
