@@ -326,7 +326,7 @@ NAMES = ("run", "group", "message_id", "attempts", "dead_at_ms", "error")
 def test_dead_letters_are_listed_and_counted(told: Told) -> None:
     mine, both = letters_of(told, STORY.run_id), letters_of(told, STORY.run_id, OTHER)
     assert (len(mine), len(both)) == (3, 6)
-    for truth, options in ((mine, ("--run", STORY.run_id)),):
+    for truth, options in ((mine, ("--run", STORY.run_id)), (both, ()), (both[:2], ("--limit", "2"))):
         found = told.json("dead-letters", "list", *options, places="d")
         assert [tuple(one[name] for name in NAMES) for one in found] == truth
         text = shown_rows(told.command("dead-letters", "list", *options, places="d"))

@@ -49,7 +49,8 @@ def list_letters(
 
     which = DeadLetterFilter(topic=topic, group=group, error=error)
     with open_runs(database, run_id) as runs:
-        found = [(run.id, letter) for run in runs for letter in run.dead_letters.list(which, limit)]
+        every = [(run.id, letter) for run in runs for letter in run.dead_letters.list(which, limit)]
+        found = sorted(every, key=lambda one: one[1].dead_at_ms)[:limit]
         left = sum(run.dead_letters.count(which) for run in runs) - len(found)
     if as_json:
         print_json([{"run": run, **_fields(letter)} for run, letter in found])
