@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import httpx
 from click.testing import CliRunner
@@ -97,8 +99,16 @@ class Story:
         return found
 
 
-def write(story: Story, root: Path, attempts: int = 5) -> str:
-    """Files, messages and tables of a story; the URL of its database."""
+def write_file(story: Story, root: Path, ticks: TickRange) -> Path:
+    """A batch file that nobody is told of."""
+    data = [story.tick(number).SerializeToString() for number in range(ticks.start, ticks.end + 1, story.step)]
+    file = root / "storage" / story.run_id / f"batch_{ticks.start:010d}_{ticks.end:010d}.pb"
+    file.write_bytes(b"".join(_VarintBytes(len(one)) + one for one in data))
+    return file
+
+
+def write(story: Story, root: Path, attempts: int = 5, flush: int = 1000) -> str:
+    """Files, messages and tables of a story, with so many ticks a flush at most; the URL of its database."""
     storage, url = Storage(root / "storage"), f"sqlite:///{root / 'database'}"
     world = EnvironmentConfig(dimensions=2, shape=[WIDTH, HEIGHT], toroidal=[True, True])
     storage.write_metadata(
@@ -108,9 +118,7 @@ def write(story: Story, root: Path, attempts: int = 5) -> str:
         with database.run(story.run_id).writer("batch-topic") as writer:
             for ticks in story.files:
                 key = f"{story.run_id}/batch_{ticks.start:010d}_{ticks.end:010d}.pb"
-                found = [story.tick(number) for number in range(ticks.start, ticks.end + 1, story.step)]
-                data = [one.SerializeToString() for one in found]
-                (root / "storage" / key).write_bytes(b"".join(_VarintBytes(len(one)) + one for one in data))
+                write_file(story, root, ticks)
                 info = BatchInfo(simulation_run_id=story.run_id, storage_key=key)
                 info.tick_start, info.tick_end = ticks
                 writer.send(info)
@@ -118,9 +126,10 @@ def write(story: Story, root: Path, attempts: int = 5) -> str:
         resources = IndexerResources(storage, Lake(root / "lake"), database, spark=lambda: spark)
         MetadataIndexer("metadata-indexer", resources).write(story.run_id)
         for kind, name in ((EnvironmentIndexer, "environment-indexer"), (OrganismIndexer, "organism-indexer")):
-            kind(
-                name, resources, IndexerOptions(story.run_id, until_caught_up=True, max_delivery_attempts=attempts)
-            ).run()
+            options = IndexerOptions(
+                story.run_id, until_caught_up=True, max_delivery_attempts=attempts, insert_batch_size=flush
+            )
+            kind(name, resources, options).run()
     return url
 
 
@@ -233,3 +242,31 @@ def as_size(size: int) -> str:
         if value >= 1024:
             value, unit = value / 1024, larger
     return f"{size} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+ASK = """
+import json, sqlite3, sys
+file, sql, *values = json.load(sys.stdin)
+with sqlite3.connect(file) as connection:
+    print(json.dumps(connection.execute(sql, values).fetchall()))
+"""
+
+
+class PlainSql:
+    """A SQLite file as Python's own SQLite reads it: in another process, for one process must not open it with two."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    @classmethod
+    def of(cls, root: Path, run_id: str) -> Self:
+        return cls(root / "database" / f"SIM_{run_id.replace('-', '_').upper()}.sqlite")
+
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        asked = json.dumps([str(self.file), sql, *values])
+        done = subprocess.run([sys.executable, "-ISc", ASK], input=asked, capture_output=True, text=True, check=True)
+        return [tuple(row) for row in json.loads(done.stdout)]
+
+    def number(self, sql: str, *values: Any) -> int:
+        ((found,),) = self.rows(sql, *values)
+        return int(found)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,9 +13,8 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 import stories
-from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 from prometheus_client.parser import text_string_to_metric_families
-from stories import Life, Story, Told, shown_rows
+from stories import Life, PlainSql, Story, Told, shown_rows
 
 from ticklake.config import load
 from ticklake.contracts import BatchInfo, RunCompleted
@@ -49,12 +46,6 @@ GROUP = f"""
            (SELECT count(*) FROM topic_dead_letters WHERE consumer_group = ?1),
            ({OPEN.format("min(m.created_at)")})
 """
-ASK = """
-import json, sqlite3, sys
-file, sql, *values = json.load(sys.stdin)
-with sqlite3.connect(file) as connection:
-    print(json.dumps(connection.execute(sql, values).fetchall()))
-"""
 
 
 class Group(NamedTuple):
@@ -70,20 +61,11 @@ class Group(NamedTuple):
         return round((time.time() * 1000 - self.since) / HOUR_MS)
 
 
-class Plain:
-    """The file of a run, as Python's SQLite reads it; in another process, because a process needs one SQLite a file."""
+class Plain(PlainSql):
+    """The file of a run."""
 
     def __init__(self, root: Path, run_id: str = STORY.run_id) -> None:
-        (self.file,) = (root / "database").glob(f"SIM_{run_id.replace('-', '_').upper()}.sqlite")
-
-    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        asked = json.dumps([str(self.file), sql, *values])
-        done = subprocess.run([sys.executable, "-ISc", ASK], input=asked, capture_output=True, text=True, check=True)
-        return [tuple(row) for row in json.loads(done.stdout)]
-
-    def number(self, sql: str, *values: Any) -> int:
-        ((found,),) = self.rows(sql, *values)
-        return int(found)
+        super().__init__(PlainSql.of(root, run_id).file)
 
     def group(self, name: str) -> Group:
         (row,) = self.rows(GROUP, name)
@@ -157,9 +139,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Da
     root = tmp_path_factory.mktemp("backlog")
     with Database(stories.write(STORY, root)) as database, ExitStack() as opened:
         for ticks in LATER:
-            data = [STORY.tick(number).SerializeToString() for number in range(ticks.start, ticks.end + 1)]
-            file = root / "storage" / STORY.run_id / f"batch_{ticks.start:010d}_{ticks.end:010d}.pb"
-            file.write_bytes(b"".join(_VarintBytes(len(one)) + one for one in data))
+            stories.write_file(STORY, root, ticks)
         announce(database, STORY.run_id, LATER)
         fall_behind(database, root, opened)
         yield root, database
