@@ -78,6 +78,8 @@ def _rows(repair: Repair) -> list[tuple[str, str, str]]:
     if len(repair.unannounced) > SHOWN:
         rows.append(("", f"and {len(repair.unannounced) - SHOWN:,} more", publish))
     rows += [("announced and not there", key, "none: its file is gone") for key in repair.vanished[:SHOWN]]
+    if len(repair.vanished) > SHOWN:
+        rows.append(("", f"and {len(repair.vanished) - SHOWN:,} more", "none: their files are gone"))
     for table in repair.tables:
         action = "search and index again" if table.coordinated else "none: ticklake index, or its topic, does it"
         if table.missing:
