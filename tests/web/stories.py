@@ -107,19 +107,26 @@ def write_file(story: Story, root: Path, ticks: TickRange) -> Path:
     return file
 
 
-def write(story: Story, root: Path, attempts: int = 5, flush: int = 1000) -> str:
-    """Files, messages and tables of a story, with so many ticks a flush at most; the URL of its database."""
-    storage, url = Storage(root / "storage"), f"sqlite:///{root / 'database'}"
+def store(story: Story, root: Path) -> Storage:
+    """The metadata and the files of a story."""
+    storage = Storage(root / "storage")
     world = EnvironmentConfig(dimensions=2, shape=[WIDTH, HEIGHT], toroidal=[True, True])
     storage.write_metadata(
         SimulationMetadata(simulation_run_id=story.run_id, environment=world, sampling_interval=story.step)
     )
+    for ticks in story.files:
+        write_file(story, root, ticks)
+    return storage
+
+
+def write(story: Story, root: Path, attempts: int = 5, flush: int = 1000) -> str:
+    """Files, messages and tables of a story, with so many ticks a flush at most; the URL of its database."""
+    storage, url = store(story, root), f"sqlite:///{root / 'database'}"
     with Database(url) as database:
         with database.run(story.run_id).writer("batch-topic") as writer:
             for ticks in story.files:
-                key = f"{story.run_id}/batch_{ticks.start:010d}_{ticks.end:010d}.pb"
-                write_file(story, root, ticks)
-                info = BatchInfo(simulation_run_id=story.run_id, storage_key=key)
+                info = BatchInfo(simulation_run_id=story.run_id)
+                info.storage_key = f"{story.run_id}/batch_{ticks.start:010d}_{ticks.end:010d}.pb"
                 info.tick_start, info.tick_end = ticks
                 writer.send(info)
         spark: Any = InProcess()

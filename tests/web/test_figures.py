@@ -1,19 +1,49 @@
 """Every figure that a page, a command or an export shows, against the batch files as protobuf itself reads them.
 
+Routes and commands in this table are those of the code: `test_every_route_and_every_command_is_in_the_table` has it so.
+
 | shown in | figure | test |
 | --- | --- | --- |
-| /api/runs/R/series, Charts page | population, births, deaths, energy, cells; ticks of a bucket | test_series_* |
+| `/api/runs/{run}/series`, `/charts` | population, births, deaths, energy, cells; ticks of a bucket | test_series_* |
 | series as CSV and Parquet | the same, and which births and deaths are a lower bound | test_exports_* |
-| /api/runs/R/frame, World page | cells, owners, values, organisms, the dead; a missing tick | test_frames_* |
-| /api/runs/R/ticks | first and last tick | test_frames_* |
-| /api/runs/R/organisms/N | state, last seen, energy, age, birth, parent, children, path | test_lives_* |
-| /api/runs/R/cells/N | since when a cell is what it is, empty, or not known | test_cells_* |
-| /api/runs/R/query, `ticklake sql` | what DuckDB finds, large integers, text, cut results | test_queries_* |
-| Overview, `top` | rows, ticks, gaps, missing, lag, waiting, dead letters | test_overview_* |
-| `status`, `runs`, Tables page | files, bytes, ticks, rows, lag, missing | test_status_* |
-| `gaps`, `verify`, Completeness page | files, ticks, missing ranges, duplicates | test_completeness_* |
-| `topics`, `groups`, `claims`, `dead-letters`, Topics page | messages, lag, claimed, dead letters | test_topics_* |
-| /metrics, /ready, /api/services | counters, gauges, ratios | tests/contract/test_metric_invariants.py |
+| `/api/runs/{run}/frame`, `/world` | cells, owners, values, organisms, the dead; a missing tick | test_frames_* |
+| `/api/runs/{run}/ticks` | first and last tick | test_frames_* |
+| `/api/runs/{run}/organisms/{organism}` | state, last seen, energy, age, birth, parent, path | test_lives_* |
+| `/api/runs/{run}/cells/{cell}` | since when a cell is what it is, empty, or not known | test_cells_* |
+| `/api/runs/{run}/query`, `sql` | what DuckDB finds, large integers, text, cut results | test_queries_* |
+| `/`, `top` | rows, ticks, gaps, missing, lag, waiting, dead letters | test_overview_* |
+| `/live/overview` | the same, live | test_overview_* in test_figures_of_topics.py |
+| `status`, `runs`, `/tables` | files, bytes, ticks, rows, lag, missing | test_status_* |
+| `gaps`, `verify`, `/completeness` | files, ticks, missing ranges, duplicates | test_completeness_* |
+| `topics`, `topics tail`, `/topics` | messages, groups, times | test_topics_* in test_figures_of_topics.py |
+| `groups` | lag, claimed, dead letters, age | test_groups_* in test_figures_of_topics.py |
+| `claims` | versions, attempts, ages | test_claims_* in test_figures_of_topics.py |
+| `dead-letters list`, `dead-letters show` | attempts, times | test_dead_letters_* in test_figures_of_topics.py |
+| `/dead-letters` | letters, reasons | test_dead_letters_* in test_figures_of_topics.py |
+| `groups reset`, `POST /runs/{run}/groups/reset` | messages | test_acts_on_groups_* in test_figures_of_topics.py |
+| `claims release`, `POST /runs/{run}/claims/release` | claims | test_acts_on_claims_* in test_figures_of_topics.py |
+| `dead-letters replay` | dead letters | test_acts_on_dead_letters_* in test_figures_of_topics.py |
+| `dead-letters discard` | dead letters | test_acts_on_dead_letters_* in test_figures_of_topics.py |
+| `POST /runs/{run}/dead-letters/replay` | the same | test_acts_on_dead_letters_* in test_figures_of_topics.py |
+| `POST /runs/{run}/dead-letters/discard` | the same | test_acts_on_dead_letters_* in test_figures_of_topics.py |
+| `topics prune` | messages | test_acts_on_topics_* in test_figures_of_topics.py |
+| `doctor`, `/system/doctor` | runs, claims, dead letters | test_the_doctor_* in test_figures_of_topics.py |
+| the same | files, bytes, room | test_the_doctor_* in test_figures_of_upkeep.py |
+| `optimize` | files, bytes | test_optimize_* in test_figures_of_upkeep.py |
+| `vacuum` | files, bytes | test_vacuum_* in test_figures_of_upkeep.py |
+| `reconcile` | files, ticks | test_reconcile_* in test_figures_of_upkeep.py |
+| `end` | last tick | test_the_end_* in test_figures_of_upkeep.py |
+| `/system`, `POST /system/services` | counters | test_the_system_* in test_figures_of_upkeep.py |
+| `/api/services`, `/api/services/{name}` | counters | test_the_system_* in test_figures_of_upkeep.py |
+| `/api/services/{name}/errors` | errors | test_the_system_* in test_figures_of_upkeep.py |
+| `POST /api/services/{name}/{action}` | counters | test_the_system_* in test_figures_of_upkeep.py |
+| `/api/resources` | queued, published | test_the_system_* in test_figures_of_upkeep.py |
+| `index` | ticks, rows, bad files | test_index_counts_* in ../spark/test_figures_of_commands.py |
+| `index-events` | batches, events | test_index_events_* in ../spark/test_figures_of_commands.py |
+| `demo` | files, bytes, rows, population | test_the_demo_* in ../spark/test_figures_of_commands.py |
+| `db upgrade` | messages | test_doctor_names_it_* in ../contract/test_restored.py |
+| `/metrics` | counters, gauges, ratios | class Topics in ../contract/test_metric_invariants.py |
+| the same | lag, claimed, dead letters, age | test_groups_* in test_figures_of_topics.py |
 """
 
 from __future__ import annotations
@@ -23,23 +53,29 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import click
 import httpx
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import stories
 from deltalake import DeltaTable, write_deltalake
+from starlette.routing import BaseRoute, Mount, Route
 from stories import Life, Told
 
+from ticklake.cli import cli
+from ticklake.config.options import HttpOptions
 from ticklake.contracts import BatchInfo
+from ticklake.node import Node
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
+from ticklake.web.server import open_server, open_site
 from ticklake.web.site import Site
 from ticklake.web.world import HEADER, NO_CELLS, NO_ORGANISMS
 
@@ -229,6 +265,9 @@ def plain(text: str) -> float | bool | None:
 def test_frames_are_what_the_files_have_and_a_missing_tick_is_no_empty_world(told: Told) -> None:
     first, last, step = min(told.truth.ticks), max(told.truth.ticks), told.story.step
     assert told.get("ticks").json() == {"first": first, "last": last}
+    world = told.client.get("/world", params={"run": told.story.run_id}).text
+    assert f'data-first="{first}" data-last="{last}" data-step="{step}"' in world
+    assert f"{stories.WIDTH} \N{MULTIPLICATION SIGN} {stories.HEIGHT} cells" in world
     for tick in range(first, last + 2 * step, step):
         data = told.get("frame", tick=tick).content
         _, cells, organisms, flags, number = HEADER.unpack_from(data)
@@ -562,7 +601,76 @@ def test_overview_and_status_show_what_a_tick_with_an_organism_twice_leaves_out(
         assert told.series()["population_mean"] == [1.0] * 4 + [None] * 4
 
 
+# What has no figure of the data, by name.
+NO_FIGURE = {
+    "config check",
+    "config show",
+    "db sql",
+    "db status",
+    "groups release",
+    "init",
+    "run",
+    "topics send",
+    "ui",
+    "/api/node",
+    "/health",
+    "/openapi.json",
+    "/ready",
+    "/static",
+    "POST /login",
+    "POST /logout",
+}
+
+
+def rows_of_the_table() -> list[list[str]]:
+    lines = [line for line in (__doc__ or "").splitlines() if line.startswith("| ")]
+    return [line.strip("| ").split(" | ") for line in lines[2:]]
+
+
+def every_command(command: click.Command, *names: str) -> Iterator[str]:
+    """All that can be called: a group that does something by itself, too."""
+    if names and not (isinstance(command, click.Group) and not command.invoke_without_command):
+        yield " ".join(names)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from every_command(found, *names, name)
+
+
+def every_route(routes: Iterable[BaseRoute]) -> Iterator[str]:
+    for route in routes:
+        if isinstance(route, Mount):
+            assert not route.routes, "its routes are routes, too"
+            yield route.path
+            continue
+        assert isinstance(route, Route) and route.methods
+        yield from (route.path if one == "GET" else f"{one} {route.path}" for one in route.methods - {"HEAD"})
+
+
+def test_every_route_and_every_command_is_in_the_table(
+    make_node: Callable[..., Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one needs a test of its figures, or a place among those that have none."""
+    monkeypatch.setenv("TICKLAKE_TOKEN", "a-token-for-this-test-only")
+    node = make_node()
+    servers = [open_server(node, node.settings.node.http), open_site(Site(), HttpOptions(port=0), tmp_path)]
+    with_node, alone = (list(every_route(one._app.routes)) for one in servers)
+    for server in servers:
+        server.stop()
+    assert set(alone) < set(with_node)
+    there = [*every_command(cli), *with_node]
+    told = [name for shown, *_ in rows_of_the_table() for name in re.findall(r"`([^`]+)`", shown)]
+    assert sorted(there) == sorted({*told, *NO_FIGURE})
+    assert len(set(there)) == len(there)
+    assert not NO_FIGURE & set(told)
+
+
 def test_the_table_above_names_tests_that_are_there() -> None:
-    named = set(re.findall(r"(test_\w+?)_\*", __doc__ or ""))
-    here = [name for name in globals() if name.startswith("test_")]
-    assert named and all(any(one.startswith(name) for one in here) for name in named)
+    here = Path(__file__)
+    for *_, test in rows_of_the_table():
+        name, _, file = test.partition(" in ")
+        text = (here.parent / (file or here.name)).read_text(encoding="utf-8")
+        wanted = rf"^class {name[6:]}\b" if name.startswith("class ") else rf"^ *def {name.removesuffix('*')}"
+        assert re.search(wanted, text, re.MULTILINE), test
