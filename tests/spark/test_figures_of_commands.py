@@ -103,6 +103,7 @@ def test_index_events_counts_batches_and_events(tmp_path: Path) -> None:
     assert ["events", str(batches), "0", "7"] in shown_rows(second.stdout)
     dead = plain.number("SELECT count(*) FROM dead_batches")
     assert (second.exit_code, dead) == (1, 130)
+    assert second.stderr.startswith(f"{dead} dead batches in {queue}: no good.")
 
 
 def numbers(count: int) -> str:

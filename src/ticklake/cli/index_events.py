@@ -44,7 +44,7 @@ def index_events(
             while not indexer.join(0.2) and not stop.is_set():
                 pass
             indexer.stop(timeout=120)
-            dead = queue.dead_batches()
+            dead, number = queue.dead_batches(limit=1), queue.count_dead_batches()
     if indexer.error is not None:
         raise indexer.error
     counts = {name: indexer.monitor.counter(name).value for name in ("batches_processed", "batches_failed")}
@@ -57,7 +57,7 @@ def index_events(
         click.echo(GOES_ON, err=True)
         raise click.exceptions.Exit(INTERRUPTED)
     if dead:
-        batches = "1 dead batch" if len(dead) == 1 else f"{len(dead):,} dead batches"
+        batches = "1 dead batch" if number == 1 else f"{number:,} dead batches"
         click.echo(f"{batches} in {queue.path}: {dead[0].error}. IndexerQueue.replay delivers one again.", err=True)
     if counts["batches_failed"] or dead:
         raise click.exceptions.Exit(1)

@@ -185,6 +185,11 @@ class Batches:
             for batch_id, _, count, data, attempts, sequence, error, dead_at in rows
         ]
 
+    def count_dead(self) -> int:
+        with self._schema.reading() as view:
+            ((found,),) = view.sql(PACKAGE).count_dead()
+        return int(found)
+
     def replay(self, batch_id: str) -> bool:
         with self._lock, self._schema.transaction() as transaction:
             sql = transaction.sql(PACKAGE)

@@ -175,6 +175,9 @@ class IndexerQueue:
     def dead_batches(self, limit: int = 100) -> list[DeadBatch]:
         return self._running().dead(limit)
 
+    def count_dead_batches(self) -> int:
+        return self._running().count_dead()
+
     def replay(self, batch_id: str) -> bool:
         """Deliver a dead batch again, before all others."""
         revived = self._running().replay(batch_id)
