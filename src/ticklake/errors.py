@@ -216,6 +216,14 @@ class RetentionTooShort(TickLakeError):
     shortest: float
 
 
+class TableReplaced(TickLakeError):
+    message = (
+        "Another table took the place of {table} while it was in use. Nothing was written to the new one. Start again "
+        "to go on with it."
+    )
+    table: object
+
+
 class LakeUnreadable(TickLakeError):
     message = "Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until the table is back."
     table: str

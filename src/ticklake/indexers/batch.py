@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from ticklake.contracts import SimulationMetadata
 from ticklake.coordination.gaps import on_grid
 from ticklake.coordination.groups import bind
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded, TableUnreadable
+from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded, TableReplaced, TableUnreadable
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
@@ -29,6 +30,8 @@ from ticklake.lake.task import Work
 from ticklake.monitoring import Monitor
 from ticklake.ticks import TickRange
 from ticklake.world import World
+
+log = logging.getLogger(__name__)
 
 BATCH_TOPIC = "batch-topic"
 _COUNTERS = ("flushes", "batches_processed", "batches_skipped", "batches_failed", "ticks_processed", "ticks_present",
@@ -97,6 +100,15 @@ class BatchIndexer(Indexer):
         return self._loop is not None
 
     def index_run(self, run_id: str) -> None:
+        while True:
+            try:
+                return self._index_run(run_id)
+            except TableReplaced as error:
+                # The group and the coordinator know a table by its id: they are told of this one, or refuse it.
+                self.monitor.errors.record("TABLE_REPLACED", error)
+                log.warning("TABLE_REPLACED, beginning again with the one that is there: %s", error)
+
+    def _index_run(self, run_id: str) -> None:
         flusher = self.flusher(run_id)
         if flusher is None:
             return

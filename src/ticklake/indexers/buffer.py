@@ -32,6 +32,8 @@ class _Batch:
     proven: bool = False
     left: Ticks | None = None
     """Its ticks that were left to do when all of it was checked. Before that, its range is all that is known."""
+    histories: set[int] = field(default_factory=set)
+    """In which histories of the table its parts are. In more than one: the first parts may be gone."""
 
     def count(self, ticks: TickRange, step: int) -> int:
         """How many ticks there are within a range; at most so many if it has not been checked."""
@@ -163,10 +165,12 @@ class TickBuffer:
         failed: Collection[int],
         proven: Collection[int] = (),
         left: Mapping[int, Ticks] = MappingProxyType({}),
+        history: int = 0,
     ) -> list[Delivery]:
         """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole.
 
         `left` are the ticks that the batch of a proven slice has beside it: the rest is cut by those, not by its range.
+        If the history of the table is another one than before, its batches wait for another flush of all of them.
         """
         self._end(taken)
         for number in proven:
@@ -178,7 +182,12 @@ class TickBuffer:
             self._drop(taken.batches[number])
         for batch in taken.batches:
             batch.parts -= 1
-        return [batch.delivery for batch in dict.fromkeys(taken.batches) if batch.parts == 0 and not batch.dropped]
+            batch.histories.add(history)
+        ended = [batch for batch in dict.fromkeys(taken.batches) if batch.parts == 0 and not batch.dropped]
+        for batch in ended:
+            if len(batch.histories) > 1:
+                self.add(batch.delivery, batch.arrived)
+        return [batch.delivery for batch in ended if len(batch.histories) == 1]
 
     def put_back(self, taken: Taken) -> None:
         """The flush did not happen: its slices are the first of the next one."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ticklake.errors import FlushFailed, OtherEventBatch, OtherEventQueue, TickLakeError
+from ticklake.errors import FlushFailed, OtherEventBatch, OtherEventQueue, TableReplaced, TickLakeError
 from ticklake.events import Batch, IndexerQueue
 from ticklake.lake.coverage import rows_of
 from ticklake.lake.durable import make_directory
@@ -188,7 +188,7 @@ class EventIndexer(Service):
         while True:
             try:
                 return flusher.flush(slices)
-            except (FlushFailed, OtherEventQueue):
+            except (FlushFailed, OtherEventQueue, TableReplaced):
                 raise
             except TickLakeError as error:
                 self.monitor.errors.record("FLUSH_FAILED", error)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from ticklake import faults
-from ticklake.errors import FlushFailed, SparkUnavailable, TickLakeError
+from ticklake.errors import FlushFailed, SparkUnavailable, TableReplaced, TickLakeError
 from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import Taken, TickBuffer
 from ticklake.lake.flush import Flush, Flushed, Flusher
@@ -122,7 +122,8 @@ class FlushLoop:
         try:
             return turn()
         except TickLakeError as error:
-            if self._until_caught_up:
+            # The group and the coordinator know another table by its id: only a new start tells them.
+            if self._until_caught_up or isinstance(error, TableReplaced):
                 raise
             self._monitor.healthy = False
             self._monitor.errors.record("SOURCE_FAILED", error)
@@ -215,7 +216,7 @@ class FlushLoop:
             error = flight.result.exception()
             if error is None:
                 self._account(flight, flight.result.result())
-            elif isinstance(error, TickLakeError):
+            elif isinstance(error, TickLakeError) and not isinstance(error, TableReplaced):
                 self._retry(flight.taken, error)
             else:
                 raise error
@@ -226,7 +227,7 @@ class FlushLoop:
         self._monitor.healthy = True
         faults.reach("indexer.ack.before")
         blamed = self._buffer.blamed(flight.taken, flushed.failures)
-        done = self._buffer.settle(flight.taken, flushed.failures, flushed.proven, flushed.left)
+        done = self._buffer.settle(flight.taken, flushed.failures, flushed.proven, flushed.left, flushed.history)
         for number in blamed:
             failure = flushed.failures[number]
             log.debug("Slice %s failed: %s", flight.taken.slices[number], failure.trace)

@@ -53,6 +53,8 @@ class Flushed:
     proven: frozenset[int] = frozenset()
     left: Mapping[int, Ticks] = field(default_factory=dict)
     """The ticks that the file of a proven slice has beside it and the table lacks, if they were looked at."""
+    history: int = 0
+    """Which history of the table this is part of: another number if the table was opened from the start since."""
 
 
 class Flusher:
@@ -240,6 +242,7 @@ class Flush:
             bytes=sum(file.size for file in files),
             task_seconds=sum(result.seconds for result in results if isinstance(result, Spent)),
             version=self._ledger.version if self._ledger else None,
+            history=self._looked_at[0] if self._looked_at else 0,
         )
 
     def _add(

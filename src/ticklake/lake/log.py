@@ -30,6 +30,7 @@ from ticklake.errors import (
     LakeUnwritable,
     OtherTableSchema,
     TableAppendOnly,
+    TableReplaced,
     TickLakeError,
     UnknownTableFormat,
 )
@@ -45,6 +46,7 @@ from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)
 
+_GONE = "it was removed. To have it made anew, start its indexer again"
 FORMAT = "1"
 KEY = "ticklake.key"
 """The table property that names the columns of its key."""
@@ -82,6 +84,8 @@ class DeltaLog:
         self._log = directory / "_delta_log"
         self._synced = -1
         self.head = Head(-1, "")
+        self.id = ""
+        """The table's own id: a table made anew in the same place has another, and is refused once one is known."""
         self._folder = (0, 0)
         self._seen = self._folder, -1
         self.loads = 0
@@ -298,7 +302,7 @@ class DeltaLog:
         self.head = Head(-1, "")
         self.loads += 1
         while not self.head.mark:
-            with TableFolder.made(self.directory) if self._may_create else TableFolder(self.directory) as folder:
+            with self._open_folder() as folder:
                 states = folder.states(torn.durable(folder))
                 try:
                     head = self._load_from(folder)
@@ -311,14 +315,25 @@ class DeltaLog:
                 if steady and folder.mark(head.version) == head.mark and folder.is_here():
                     self.head, self._folder = head, folder.identity()
 
+    def _open_folder(self) -> TableFolder:
+        try:
+            creates = self._may_create and not self.id
+            return TableFolder.made(self.directory) if creates else TableFolder(self.directory)
+        except FileNotFoundError as error:
+            if self.id and self._may_create:
+                raise LakeUnreadable(table=self._name, reason=_GONE) from error
+            raise
+
     def _load_from(self, folder: TableFolder) -> Head:
         seen = self._seen[1] if folder.identity() == self._seen[0] else -1
         torn.recover(folder, seen)
         try:
             return self._take_all(folder)
-        except TableNotFoundError:
+        except TableNotFoundError as error:
             if not self._may_create:
                 raise
+            if self.id:
+                raise LakeUnreadable(table=self._name, reason=_GONE) from error
             self._create(folder)
         except DeltaError:
             torn.recover_all(folder, seen)
@@ -331,8 +346,9 @@ class DeltaLog:
             self._check(delta)
             self.files = Snapshot(live_files(delta, self._ordinal))
             self._append_only = delta.metadata().configuration.get("delta.appendOnly") == "true"
+            if self.id not in ("", str(delta.metadata().id)):
+                raise TableReplaced(table=self.directory)
             self.id = str(delta.metadata().id)
-            """The table's own id: a table made anew in the same place has another."""
             self._read(int(delta.version()))
             return Head(int(delta.version()), folder.mark(int(delta.version())) or "")
 

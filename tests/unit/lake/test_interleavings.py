@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ticklake import faults
-from ticklake.errors import TickLakeError
+from ticklake.errors import LakeUnreadable, TableReplaced, TickLakeError
 from ticklake.lake import folder, log
 from ticklake.lake.compaction import BY_HAND, Compaction
 from ticklake.lake.ledger import Ledger
@@ -96,9 +96,10 @@ class Stage:
         """As a flush does: looks, writes, commits, looks again."""
         ledger = self._ledger()
         for tick in ticks:
-            self._index(ledger, tick)
+            ledger = self._index(ledger, tick)
 
-    def _index(self, ledger: Ledger, tick: int) -> None:
+    def _index(self, ledger: Ledger, tick: int) -> Ledger:
+        """Returns the ledger to go on with: as an indexer that is started again, with the table that is there."""
         while True:
             try:
                 ledger.refresh()
@@ -112,10 +113,13 @@ class Stage:
                 except BaseException:
                     ledger.discard([file])
                     raise
+            except (LakeUnreadable, TableReplaced):
+                ledger = self._ledger()
             except (CommitConflict, OSError, TickLakeError) as error:
                 self.refusal = error
                 self.current().pause()
         self.acknowledged.append((ledger.id, tick))
+        return ledger
 
     def compact(self) -> None:
         try:

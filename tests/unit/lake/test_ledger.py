@@ -16,7 +16,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ticklake.errors import DamagedTableFile, LakeUnwritable, OtherTableSchema, UnknownTableFormat
+from ticklake.errors import (
+    DamagedTableFile,
+    LakeUnreadable,
+    LakeUnwritable,
+    OtherTableSchema,
+    TableReplaced,
+    UnknownTableFormat,
+)
 from ticklake.lake import commits, log, parquet
 from ticklake.lake.coverage import covered
 from ticklake.lake.empty import EMPTY, packed
@@ -388,17 +395,27 @@ def test_ticks_without_rows_that_are_removed_can_be_indexed_again(ledger: Ledger
     assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 4, 5]
 
 
-def test_a_table_that_is_made_anew_while_it_is_open_is_seen_for_what_it_is(ledger: Ledger) -> None:
+def test_a_table_that_is_made_anew_while_it_is_open_is_refused(ledger: Ledger) -> None:
     for tick in (1, 2, 3):
         add(ledger, f"{tick}.parquet", [tick])
     shutil.rmtree(ledger.directory)
     ledger.directory.mkdir()
     other = Ledger(ledger.directory, TABLE)
-    ledger.refresh()
-    assert ledger.id == other.id
-    assert ledger.present([TickRange(0, 9)]).tolist() == []
+    with pytest.raises(TableReplaced):
+        ledger.refresh()
+    assert ledger.id != other.id
+    assert DeltaTable(ledger.directory).version() == 0
+
+
+def test_a_table_that_is_gone_is_not_made_anew_by_those_who_had_it_open(ledger: Ledger) -> None:
     add(ledger, "1.parquet", [1])
-    assert DeltaTable(ledger.directory).version() == 1
+    ledger.directory.rename(ledger.directory.with_name("away"))
+    with pytest.raises(LakeUnreadable, match="it was removed"):
+        ledger.refresh()
+    assert not ledger.directory.exists()
+    ledger.directory.with_name("away").rename(ledger.directory)
+    ledger.refresh()
+    assert ledger.present([TickRange(0, 9)]).tolist() == [1]
 
 
 class LedgerMachine(RuleBasedStateMachine):
