@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,10 +83,10 @@ class Catalog:
         return dataset_of(self.open(run_id, table), self.root / run_id / table)
 
     def files(self, run_id: str, table: str) -> list[str]:
-        """Where the Parquet files of the table are."""
+        """Where the Parquet files of the table are. The log writes their names as a URL does."""
         directory = (self.root / run_id / table).absolute()
         adds = pa.table(self.open(run_id, table).get_add_actions(flatten=True))
-        return [str(directory / path) for path in adds["path"].to_pylist()]
+        return [str(directory / unquote(path)) for path in adds["path"].to_pylist()]
 
     def open(self, run_id: str, table: str) -> DeltaTable:
         directory = self.root / run_id / table

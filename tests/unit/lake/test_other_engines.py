@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import numpy as np
@@ -22,6 +23,7 @@ from ticklake.lake.coverage import covered, row_counts
 from ticklake.lake.inspection import inspected
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.parquet import ParquetFileWriter
+from ticklake.lake.query import query
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
 
@@ -105,6 +107,22 @@ def test_a_file_is_removed_by_the_very_name_that_it_was_added_by(ledger: Ledger)
     assert (len(ledger.files), rows_in(ledger)) == (1, 15)
     compact(Ledger(ledger.directory, TABLE))
     assert rows_in(ledger) == 15
+
+
+@pytest.mark.parametrize("name", ["a b.parquet", "a%20b.parquet", "100%.parquet"])
+def test_a_file_with_any_name_is_found_where_it_is(ledger: Ledger, name: str) -> None:
+    """The log writes a name as a URL does."""
+    rows = pa.table([[9] * 3, [0, 1, 2], [7, 8, 9]], schema=SCHEMA)
+    pq.write_table(rows, ledger.directory / name)
+    size = (ledger.directory / name).stat().st_size
+    new = {"path": quote(name), "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
+    file = ledger.directory / "_delta_log" / commits.name_of(ledger.version + 1)
+    file.write_text("\n".join(map(json.dumps, [{"commitInfo": {"operation": "WRITE"}}, {"add": new}])) + "\n")
+    catalog = Catalog(ledger.directory.parents[1])
+    assert str(ledger.directory / name) in catalog.files("run", "cells")
+    assert all(Path(path).exists() for path in catalog.files("run", "cells"))
+    with query(catalog, "SELECT count(*) FROM cells") as answer:
+        assert list(answer.rows) == [(15,)]
 
 
 def stale_optimize(ledger: Ledger) -> DeltaTable:
