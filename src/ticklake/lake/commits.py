@@ -59,7 +59,7 @@ def added_ticks(log: Path, version: int) -> list[range] | None:
             commit = decoded(data, "")
             sources = json.loads(commit.info.get(SOURCES, "[]"))
             found.extend(range(int(one["ticks"][0]), int(one["ticks"][1]) + 1, int(one["step"])) for one in sources)
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             return None
         if commit.adds and not sources and not commit.removes:
             return None
@@ -100,17 +100,19 @@ def _take(commit: Commit, kind: str, action: Mapping[str, Any], ordinal: str) ->
     elif kind == "remove":
         commit.removes.append(unquote(action["path"]))
     elif kind == "commitInfo":
-        commit.info = action
+        commit.info = dict(**action)
     elif kind in ("metaData", "protocol"):
         commit.redefines = True
 
 
 def info_of(data: bytes) -> Mapping[str, Any]:
-    """What a commit says of itself, without a look at its files."""
+    """What a commit says of itself, without a look at its files. ValueError where that cannot be understood."""
     for line in data.splitlines():
         if line.startswith(b'{"commitInfo"'):
-            info: Mapping[str, Any] = json.loads(line)["commitInfo"]
-            return info
+            try:
+                return dict(**json.loads(line)["commitInfo"])
+            except (TypeError, RecursionError) as error:
+                raise ValueError(f"its actions are not what they should be ({error!r})") from error
     return {}
 
 

@@ -31,14 +31,18 @@ class EmptyTicks:
         self._runs: dict[int, tuple[int, int, int]] = {}
         self._spans = Spans()
         self._newest: int | None = None
-        self._add(text)
+        self._add(json.loads(text))
 
     def take(self, info: Mapping[str, Any]) -> None:
-        """What the next commit says of itself."""
-        if REMOVED in info:
-            self._remove(TickRange(*json.loads(info[REMOVED])))
-        if EMPTY in info:
-            self._add(info[EMPTY])
+        """What the next commit says of itself. ValueError, and nothing is taken, if that cannot be understood."""
+        try:
+            removed = TickRange(*json.loads(info[REMOVED])) if REMOVED in info else None
+            added = [(first, last, step) for first, last, step in json.loads(info.get(EMPTY, "[]"))]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(f"what it says of ticks without rows is not what it should be ({error!r})") from error
+        if removed is not None:
+            self._remove(removed)
+        self._add(added)
 
     def within(self, ticks: TickRange) -> Ticks:
         return joined(_run(*self._runs[number], ticks) for number in self._spans.overlapping(ticks))
@@ -50,8 +54,8 @@ class EmptyTicks:
         """The whole record, as the metadata of one commit would tell it."""
         return json.dumps(list(self._runs.values()))
 
-    def _add(self, text: str) -> None:
-        for first, last, step in json.loads(text):
+    def _add(self, runs: Iterable[tuple[int, int, int]]) -> None:
+        for first, last, step in runs:
             run = self._continued(first, last, step) or (first, last, step)
             self._newest = self._spans.add(TickRange(run[0], run[1]))
             self._runs[self._newest] = run

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from ticklake import faults
-from ticklake.errors import DamagedTableFile, DamageNotCovered, StaleRewrite
+from ticklake.errors import DamagedCommit, DamagedTableFile, DamageNotCovered, StaleRewrite
 from ticklake.lake import commits
 from ticklake.lake.commits import Commit, added_ticks
 from ticklake.lake.empty import REMOVED, joined
@@ -192,8 +192,11 @@ class Ledger(DeltaLog):
             raise StaleRewrite(table=self.directory, version=version, operation=operation, before=version - 1)
 
     def _take(self, commit: Commit) -> None:
+        try:
+            self._empty.take(commit.info)
+        except ValueError as error:
+            raise DamagedCommit(file=str(self._log / commits.name_of(self.version + 1)), reason=error) from error
         super()._take(commit)
-        self._empty.take(commit.info)
 
     def _summary(self, checkpoint: str) -> Summary:
         return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.mark)

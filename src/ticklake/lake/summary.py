@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from ticklake import faults
 from ticklake.errors import DamagedCommit
@@ -41,7 +40,7 @@ class Summary:
         try:
             text, _, check = (log / _NAME).read_text().partition("\n")
             return cls(**json.loads(text)) if check == _checksum(text) else cls()
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return cls()
 
     @classmethod
@@ -67,10 +66,14 @@ def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def _info_of(data: bytes, file: Path) -> Mapping[str, Any]:
+def _taken(data: bytes, file: Path, empty: EmptyTicks, before: str) -> None:
+    """Takes from a commit what it says of ticks without rows. `before` is the mark of the one before it, if known."""
     try:
-        return commits.info_of(commits.checked(data))
-    except (ValueError, KeyError, RecursionError) as error:
+        info = commits.info_of(commits.checked(data))
+        if before and info.get(commits.AFTER, before) != before:
+            raise ValueError(f"it was made after another commit {int(file.stem) - 1} than the one that is there")
+        empty.take(info)
+    except (ValueError, KeyError) as error:
         raise DamagedCommit(file=str(file), reason=error) from error
 
 
@@ -96,11 +99,7 @@ def recorded(log: Path, table: str, version: int) -> Recorded:
     for number in range(summary.version + 1, version + 1):
         data = commits.read(log, number)
         if data is not None and b'"ticklake.' in data:
-            info = _info_of(data, log / commits.name_of(number))
-            if before and info.get(commits.AFTER, before) != before:
-                reason = f"it was made after another commit {number - 1} than the one that is there"
-                raise DamagedCommit(file=str(log / commits.name_of(number)), reason=reason)
-            empty.take(info)
+            _taken(data, log / commits.name_of(number), empty, before)
         if data is not None and _is_rewrite(data):
             rewrites.append(number)
         before = history.mark(data) if data is not None else ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +21,17 @@ from hypothesis import strategies as st
 
 from ticklake import SimulationMetadata, faults
 from ticklake.contracts import EnvironmentConfig
-from ticklake.errors import DamagedCommit, TableReplaced
+from ticklake.errors import DamagedCommit, LakeUnreadable, TableReplaced, TableUnreadable
 from ticklake.lake import commits, history, log, torn
 from ticklake.lake.compaction import BY_HAND, Compaction
+from ticklake.lake.coverage import covered
+from ticklake.lake.empty import EMPTY, REMOVED
 from ticklake.lake.folder import TableFolder
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.log import CommitConflict
 from ticklake.lake.metadata import read_metadata, write_metadata
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.summary import Summary
 from ticklake.lake.table import Table
 from ticklake.lake.vacuum import Vacuum
 from ticklake.ticks import TickRange
@@ -180,6 +185,60 @@ def test_a_commit_that_a_checkpoint_of_ours_sums_up_is_never_set_aside(ledger: L
     with pytest.raises(DamagedCommit, match="empty or cut off"):
         Ledger(ledger.directory, TABLE)
     assert not touched(ledger)
+
+
+def nested(what: str) -> str:
+    """A value deeper than anybody can follow, as text."""
+    return json.dumps({what: "[" * 100_000 + "]" * 100_000})
+
+
+def foreign_commit(ledger: Ledger, info: str) -> None:
+    """One without a checksum, as another engine writes it."""
+    commit_of(ledger, ledger.version + 1).write_text(f'{{"commitInfo":{info}}}\n')
+
+
+NO_INFO = [nested(EMPTY), nested(REMOVED), json.dumps({EMPTY: "[[1]]"}), json.dumps({REMOVED: [1, 2]})]
+
+
+@pytest.mark.parametrize("info", NO_INFO, ids=lambda info: info[:20])
+def test_a_commit_that_says_of_itself_what_nobody_can_follow_is_one_clear_error(ledger: Ledger, info: str) -> None:
+    foreign_commit(ledger, info)
+    uses: list[Callable[[], Any]] = [
+        ledger.refresh,
+        ledger.refresh,
+        lambda: Ledger(ledger.directory, TABLE),
+        lambda: covered(ledger.directory),
+    ]
+    for use in uses:
+        with pytest.raises((DamagedCommit, TableUnreadable, LakeUnreadable)) as caught:
+            use()
+        assert "\n" not in str(caught.value) and len(str(caught.value)) < 1000
+    commit_of(ledger, ledger.version + 1).unlink()
+    ledger.refresh()
+    assert ledger.present(ALL).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "info", ["[]", "null", "7", f'{{"a":{"[" * 100_000}{"]" * 100_000}}}'], ids=lambda info: info[:20]
+)
+def test_a_commit_with_another_kind_of_info_is_none(info: str) -> None:
+    data = f'{{"commitInfo":{info}}}\n'.encode()
+    for read in (commits.info_of, lambda data: commits.decoded(data, "tick_number")):
+        with pytest.raises(ValueError, match="not what they should be"):
+            read(data)
+
+
+def test_sources_that_nobody_can_follow_tell_nothing_of_what_was_added(ledger: Ledger) -> None:
+    foreign_commit(ledger, nested(commits.SOURCES))
+    assert commits.added_ticks(ledger.directory / "_delta_log", ledger.version + 1) is None
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "[]"], ids=["deep", "another kind"])
+def test_a_summary_that_nobody_can_follow_is_none(ledger: Ledger, text: str) -> None:
+    summary = ledger.directory / "_delta_log" / "_ticklake_summary.json"
+    summary.write_text(f"{text}\n{zlib.crc32(text.encode()):08x}")
+    assert Summary.stored(summary.parent) == Summary()
+    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
 
 
 def test_a_newest_commit_that_is_being_copied_back_is_waited_for(
