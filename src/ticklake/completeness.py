@@ -32,7 +32,6 @@ from ticklake.lake.deep import Deep
 from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.metadata import TABLE as METADATA
-from ticklake.lake.task import Work
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, runs_in
@@ -277,7 +276,7 @@ class Completeness:
         kind = _kinds().get(table)
         if kind is None or not (self._directory(table) / "_delta_log").is_dir():
             return None
-        work = Work("", self._storage, self._world, kind.reads, kind.table, str(self._directory(table)), kind.rows)
+        work = kind.work(self._storage, self._world, self._directory(table))
         deep = compare_deeply(spark, work, [self._storage.batch(key) for key in self.files])
         return replace(deep, unproven=subtract(deep.unproven, self._news(), self.step)) if deep.unproven else deep
 

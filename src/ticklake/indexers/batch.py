@@ -28,6 +28,7 @@ from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.lake.table import Table
 from ticklake.lake.task import Work
 from ticklake.monitoring import Monitor
+from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.world import World
 
@@ -135,7 +136,8 @@ class BatchIndexer(Indexer):
         ledger = self.resources.tables.ledger(run_id, self.table) if self.table else None
         sharing = self.resources.sharing
         jobs = sharing.run_job if sharing else run_job
-        return Flusher(self.resources.spark, self._work(run_id, world), ledger, jobs)
+        work = self.work(self.resources.storage, world, ledger.directory if ledger else None)
+        return Flusher(self.resources.spark, work, ledger, jobs)
 
     def _metadata_of(self, run_id: str) -> Callable[[], SimulationMetadata | None]:
         """From the table of the run; without a lake, from the file that the table is made of."""
@@ -178,17 +180,18 @@ class BatchIndexer(Indexer):
 
         return holds
 
-    def _work(self, run_id: str, world: World | None) -> Work:
-        kind = type(self)
+    @classmethod
+    def work(cls, storage: Storage, world: World | None, directory: Path | None) -> Work:
+        """What its tasks are told, wherever a batch file is to be indexed or to be judged as if it were."""
         return Work(
             flush_id="",
-            storage=self.resources.storage,
+            storage=storage,
             world=world,
-            reads=self.reads,
-            table=self.table,
-            directory=str(self.resources.tables.directory(run_id, self.table.name)) if self.table else "",
-            rows=kind.rows if self.table else None,
-            observe=kind.observe,
+            reads=cls.reads,
+            table=cls.table,
+            directory=str(directory) if directory else "",
+            rows=cls.rows if cls.table else None,
+            observe=cls.observe,
         )
 
 

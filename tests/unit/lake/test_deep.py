@@ -12,10 +12,13 @@ import pytest
 from deltalake import DeltaTable
 from tests.crash.in_process import InProcess
 
+from ticklake.completeness import Completeness
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.registry import INDEXERS
 from ticklake.lake import commits
+from ticklake.lake.catalog import Catalog
 from ticklake.lake.deep import Deep, compare
 from ticklake.lake.log import live_files
 from ticklake.lake.table import Table
@@ -100,3 +103,23 @@ def test_another_value_in_any_column_is_found(maker: Any, directory: Path, name:
     place = rows.schema.get_field_index(name)
     rewrite(directory, rows.set_column(place, rows.schema.field(place), rows.column(name).take([1, *range(1, 10)])))
     assert compared(maker).different == [(0, 0)]
+
+
+def test_the_deep_comparison_refuses_a_file_for_the_same_reasons_as_a_flush(
+    maker: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an indexer counts: a file that `observe` cannot count is in no table."""
+
+    def observe(ticks: Any) -> Any:
+        return {"ticks_seen": -1 if 7 in ticks.column("tick_number").to_pylist() else 1}
+
+    monkeypatch.setattr(Nested, "observe", staticmethod(observe))
+    monkeypatch.setitem(INDEXERS, "Nested", Nested)
+    spark: Any = InProcess()
+    bad = maker.storage.batches(maker.run_id).files[1].key
+    flusher = Nested("nested", IndexerResources(maker.storage, maker.lake, spark=lambda: spark)).flusher(maker.run_id)
+    assert flusher is not None
+    said = dict(zip((0, 1), flusher.check(maker.storage.batches(maker.run_id).files), strict=True))[1]
+    (table,) = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root)).verify(spark=spark).tables
+    assert table.deep is not None
+    assert table.deep.unreadable == {bad: said}
