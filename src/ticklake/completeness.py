@@ -21,6 +21,7 @@ from ticklake.coordination.verdict import Expected, Verdict, judge, judge_batche
 from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNeverAnnounced, StorageUnavailable, TableUnreadable
 from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.coordinated import changed_files
 from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.indexers.registry import INDEXERS
@@ -147,7 +148,7 @@ class Completeness:
             publish(run, self._storage, repair.unannounced, topic)
         for table in repair.tables:
             if coordinator := self.coordinator(table.table):
-                coordinator.search_again(table.missing)
+                coordinator.search_again(table.missing, changed_files(coordinator, self._storage, self._run_id))
             if coordinator and table.retried:
                 coordinator.retry_failed()
 
@@ -192,8 +193,8 @@ class Completeness:
         damaged = self._damaged(table) if spark is not None and deep is None else {}
         flaws = (counts.duplicated if counts else 0) + (deep.flaws if deep else 0) + bool(unreadable) + len(damaged)
         present = self._known(joined([found, *map(self._numbers, deep.without_rows if deep else [])]))
-        coverage = judge(self.expected, present, flaws)
         coordinator = self.coordinator(table)
+        coverage = judge(replace(self.expected, held=self._held(coordinator)), present, flaws)
         return TableVerdict(
             table=table,
             step=self.step,
@@ -208,6 +209,13 @@ class Completeness:
             unreadable=unreadable,
             damaged=damaged,
         )
+
+    def _held(self, coordinator: Coordinator | None) -> list[TickRange]:
+        """What the files hold: what their names promise, less what was found missing when they were read."""
+        short = {
+            f"{self._run_id}/{one.name}": one.has(self.step) for one in (coordinator.short() if coordinator else [])
+        }
+        return [part for key, ticks in self.files.items() for part in short.get(key, [ticks])]
 
     def _event_table(self, table: str, count_rows: bool, spark: SparkSession | None) -> TableVerdict:
         """Judged by itself and by its queue: batch files tell nothing of events."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from ticklake import RunCompleted
-from ticklake.coordination.coordinator import Coordinator
+from ticklake.coordination.coordinator import Claim, Coordinator
+from ticklake.coordination.gaps import Short, ranges_of
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.monitoring import Monitor
@@ -41,7 +43,7 @@ hostile = st.integers(0, 15).map(lambda start: (start * STEP, LAST))
 
 
 class Fleet(RuleBasedStateMachine):
-    """Some indexers over one storage. What a file holds is what its name promises, unless it is bad."""
+    """Some indexers over one storage. What a file holds is what its name promises, unless it is bad or lacks ticks."""
 
     deliveries = Bundle("deliveries")
     database_run: Run
@@ -60,6 +62,7 @@ class Fleet(RuleBasedStateMachine):
         self.looks = 0.0
         type(self).pass_seconds(0)
         self.bad: set[str] = set()
+        self.lacks: dict[str, set[int]] = {}
         self.completed: Counter[str] = Counter()
         self.reopened: Counter[str] = Counter()
         self.end: int | None = None
@@ -103,18 +106,24 @@ class Fleet(RuleBasedStateMachine):
     def poll(self, who: int, limit: int) -> object:
         return multiple(*((self.indexers[who], one) for one in self.indexers[who].poll(limit, 0)))
 
-    @rule(who=st.integers(0, INDEXERS - 1))
-    def work(self, who: int) -> None:
+    @rule(who=st.integers(0, INDEXERS - 1), lacking=st.lists(st.sampled_from(TICKS), max_size=9))
+    def work(self, who: int, lacking: Sequence[int] = ()) -> None:
         for delivery in self.indexers[who].poll(2, 0):
-            self.finish((self.indexers[who], delivery))
+            self.finish((self.indexers[who], delivery), lacking)
 
-    @rule(held=consumes(deliveries))
-    def finish(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
+    @rule(held=consumes(deliveries), lacking=st.lists(st.sampled_from(TICKS), max_size=5))
+    def finish(self, held: tuple[CoordinatedBatches, Delivery], lacking: Sequence[int] = ()) -> None:
         indexer, delivery = held
         if delivery.file.key in self.bad:
             indexer.fail(delivery, "bad")
-        else:
-            self.completed[delivery.file.key] += indexer._coordinator.complete([delivery.claim])  # type: ignore[attr-defined]
+            return
+        claim: Claim = delivery.claim  # type: ignore[attr-defined]
+        lacks = {tick for tick in lacking if tick in delivery.ticks}
+        short = Short(tuple(ranges_of(np.array(sorted(lacks), np.int64), STEP)), "a stamp")
+        done = indexer._coordinator.complete([claim], {claim.name: short} if lacks else {})
+        self.completed[delivery.file.key] += done
+        if done:
+            self.lacks[claim.name] = lacks
 
     @rule(held=consumes(deliveries))
     def fail_for_another_reason(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
@@ -137,9 +146,12 @@ class Fleet(RuleBasedStateMachine):
     def retry_failed(self) -> None:
         self.coordinator.retry_failed()
 
-    @rule(ticks=modest)
-    def the_table_lacks(self, ticks: tuple[int, int]) -> None:
-        for name in self.coordinator.search_again([TickRange(*ticks)]):
+    @rule(ticks=modest, changed=st.booleans())
+    def the_table_lacks(self, ticks: tuple[int, int], changed: bool) -> None:
+        before = {one.name: one for one in self.coordinator.batches(TickRange(*ticks)) if one.status == "completed"}
+        for name in self.coordinator.search_again([TickRange(*ticks)], self.lacks if changed else ()):
+            wanted = {tick for tick in TICKS if tick in TickRange(*ticks) and tick in before[name].ticks}
+            assert changed or wanted - self.lacks[name], "a file is not read again for what it lacks"
             self.reopened[f"{self.run.id}/{name}"] += 1
 
     @rule(last_tick=st.integers(0, 25))
@@ -152,11 +164,16 @@ class Fleet(RuleBasedStateMachine):
     def gaps_are_what_no_good_batch_has(self) -> None:
         batches, gaps = self.coordinator.batches(), [gap.ticks for gap in self.coordinator.gaps()]
         good = [batch.ticks for batch in batches if batch.status != "failed"]
+        for batch in batches:
+            if batch.status == "failed":
+                self.lacks.pop(batch.name, None)
+        has = [(batch.ticks, self.lacks.get(batch.name, set())) for batch in batches if batch.status != "failed"]
         frontier, known_end = self.coordinator.frontier(), self._known_end()
         ends = [ticks.end for ticks in good] + ([] if known_end is None else [known_end])
         assert frontier == max(ends, default=None)
         reach = max([batch.ticks.end for batch in batches] + ([] if known_end is None else [known_end]), default=-1)
-        missing = [tick for tick in TICKS if tick <= reach and not any(tick in ticks for ticks in good)]
+        there = {tick for ticks, lacks in has for tick in TICKS if tick in ticks and tick not in lacks}
+        missing = [tick for tick in TICKS if tick <= reach and tick not in there]
         assert [tick for tick in TICKS if any(tick in ticks for ticks in gaps)] == missing
         assert not any(one.overlaps(other) for one, other in itertools.combinations(gaps, 2))
 

@@ -23,6 +23,8 @@ VALUES = {
     "filename": "batch_0_9.pb",
     "version": 1,
     "error": "bad",
+    "lacks": "[[5, 5]]",
+    "stamp": "1-2",
     "filenames": json.dumps(["batch_0_9.pb", "batch_10_19.pb"]),
     "claims": json.dumps([("batch_0_9.pb", 1)]),
     "batches": json.dumps([("batch_90_99.pb", 90, 99)]),
@@ -32,9 +34,12 @@ INDEXES = {
     "look": "idx_coordinator_claimed",
     "expired": "idx_coordinator_claimed",
     "failed": "idx_coordinator_failed",
+    "short": "idx_coordinator_short",
     "age_gaps": "idx_coordinator_gaps_pending",
 }
 HOT = [
+    "short",
+    "set_short",
     "failed",
     "reached",
     "look",

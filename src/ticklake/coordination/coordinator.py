@@ -6,11 +6,12 @@ import json
 import logging
 import math
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
-from ticklake.coordination.gaps import PENDING, Gap, discover, subtract
+from ticklake.coordination.gaps import PENDING, WHOLE, Gap, Short, discover, subtract
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
@@ -44,12 +45,17 @@ class Claim(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is known of a batch: `claimed`, `completed`, or `failed` with its error."""
+    """What is known of a batch: `claimed`, `completed`, or `failed` with its error; and what it was found to lack."""
 
     name: str
     ticks: TickRange
     status: str
     error: str
+    short: Short = WHOLE
+
+    def has(self, step: int) -> list[TickRange]:
+        """The ticks that its name promises, less those that it is known to lack."""
+        return subtract([self.ticks], self.short.lacks, step)
 
 
 class Look(NamedTuple):
@@ -72,8 +78,8 @@ class Coordinator:
 
     A file is claimed by its name, whatever ticks the name promises: names overlap, and some lie. Gaps and the frontier
     tell what is missing, and never keep a file from being claimed. They change in the transaction of the claim, under
-    one lock: at every moment the batches that have not failed and the gaps make up all ticks up to the frontier, which
-    is the last tick that such a batch, or the end of the run, reaches.
+    one lock: at every moment the batches that have not failed, less what they lack, and the gaps make up all ticks up
+    to the frontier, which is the last tick that the name of such a batch, or the end of the run, reaches.
     """
 
     def __init__(
@@ -188,11 +194,16 @@ class Coordinator:
         with self._sql() as sql:
             sql.release(**self._who, instance=self._instance, claims=_fence(claims))
 
-    def complete(self, claims: Sequence[Claim]) -> int:
-        """Marks these done; how many were still this indexer's to mark. Doing it twice is harmless."""
+    def complete(self, claims: Sequence[Claim], short: Mapping[str, Short] = MappingProxyType({})) -> int:
+        """Marks these done; how many were still this indexer's to mark. Doing it twice is harmless.
+
+        `short` are those files, by name, that lack ticks: these are a gap then, except those that other batches have.
+        """
         started = time.monotonic()
-        with self._sql() as sql:
+        with self._locked() as (sql, frontier):
             done = sql.complete(**self._who, claims=_fence(claims))
+            for name, lacked in done:
+                self._set_short(sql, frontier, name, lacked, short.get(name, WHOLE))
         self._monitor.counter("batches_completed").add(len(done))
         self._monitor.percentiles("mark_completed_latency").record(time.monotonic() - started)
         return len(done)
@@ -247,14 +258,14 @@ class Coordinator:
 
     def batches(self, ticks: TickRange = EVERYTHING) -> list[Batch]:
         """The batches known that overlap these ticks."""
-        with self._run.reading() as transaction:
-            sql = transaction.sql(PACKAGE)
-            rows = sql.batches(**self._who, first=ticks.start, last=ticks.end)
-        return list(map(_batch, rows))
+        return self._batches("batches", first=ticks.start, last=ticks.end)
+
+    def short(self) -> list[Batch]:
+        """The batches that lack some of the ticks that their names promise."""
+        return self._batches("short")
 
     def failed(self) -> list[Batch]:
-        with self._run.reading() as transaction:
-            return list(map(_batch, transaction.sql(PACKAGE).failed(**self._who)))
+        return self._batches("failed")
 
     def make_permanent(self, timeout_ms: int) -> list[Gap]:
         """Gives up gaps that are older than this, by the database's clock: one warning and one count each."""
@@ -266,17 +277,17 @@ class Coordinator:
             log.warning("Permanent gap in %s (data lost): %s", self.indexer_class, gap.ticks)
         return old
 
-    def search_again(self, missing: Sequence[TickRange]) -> list[str]:
-        """The table lacks these ticks: has the batches that cover them indexed again, and records the rest as gaps.
+    def search_again(self, missing: Sequence[TickRange], changed: Collection[str] = ()) -> list[str]:
+        """The table lacks these ticks: has the batches that have them indexed again, and records the rest as gaps.
 
         Claimed batches are under way. Failed ones are left alone, but another file with their ticks is looked for.
-        Gives the names of those reopened.
+        `changed` are files that may by now have what they lacked. Gives the names of those reopened.
         """
         reopened: list[str] = []
         with self._locked() as (sql, frontier):
             for ticks in missing:
                 reach = -1 if frontier is None else frontier
-                reopened += self._search_again(sql, TickRange(ticks.start, min(ticks.end, reach)))
+                reopened += self._search_again(sql, TickRange(ticks.start, min(ticks.end, reach)), changed)
         return list(dict.fromkeys(reopened))
 
     def retry_failed(self) -> list[str]:
@@ -291,11 +302,16 @@ class Coordinator:
             sql.set_frontier(**self._who, frontier=frontier)
         return names
 
-    def _search_again(self, sql: Statements, ticks: TickRange) -> list[str]:
+    def _batches(self, statement: str, **values: int) -> list[Batch]:
+        with self._run.reading() as transaction:
+            return list(map(_batch, getattr(transaction.sql(PACKAGE), statement)(**self._who, **values)))
+
+    def _search_again(self, sql: Statements, ticks: TickRange, changed: Collection[str]) -> list[str]:
         if not ticks:
             return []
         known = map(_batch, sql.batches(**self._who, first=ticks.start, last=ticks.end))
-        done = [batch.name for batch in known if batch.status == "completed"]
+        completed = [batch for batch in known if batch.status == "completed"]
+        done = [one.name for one in completed if one.name in changed or any(map(ticks.overlaps, one.has(self.step)))]
         sql.reopen(**self._who, filenames=json.dumps(done))
         self._uncover(sql, ticks)
         return done
@@ -303,10 +319,20 @@ class Coordinator:
     def _uncover(self, sql: Statements, ticks: TickRange) -> None:
         """Records those of these ticks as a gap that no good batch has, and no gap yet."""
         known = map(_batch, sql.batches(**self._who, first=ticks.start, last=ticks.end))
-        good = [batch.ticks for batch in known if batch.status != "failed"]
+        good = [part for batch in known if batch.status != "failed" for part in batch.has(self.step)]
         gaps = [gap.ticks for gap in self._touched(sql, ticks)]
         for gap in subtract([ticks], [*gaps, *good], self.step):
             self._add_gap(sql, Gap(gap, 0), new=True)
+
+    def _set_short(self, sql: Statements, frontier: int | None, name: str, before: str | None, short: Short) -> None:
+        """A file was read: what it has by now and lacked before is no gap, what it lacks is one."""
+        lacks = json.dumps(short.lacks) if short.lacks else None
+        if lacks or before:
+            sql.set_short(**self._who, filename=name, lacks=lacks, stamp=short.stamp)
+        for ticks in subtract(Short.stored(before, None).lacks, short.lacks, self.step):
+            self._discover(sql, frontier, ticks)
+        for ticks in short.lacks:
+            self._uncover(sql, ticks)
 
     def _settle_frontier(self, sql: Statements) -> None:
         """Puts the frontier where the good batches and the end of the run say."""
@@ -420,5 +446,5 @@ def _gap(row: Row) -> Gap:
 
 
 def _batch(row: Row) -> Batch:
-    name, first, last, status, error = row
-    return Batch(name, TickRange(first, last), status, error)
+    name, first, last, status, error, *short = row
+    return Batch(name, TickRange(first, last), status, error, Short.stored(*short))

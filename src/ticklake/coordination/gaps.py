@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from math import gcd
@@ -22,6 +23,20 @@ class Gap(NamedTuple):
     ticks: TickRange
     first_detected_ms: int
     status: str = PENDING
+
+
+class Short(NamedTuple):
+    """A batch file holds fewer ticks than its name promises: those it lacks, and its stamp when it was read."""
+
+    lacks: tuple[TickRange, ...]
+    stamp: str = ""
+
+    @classmethod
+    def stored(cls, lacks: str | None, stamp: str | None) -> Short:
+        return cls(tuple(TickRange(*ticks) for ticks in json.loads(lacks or "[]")), stamp or "")
+
+
+WHOLE = Short(())
 
 
 class Change(NamedTuple):

@@ -26,6 +26,8 @@ class Expected:
     step: int
     files: list[TickRange] = field(default_factory=list)
     last_tick: int | None = None
+    held: list[TickRange] | None = None
+    """What the files hold, if more is known of that than their names."""
 
     @property
     def ticks(self) -> TickRange:
@@ -36,7 +38,8 @@ class Expected:
     @property
     def lost(self) -> list[TickRange]:
         """What is expected and in no file."""
-        return subtract([self.ticks], [on_grid(ticks, self.step) for ticks in self.files], self.step)
+        files = self.files if self.held is None else self.held
+        return subtract([self.ticks], [on_grid(ticks, self.step) for ticks in files], self.step)
 
 
 @dataclass(frozen=True)

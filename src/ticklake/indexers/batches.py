@@ -6,12 +6,13 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from ticklake.contracts import BatchInfo
 from ticklake.database import OUTAGES
 from ticklake.errors import NotABatchMessage, StorageUnavailable, TickLakeError
+from ticklake.lake.empty import Ticks
 from ticklake.lake.slices import Slice
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage
@@ -36,6 +37,8 @@ class Delivery:
     file: BatchFile
     ticks: TickRange
     message: Message | None = None
+    there: list[Ticks] = field(default_factory=list)
+    """Those of its ticks that are known to be in the table, part by part; once it is done, all that the file has."""
 
     def slice(self, ticks: TickRange, whole: TickRange | None = None) -> Slice:
         if self.message is None:

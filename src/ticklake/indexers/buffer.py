@@ -165,17 +165,21 @@ class TickBuffer:
         failed: Collection[int],
         proven: Collection[int] = (),
         left: Mapping[int, Ticks] = MappingProxyType({}),
+        there: Mapping[int, Ticks] = MappingProxyType({}),
         history: int = 0,
     ) -> list[Delivery]:
         """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole.
 
         `left` are the ticks that the batch of a proven slice has beside it: the rest is cut by those, not by its range.
+        `there` are the ticks of a slice that are in the table now.
         If the history of the table is another one than before, its batches wait for another flush of all of them.
         """
         self._end(taken)
         for number in proven:
             taken.batches[number].proven = True
             taken.batches[number].left = left.get(number, taken.batches[number].left)
+        for number, ticks in there.items():
+            taken.batches[number].delivery.there.append(ticks)
         if left:
             self.ticks = sum(part.batch.count(part.ticks, self._step) for part in self._waiting)
         for number in failed:

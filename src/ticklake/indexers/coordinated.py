@@ -6,7 +6,7 @@ import heapq
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
-from ticklake.coordination.gaps import PENDING, Searched, count, on_grid, ranges_of, subtract
+from ticklake.coordination.gaps import PENDING, WHOLE, Searched, Short, count, on_grid, ranges_of, subtract
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.errors import BadFile, StorageUnavailable, StoredFileMissing
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer, id_at
 from ticklake.indexers.batches import Delivery
 from ticklake.lake.coverage import covered
+from ticklake.lake.empty import joined
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
@@ -89,7 +90,8 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
         if deliveries:
-            self._insist(lambda: self._coordinator.complete(_claims(deliveries)))
+            short = {claim.name: self._short(one) for one, claim in zip(deliveries, _claims(deliveries), strict=True)}
+            self._insist(lambda: self._coordinator.complete(_claims(deliveries), short))
 
     def fail(self, delivery: Delivery, error: str) -> None:
         (claim,) = _claims([delivery])
@@ -218,6 +220,23 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
                 self._insist(lambda: self._coordinator.release([claim]))
             return None
 
+    def _short(self, delivery: Delivery) -> Short:
+        """Which of the ticks that its name promises a file lacks, as far as anybody looked."""
+        step, there = self._coordinator.step, joined(delivery.there)
+        has = ranges_of(there[there % step == 0], step)
+        lacks = subtract([on_grid(delivery.ticks, step)], has, step) if delivery.there else []
+        if not lacks:
+            return WHOLE
+        reason = f"it lacks ticks that its name promises: {', '.join(map(str, lacks[:5]))}{', …' * (len(lacks) > 5)}"
+        self._monitor.errors.record("TICKS_MISSING", reason, delivery.file.key)
+        log.warning("Batch %s: %s", delivery.file.key, reason)
+        try:
+            # One that was replaced since it was read is read again at the next start.
+            is_same = self._storage.batch(delivery.file.key).size == delivery.file.size
+            return Short(tuple(lacks), self._storage.stamp(delivery.file.key) or "" if is_same else "")
+        except (OSError, StoredFileMissing):
+            return Short(tuple(lacks))
+
     def _insist(self, act: Callable[[], _Result]) -> _Result:
         return patiently(act, tell=lambda error: self._monitor.errors.record("DATABASE_UNAVAILABLE", error))
 
@@ -241,7 +260,8 @@ def coordinated(
         coordinator = Coordinator(run, kind.__name__, step=step, table=table, lease=lease, monitor=monitor)
         coordinator.register(id_at)
         if kind.table is not None:
-            _believe_the_table(coordinator, resources.tables.directory(run_id, kind.table.name), monitor)
+            changed = changed_files(coordinator, storage, run_id)
+            _believe_the_table(coordinator, resources.tables.directory(run_id, kind.table.name), changed, monitor)
         batches = CoordinatedBatches(
             coordinator,
             storage,
@@ -270,20 +290,28 @@ def failed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> dic
     return {key: error for key, error in failed.items() if storage.exists(key)}
 
 
-def _believe_the_table(coordinator: Coordinator, directory: Path, monitor: Monitor) -> None:
+def changed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> set[str]:
+    """The names of files that lacked ticks when they were read and are others by now."""
+    short = {batch.name: batch.short.stamp for batch in coordinator.short()}
+    return {name for name, stamp in short.items() if storage.stamp(f"{run_id}/{name}") not in (None, stamp)}
+
+
+def _believe_the_table(coordinator: Coordinator, directory: Path, changed: Collection[str], monitor: Monitor) -> None:
     """A table may have been removed or restored since: what it lacks is not done, whatever the coordinator says."""
-    done, step = _completed(coordinator), coordinator.step
+    done, step = _completed(coordinator, changed), coordinator.step
     if not done:
         return
     ticks = covered(directory).ticks
     missing = subtract([on_grid(one, step) for one in done], ranges_of(ticks[ticks % step == 0], step), step)
-    if missing and (names := coordinator.search_again(missing)):
+    if missing and (names := coordinator.search_again(missing, changed)):
         monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(directory))
         log.warning("%d batches are done but not in %s: they are indexed again", len(names), directory)
 
 
-def _completed(coordinator: Coordinator) -> list[TickRange]:
-    return [batch.ticks for batch in coordinator.batches() if batch.status == "completed"]
+def _completed(coordinator: Coordinator, changed: Collection[str] = ()) -> list[TickRange]:
+    """What completed files have; of those that have changed, all that they may have."""
+    done = [batch for batch in coordinator.batches() if batch.status == "completed"]
+    return [part for one in done for part in ([one.ticks] if one.name in changed else one.has(coordinator.step))]
 
 
 def _by_need(files: Iterable[tuple[TickRange, str]], searched: Searched) -> Iterator[tuple[bool, TickRange, str]]:

@@ -227,7 +227,9 @@ class FlushLoop:
         self._monitor.healthy = True
         faults.reach("indexer.ack.before")
         blamed = self._buffer.blamed(flight.taken, flushed.failures)
-        done = self._buffer.settle(flight.taken, flushed.failures, flushed.proven, flushed.left, flushed.history)
+        done = self._buffer.settle(
+            flight.taken, flushed.failures, flushed.proven, flushed.left, flushed.there, flushed.history
+        )
         for number in blamed:
             failure = flushed.failures[number]
             log.debug("Slice %s failed: %s", flight.taken.slices[number], failure.trace)

@@ -53,6 +53,8 @@ class Flushed:
     proven: frozenset[int] = frozenset()
     left: Mapping[int, Ticks] = field(default_factory=dict)
     """The ticks that the file of a proven slice has beside it and the table lacks, if they were looked at."""
+    there: Mapping[int, Ticks] = field(default_factory=dict)
+    """Of every slice that did not fail, the ticks that the table has now. Without a table: those of the file."""
     history: int = 0
     """Which history of the table this is part of: another number if the table was opened from the start since."""
 
@@ -117,6 +119,7 @@ class Flush:
         self._id = ""
         self._looked_at: tuple[int, Head] | None = None
         self._asked = itertools.count()
+        self._present_ticks = np.empty(0, np.int64)
         self._damaged: dict[int, Failed] = {}
         self._torn: dict[int, Failed] = {}
         self._step = flusher.step
@@ -161,6 +164,7 @@ class Flush:
         self._ledger.refresh()
         self._looked_at = self._ledger.loads, self._ledger.head
         present = self._present(self._ledger)
+        self._present_ticks = np.array(present, np.int64)
         pieces: list[Piece] = []
         skipped = 0
         for number, whole in enumerate(self._slices):
@@ -234,6 +238,7 @@ class Flush:
             failures=failed,
             proven=frozenset(one.number for one in indexed),
             left=_checked(results),
+            there={number: self._there(number, indexed) for number in range(len(self._slices)) if number not in failed},
             ticks=sum(len(one.ticks) for one in indexed),
             present=present,
             rows=sum(one.rows for one in indexed),
@@ -244,6 +249,11 @@ class Flush:
             version=self._ledger.version if self._ledger else None,
             history=self._looked_at[0] if self._looked_at else 0,
         )
+
+    def _there(self, number: int, indexed: Sequence[Indexed]) -> Ticks:
+        ticks = self._slices[number].ticks
+        before = self._present_ticks[(self._present_ticks >= ticks.start) & (self._present_ticks <= ticks.end)]
+        return joined([before, *(one.ticks for one in indexed if one.number == number)])
 
     def _add(
         self, ledger: Ledger, files: Sequence[ParquetFile], indexed: Sequence[Indexed], provenance: dict[str, str]

@@ -52,6 +52,14 @@ class LocalFolder:
         path = self._path(key)
         return path.stat().st_size if path.is_file() else None
 
+    def stamp(self, key: str) -> str | None:
+        """Its size, its time and its place on the disk."""
+        path = self._path(key)
+        if not path.is_file():
+            return None
+        found = path.stat()
+        return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+
     def folders(self) -> list[str]:
         return [entry.name for entry in _entries(self._root) if entry.is_dir(follow_symlinks=False)]
 

@@ -37,6 +37,12 @@ class ObjectFolder:
         path = self._path(key)
         return int(self._fs.size(path)) if self._fs.isfile(path) else None
 
+    def stamp(self, key: str) -> str | None:
+        """What the store says of the object: its time, or its ETag."""
+        self._fs.invalidate_cache()
+        path = self._path(key)
+        return str(self._fs.checksum(path)) if self._fs.isfile(path) else None
+
     def folders(self) -> list[str]:
         self._fs.invalidate_cache()
         try:

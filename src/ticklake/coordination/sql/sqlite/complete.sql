@@ -2,4 +2,4 @@
 UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_ms(), error_message = NULL
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
   AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
-RETURNING batch_filename
+RETURNING batch_filename, lacks

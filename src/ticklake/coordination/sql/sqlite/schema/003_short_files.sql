@@ -1,0 +1,4 @@
+-- A file may hold fewer ticks than its name promises: which it lacks, as JSON, and what its storage said of it then.
+ALTER TABLE coordinator_batches ADD COLUMN lacks TEXT;
+ALTER TABLE coordinator_batches ADD COLUMN file_stamp TEXT;
+CREATE INDEX idx_coordinator_short ON coordinator_batches (indexer_class, table_id, tick_start) WHERE lacks IS NOT NULL;

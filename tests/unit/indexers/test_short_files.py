@@ -1,0 +1,153 @@
+"""A batch file that holds fewer ticks than its name promises: what it has is indexed once, what it lacks is a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from in_process import InProcess
+
+from ticklake.completeness import Completeness
+from ticklake.coordination.gaps import PENDING
+from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.finished import FinishedRun, Progress
+from ticklake.insights import gaps_of
+from ticklake.lake.catalog import Catalog
+from ticklake.storage.codec import encode_ticks
+from ticklake.ticks import TickRange
+from ticklake.topics import Database
+from ticklake.verdicts import TableVerdict
+
+TABLE = "environment_data"
+
+
+class Shared:
+    """A run of every tenth tick that is indexed through a coordinator."""
+
+    def __init__(self, maker: Any, database: Database) -> None:
+        self.maker, self.database = maker, database
+        self.folder = Path(maker.storage.url) / maker.run_id
+        maker.metadata(step=10)
+
+    def put(self, *ticks: int) -> None:
+        """A batch file of these ticks, in the place of one that has the name."""
+        (self.folder / f"batch_{ticks[0]:010d}_{ticks[-1]:010d}.pb.zst").unlink(missing_ok=True)
+        encoded = encode_ticks(self.maker.run_id, [self.maker._tick(tick, 1) for tick in ticks])
+        self.maker.storage.write_batch(self.maker.run_id, encoded)
+
+    def index(self, size: int = 1000) -> Progress:
+        spark: Any = InProcess()
+        resources = IndexerResources(self.maker.storage, self.maker.lake, database=self.database, spark=lambda: spark)
+        work = FinishedRun(resources, self.maker.run_id, [EnvironmentIndexer], insert_batch_size=size).start()
+        while not work.wait(1):
+            pass
+        (progress,) = work.progress()
+        return progress
+
+    @property
+    def ticks(self) -> list[int]:
+        rows = DeltaTable(self.maker.lake.directory(self.maker.run_id, TABLE)).to_pyarrow_table()
+        return sorted(rows.column("tick_number").to_pylist())
+
+    def verdict(self) -> TableVerdict:
+        lake = Catalog(self.maker.lake.root)
+        (table,) = Completeness(self.maker.run_id, self.maker.storage, lake, self.database).verify().tables
+        return table
+
+    def gaps(self) -> list[TickRange]:
+        """As all say it: the coordinator, the verdict's own arithmetic, and what pages and `status` show."""
+        verdict = self.verdict()
+        found = [gap.ticks for gap in verdict.gaps]
+        assert verdict.coverage.missing == verdict.coverage.lost == found
+        assert verdict.coverage.waiting == []
+        shown = gaps_of([self.database], self.maker.run_id, [Catalog(self.maker.lake.root)])
+        assert sum(one.pending + one.permanent for one in shown) == len(found)
+        return found
+
+    def commits(self) -> int:
+        return int(DeltaTable(self.maker.lake.directory(self.maker.run_id, TABLE)).version())
+
+
+@pytest.fixture
+def shared(maker: Any) -> Iterator[Shared]:
+    with Database(maker.database_url) as database:
+        yield Shared(maker, database)
+
+
+WITHOUT_50 = [0, 10, 20, 30, 40, 60, 70, 80, 90]
+
+
+@pytest.mark.warns("lacks ticks")
+@pytest.mark.parametrize("size", [1000, 3])
+@pytest.mark.parametrize(
+    ("ticks", "missing"),
+    [
+        (WITHOUT_50, [TickRange(50, 50)]),
+        ([0, 30, 60, 70, 90], [TickRange(10, 20), TickRange(40, 50), TickRange(80, 80)]),
+        ([0, 90], [TickRange(10, 80)]),
+    ],
+)
+def test_what_a_file_lacks_is_a_gap_and_what_it_has_is_there_once(
+    shared: Shared, ticks: list[int], missing: list[TickRange], size: int
+) -> None:
+    shared.put(*ticks)
+    shared.put(*range(100, 200, 10))
+    shared.index(size)
+    assert shared.ticks == [*ticks, *range(100, 200, 10)]
+    assert shared.gaps() == missing
+    assert {gap.status for gap in shared.verdict().gaps} == {PENDING}
+
+
+@pytest.mark.warns("lacks ticks")
+def test_a_file_that_lacks_ticks_is_not_indexed_again_unless_it_has_changed(shared: Shared) -> None:
+    shared.put(*WITHOUT_50)
+    shared.index()
+    commits = shared.commits()
+    for _ in range(2):
+        done = shared.index()
+        assert (done.ticks, done.present) == (0, 9)
+        assert shared.commits() == commits
+        assert shared.gaps() == [TickRange(50, 50)]
+
+
+@pytest.mark.warns("lacks ticks", "indexed again")
+def test_a_file_that_was_mended_is_indexed_again_and_closes_the_gap(shared: Shared) -> None:
+    shared.put(0, 20, 30, 40, 60, 70, 80, 90)
+    shared.index()
+    assert shared.gaps() == [TickRange(10, 10), TickRange(50, 50)]
+    shared.put(*WITHOUT_50)
+    done = shared.index()
+    assert (done.ticks, shared.ticks) == (1, WITHOUT_50)
+    assert shared.gaps() == [TickRange(50, 50)]
+    shared.put(*range(0, 100, 10))
+    shared.index()
+    assert shared.ticks == list(range(0, 100, 10))
+    assert shared.gaps() == []
+    assert shared.index().ticks == 0
+
+
+@pytest.mark.warns("lacks ticks")
+def test_a_later_file_with_the_missing_ticks_closes_the_gap(shared: Shared) -> None:
+    shared.put(*WITHOUT_50)
+    shared.index()
+    shared.put(40, 50, 60)
+    shared.index()
+    assert shared.ticks == list(range(0, 100, 10))
+    assert shared.gaps() == []
+    commits = shared.commits()
+    assert shared.index().ticks == 0
+    assert (shared.commits(), shared.gaps()) == (commits, [])
+
+
+@pytest.mark.warns("lacks ticks", "indexed again")
+def test_a_table_that_lost_ticks_gets_back_those_that_the_file_has(shared: Shared) -> None:
+    shared.put(*WITHOUT_50)
+    shared.index()
+    DeltaTable(shared.maker.lake.directory(shared.maker.run_id, TABLE)).delete("tick_number IN (40, 60)")
+    shared.index()
+    assert shared.ticks == WITHOUT_50
+    assert shared.gaps() == [TickRange(50, 50)]
