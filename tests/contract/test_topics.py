@@ -13,8 +13,15 @@ import pytest
 from ticklake import BatchInfo, Database, MetadataInfo
 from ticklake.database.hints import HintListener
 from ticklake.database.readiness import readable
-from ticklake.errors import InvalidOption, MissingConsumerGroup, NotAMessage, OtherRun, TopicClosed
-from ticklake.topics import Message, Run, TopicReader
+from ticklake.errors import (
+    InvalidOption,
+    MissingConsumerGroup,
+    NotAMessage,
+    OtherRun,
+    TopicClosed,
+    TransactionAborted,
+)
+from ticklake.topics import Message, Run, TopicReader, patience
 from ticklake.topics.envelope import wrap_all
 
 Batch = Callable[[int], BatchInfo]
@@ -623,6 +630,30 @@ def test_sending_nothing_is_nothing(run: Run) -> None:
     with run.writer("t") as writer, run.reader("t", group="g") as reader:
         assert writer.send_many([]) == []
         assert reader.ack_many([]) == reader.extend([]) == reader.release([]) == []
+
+
+@pytest.mark.parametrize("how", ["release", "fail"])
+@pytest.mark.warns("Waiting for the database")
+def test_a_claim_that_could_not_be_given_back_is_given_back_when_the_reader_is_closed(
+    run: Run, batch: Batch, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    with run.writer("t") as writer:
+        writer.send_many([batch(1), batch(2)])
+    reader = run.reader("t", group="g")
+    first, kept = reader.poll_many(2, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(reader._store), "release", _away)
+        patched.setattr(patience, "MOST_ABORTED", 1)
+        with pytest.raises(TransactionAborted):
+            reader.release([first]) if how == "release" else reader.fail(first, "bad")
+    reader.ack(kept)
+    reader.close()
+    with run.reader("t", group="g") as other:
+        assert [message.id for message in other.poll_many(2, 0)] == [first.id]
+
+
+def _away(*_: object, **__: object) -> None:
+    raise TransactionAborted(database="d", reason="it is away")
 
 
 def test_a_closed_end_says_so(run: Run, batch: Batch) -> None:

@@ -8,7 +8,8 @@ import secrets
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
@@ -65,6 +66,8 @@ class TopicReader:
         self._metrics = metrics
         self._in_hand = InHand(max_unacknowledged, consumer.lease_ms)
         self._undecodable: deque[tuple[Claim, UndecodableMessage]] = deque()
+        self._owed: deque[tuple[Claim, bool]] = deque(maxlen=10_000)
+        """Claims that could not be given back, and whether that is forgiven: another try follows when it is closed."""
         self._listener: Listener | None = None
         self._more = False
         self._woken = False
@@ -134,7 +137,8 @@ class TopicReader:
         (claim,) = claims = _claims((message,))
         self._let_go(claims)
         if claim.attempts >= self._consumer.max_attempts:
-            return self._bury(claim, error)
+            with self._owing(claims, forgiven=True):
+                return self._bury(claim, error)
         self._give_back(claims, delay, forgiven=False)
         return False
 
@@ -157,6 +161,7 @@ class TopicReader:
             if claims := self._in_hand.claims():
                 self._give_back(claims, 0, forgiven=True)
                 self._in_hand.let_go(claims)
+            self._settle_debts()
         finally:
             if self._listener is not None:
                 self._listener.close()
@@ -257,9 +262,29 @@ class TopicReader:
 
     def _give_back(self, claims: Sequence[Claim], delay: float, *, forgiven: bool) -> list[bool]:
         delay_ms = round(delay * 1000)
-        return self._insist(
-            "release_errors", lambda: self._store.release(self._consumer, claims, delay_ms, forgiven=forgiven)
-        )
+        with self._owing(() if self._closed else claims, forgiven):
+            return self._insist(
+                "release_errors", lambda: self._store.release(self._consumer, claims, delay_ms, forgiven=forgiven)
+            )
+
+    @contextmanager
+    def _owing(self, claims: Sequence[Claim], forgiven: bool) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._owed += [(claim, forgiven) for claim in claims]
+            raise
+
+    def _settle_debts(self) -> None:
+        """One more try to give back what could not be. If it fails too, the lease ends it."""
+        for forgiven in {forgiven for _, forgiven in self._owed}:
+            claims = [claim for claim, is_forgiven in self._owed if is_forgiven is forgiven]
+            try:
+                self._store.release(self._consumer, claims, 0, forgiven=forgiven)
+            except TickLakeError as error:
+                _log.debug("%d claims are held until their leases end: %s", len(claims), error)
+                return
+        self._owed.clear()
 
     def _bury_undecodable(self) -> None:
         """One that cannot be buried now stays in hand until the next look, and holds up no other message."""
