@@ -493,6 +493,18 @@ class DatabaseLocked(TickLakeError):
     seconds: float
 
 
+class TablesLocked(TickLakeError):
+    message = (
+        "The tables of run {run_id} in {database} cannot be made or upgraded: {who} has kept them locked for "
+        "{seconds:.0f} seconds. Nothing was changed. Wait until that session is done, or end it with "
+        "`SELECT pg_terminate_backend(PID)`, then try again."
+    )
+    run_id: str
+    database: object
+    who: str
+    seconds: float
+
+
 class DatabaseFull(TickLakeError):
     message = "There is no room left for {database}: nothing of this call was stored. Make room, then try again."
     database: object

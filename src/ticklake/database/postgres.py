@@ -16,6 +16,7 @@ import psycopg
 from psycopg import sql as compose
 
 from ticklake import faults
+from ticklake.database.blocked import told
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import schema_name
 from ticklake.database.notifications import PostgresListener
@@ -264,8 +265,7 @@ class PostgresSchema:
         with self._preparing:
             if not self._prepared:
                 self._create()
-            with self.transaction() as transaction:
-                transaction.sql(_OWN).lock_schema(schema=self.name)
+            with self._locked() as transaction:
                 transaction.apply_migrations(package)
             self._prepared.add(package)
 
@@ -278,10 +278,16 @@ class PostgresSchema:
     def pool(self) -> Mapping[str, int]:
         return self._backend.pool()
 
+    @contextmanager
+    def _locked(self) -> Iterator[PostgresTransaction]:
+        """In here, nobody else makes or upgrades the tables of this run."""
+        with self.transaction() as transaction, told(self._backend.connect, transaction):
+            transaction.sql(_OWN).lock_schema(schema=self.name)
+            yield transaction
+
     def _create(self) -> None:
-        with self.transaction() as transaction:
+        with self._locked() as transaction:
             own = transaction.sql(_OWN)
-            own.lock_schema(schema=self.name)
             if not own.find_schema(schema=self.name):
                 self._create_schema(transaction)
             ((found,),) = own.find_schema(schema=self.name)
