@@ -171,8 +171,8 @@ class TickBuffer:
         """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole.
 
         `left` are the ticks that the batch of a proven slice has beside it: the rest is cut by those, not by its range.
-        `there` are the ticks of a slice that are in the table now.
-        If the history of the table is another one than before, its batches wait for another flush of all of them.
+        `there` are the ticks of a slice that are in the table now. A batch whose parts are in different histories of
+        the table waits for another flush of all of it.
         """
         self._end(taken)
         for number in proven:
@@ -190,6 +190,7 @@ class TickBuffer:
         ended = [batch for batch in dict.fromkeys(taken.batches) if batch.parts == 0 and not batch.dropped]
         for batch in ended:
             if len(batch.histories) > 1:
+                batch.delivery.there.clear()
                 self.add(batch.delivery, batch.arrived)
         return [batch.delivery for batch in ended if len(batch.histories) == 1]
 
