@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,6 +158,17 @@ def has_java(pid: int) -> bool:
         return False
 
 
+def slow_java(folder: Path) -> Path:
+    """A Java that takes its time, so that whatever is to happen while Spark starts comes in time."""
+    java = shutil.which("java")
+    assert java is not None
+    slow = folder / "jdk" / "bin" / "java"
+    slow.parent.mkdir(parents=True)
+    slow.write_text(f'#!/bin/sh\nsleep 10\nexec {shlex.quote(java)} "$@"\n')
+    slow.chmod(0o755)
+    return slow.parents[1]
+
+
 def test_a_stop_while_spark_starts_indexes_nothing(maker: Any, tmp_path: Path, eventually: Eventually):
     maker.metadata()
     maker.batches(3, ticks=10)
@@ -185,7 +198,8 @@ def test_no_jvm_outlives_a_verify_that_is_interrupted_while_spark_starts(
     log = tmp_path / "verify.log"
     with log.open("wb") as output:
         command = [*COMMAND[:-1], "verify", maker.run_id, "--deep", *places]
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        slow = os.environ | {"JAVA_HOME": str(slow_java(tmp_path))}
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, env=slow)
     family: list[psutil.Process] = []
     try:
         eventually(lambda: process.poll() is not None or has_java(process.pid))

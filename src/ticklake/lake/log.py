@@ -284,8 +284,15 @@ class DeltaLog:
     def _withdraw(self, folder: TableFolder, name: str, data: bytes) -> None:
         """Somebody took the commit before it away by hand in this very moment. Nothing was acknowledged."""
         with folder.removing():
-            if folder.read(name) == data and not folder.has_any_after(self.version + 1):
+            if folder.read(name) == data and not self._is_followed(folder, history.mark(data)):
                 folder.set_aside(name)
+
+    def _is_followed(self, folder: TableFolder, mark: str) -> bool:
+        """Whether a commit was made after the one with this mark, and not after another one of the same version."""
+        later = folder.read(commits.name_of(self.version + 2))
+        if later is None:
+            return folder.has_any_after(self.version + 2)
+        return self._decoded(later, self.version + 2).info.get(commits.AFTER, mark) == mark
 
     def _checkpoint_if_possible(self) -> None:
         """What was committed stays so, whatever becomes of its checkpoint: the next one sums up as much."""
