@@ -292,7 +292,7 @@ class DeltaLog:
         later = folder.read(commits.name_of(self.version + 2))
         if later is None:
             return folder.has_any_after(self.version + 2)
-        return self._decoded(later, self.version + 2).info.get(commits.AFTER, mark) == mark
+        return bool(self._decoded(later, self.version + 2).info.get(commits.AFTER, mark) == mark)
 
     def _checkpoint_if_possible(self) -> None:
         """What was committed stays so, whatever becomes of its checkpoint: the next one sums up as much."""
