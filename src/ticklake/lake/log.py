@@ -253,10 +253,13 @@ class DeltaLog:
             folder = TableFolder(self.directory)
         except FileNotFoundError as error:
             raise CommitConflict from error
+        before = self.version
         with folder:
             self._append(folder, data, files)
             faults.reach("lake.commit.after")
             self._follow(folder)
+        if self.version <= before:  # somebody has taken it away by hand since
+            raise CommitConflict
         self.sync()
         if self.version % _CHECKPOINT_EVERY == 0:
             self._checkpoint_if_possible()

@@ -302,6 +302,7 @@ def test_in_any_order_of_steps_no_tick_is_lost_or_doubled(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @settings(max_examples=1500, deadline=None)
 @given(TURNS, OPERATORS, OTHERS)
 def test_in_very_many_orders_of_steps_no_tick_is_lost_or_doubled(
