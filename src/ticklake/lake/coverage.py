@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake.errors import TableUnreadable
 from ticklake.lake.dataset import dataset_of
-from ticklake.lake.empty import joined
+from ticklake.lake.empty import joined, ticks_of
 from ticklake.lake.features import check_readable
 from ticklake.lake.ledger import ticks_in
 from ticklake.lake.log import KEY, one_line
@@ -108,9 +108,11 @@ def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
         except (OSError, pa.ArrowException) as error:
             raise TableUnreadable(table=directory, reason=one_line(error)) from error
     counted = pa.concat_tables(counts).sort_by(ordinal) if counts else None
+    if counted is not None and counted[ordinal].null_count:
+        raise TableUnreadable(table=directory, reason=f"it has rows without {ordinal}")
     double = pa.concat_tables(twins) if twins else None
     return RowCounts(
-        counted[ordinal].to_numpy() if counted else np.empty(0, np.int64),
+        ticks_of(counted[ordinal]) if counted else np.empty(0, np.int64),
         counted["count_all"].to_numpy() if counted else np.empty(0, np.int64),
         double.select(list(key)).slice(0, _SHOWN).to_pylist() if double else [],
         double.num_rows if double else 0,

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ticklake.lake.spans import Spans
 from ticklake.ticks import TickRange
@@ -98,7 +100,14 @@ def even_runs(ticks: Ticks) -> list[list[int]]:
 
 
 def joined(parts: Iterable[Ticks]) -> Ticks:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
+    """TypeError for anything but integers: a float is equal to a tick and is none, so all ticks would seem missing."""
+    return np.unique(np.concatenate([np.empty(0, np.int64), *parts], dtype=np.int64, casting="safe"))
+
+
+def ticks_of(column: pa.Array | pa.ChunkedArray) -> Ticks:
+    """A column as int64, without its nulls, which another engine may have added: with one, numpy has all as floats."""
+    ticks: Ticks = pc.cast(column.drop_null(), pa.int64()).to_numpy()
+    return ticks
 
 
 def _run(first: int, last: int, step: int, ticks: TickRange) -> Ticks:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticklake.lake.empty import ticks_of
 from ticklake.lake.order import beginnings
 
 Ticks = npt.NDArray[np.int64]
@@ -33,7 +34,9 @@ def fingerprints(
     rows: pa.RecordBatch | pa.Table, without_rows: Ticks | None = None, ordinal: str = "tick_number"
 ) -> Fingerprints:
     """Of all ticks in these rows, and of those that are named because they have none."""
-    ticks = rows.column(ordinal).to_numpy()
+    if rows.column(ordinal).null_count:
+        rows = rows.filter(rows.column(ordinal).is_valid())  # another engine's, and of no tick
+    ticks = ticks_of(rows.column(ordinal))
     hashes = np.zeros(len(ticks), np.uint64)
     for column in rows.columns:
         hashes = _mixed(hashes ^ _codes(column))

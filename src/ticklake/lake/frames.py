@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from ticklake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.catalog import Catalog, TableFacts, empty_of
 from ticklake.lake.dataset import dataset_of
-from ticklake.lake.empty import EmptyTicks, Ticks, joined
+from ticklake.lake.empty import EmptyTicks, Ticks, joined, ticks_of
 from ticklake.lake.folder import TableFolder
 from ticklake.lake.history import Head
 from ticklake.lake.log import one_line
@@ -55,7 +55,7 @@ class OpenTable:
     def has(self, ticks: TickRange) -> Ticks:
         """The ticks of a range that the table has, with rows or without."""
         rows = self.dataset.to_table(columns=["tick_number"], filter=_between(ticks))
-        return joined([rows["tick_number"].to_numpy(), self.empty(ticks)])
+        return joined([ticks_of(rows["tick_number"]), self.empty(ticks)])
 
     def look_back(self, ticks: TickRange, columns: Sequence[str], which: pc.Expression) -> pa.Table:
         """Some rows of some ticks, in the order of the ticks."""

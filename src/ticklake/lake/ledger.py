@@ -21,7 +21,7 @@ from ticklake import faults
 from ticklake.errors import DamagedCommit, DamagedTableFile, DamageNotCovered, StaleRewrite
 from ticklake.lake import commits
 from ticklake.lake.commits import Commit, added_ticks
-from ticklake.lake.empty import REMOVED, joined
+from ticklake.lake.empty import REMOVED, joined, ticks_of
 from ticklake.lake.log import KEY, CommitConflict, DeltaLog, live_files, one_line
 from ticklake.lake.order import beginnings
 from ticklake.lake.parquet import ParquetFile, ParquetFileWriter, is_damage, opened
@@ -232,9 +232,10 @@ def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_numbe
 
 
 def _distinct(file: pq.ParquetFile, group: int, ordinal: str) -> Ticks:
-    found = file.read_row_group(group, columns=[ordinal]).column(0).to_numpy()
-    if len(found) != file.metadata.row_group(group).num_rows:
+    column = file.read_row_group(group, columns=[ordinal]).column(0)
+    if len(column) != file.metadata.row_group(group).num_rows:
         # The header of a page has no checksum, and Arrow takes its word.
-        raise pa.ArrowInvalid(f"{len(found)} rows instead of {file.metadata.row_group(group).num_rows}")
+        raise pa.ArrowInvalid(f"{len(column)} rows instead of {file.metadata.row_group(group).num_rows}")
+    found = ticks_of(column)
     # Ours are in order: what differs from the row before is little to sort.
     return np.unique(found[beginnings(found)])

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from ticklake.errors import NullInKey
+from ticklake.lake.empty import ticks_of
 from ticklake.lake.order import ordered
 from ticklake.lake.parquet import opened
 from ticklake.lake.table import Table
@@ -66,7 +68,10 @@ def _row_groups(path: Path) -> Iterator[tuple[pq.ParquetFile, int]]:
 def _counts(file: pq.ParquetFile, group: int, ordinal: str) -> tuple[Numbers, Numbers]:
     metadata = file.metadata.row_group(group)
     bounds = metadata.column(file.schema_arrow.get_field_index(ordinal)).statistics
-    if bounds is not None and bounds.has_min_max and bounds.min == bounds.max:
+    if bounds is not None and bounds.has_min_max and bounds.min == bounds.max and not bounds.null_count:
         return np.array([bounds.min], np.int64), np.array([metadata.num_rows], np.int64)
-    ticks, rows = np.unique(file.read_row_group(group, columns=[ordinal]).column(0).to_numpy(), return_counts=True)
+    column = file.read_row_group(group, columns=[ordinal]).column(0)
+    if column.null_count:
+        raise NullInKey(column=ordinal)
+    ticks, rows = np.unique(ticks_of(column), return_counts=True)
     return ticks, rows

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ticklake.coordination.gaps import on_grid
 from ticklake.errors import InvalidOption
+from ticklake.lake.empty import ticks_of
 from ticklake.lake.frames import Frames, OpenTable
 from ticklake.ticks import TickRange
 
@@ -174,10 +175,11 @@ def tallied(batches: Iterable[pa.RecordBatch], source: Source, step: int, empty:
     """
     ticks, sums = [np.empty(0, np.int64)], [np.empty((len(source.figures), 0), np.int64)]
     lives = Lives(step)
-    for batch in batches:
+    for rows in batches:
+        batch = rows.filter(rows[TICK].is_valid()) if rows[TICK].null_count else rows
         if not batch.num_rows:
             continue
-        numbers = batch[TICK].to_numpy()
+        numbers = ticks_of(batch[TICK])
         starts = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1])))
         counted = source.counted(batch, step)
         ticks.append(numbers[starts])

@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from ticklake.errors import StaleRewrite, TableAppendOnly, TableUnreadable, UnknownTableFormat
+from ticklake.errors import NullInKey, StaleRewrite, TableAppendOnly, TableUnreadable, UnknownTableFormat
 from ticklake.lake import commits
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.compaction import BY_HAND, Compaction
 from ticklake.lake.coverage import covered, row_counts
+from ticklake.lake.empty import joined
+from ticklake.lake.fingerprint import fingerprints
 from ticklake.lake.inspection import inspected
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.parquet import ParquetFileWriter
@@ -199,3 +201,28 @@ def test_no_row_is_removed_from_a_table_that_is_append_only(ledger: Ledger) -> N
     add(ledger, 5)
     compact(ledger)
     assert (len(ledger.files), rows_in(ledger)) == (1, 15)
+
+
+@pytest.mark.parametrize("ticks", [[None], [None, 7, 8], [9, None]])
+def test_a_row_without_a_tick_hides_no_tick(ledger: Ledger, ticks: list[int | None]) -> None:
+    rows = pa.table([ticks, [0] * len(ticks), [0] * len(ticks)], schema=SCHEMA)
+    write_deltalake(ledger.directory, rows, mode="append")
+    ledger.refresh()
+    found = ledger.present([TickRange(0, 9)])
+    assert found.dtype == np.int64
+    assert found.tolist() == sorted({1, 2, 3, 4, *filter(None, ticks)})
+    assert fingerprints(rows).ticks.tolist() == [tick for tick in ticks if tick is not None]
+    with pytest.raises(TableUnreadable, match="rows without tick_number"):
+        covered(ledger.directory)
+
+
+def test_a_row_without_a_tick_is_never_merged_away(ledger: Ledger) -> None:
+    write_deltalake(ledger.directory, pa.table([[None, 7, 7], [0, 1, 2], [0, 0, 0]], schema=SCHEMA), mode="append")
+    with pytest.raises(NullInKey):
+        compact(ledger)
+    assert rows_in(ledger) == 15
+
+
+def test_what_is_no_integer_is_no_tick() -> None:
+    with pytest.raises(TypeError):
+        joined([np.array([1.0, np.nan])])  # type: ignore[list-item]

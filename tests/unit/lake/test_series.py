@@ -85,6 +85,14 @@ def test_what_is_read_is_bounded_whatever_the_size(parts: int, samples: int, row
         assert buckets * reads * rows <= max(most, 2 * rows)
 
 
+def test_a_row_without_a_tick_counts_for_none() -> None:
+    rows = organisms([3, 4])
+    null = pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in rows.schema], schema=rows.schema)
+    (mixed,) = pa.Table.from_batches([rows, null]).combine_chunks().to_batches()
+    for ours, theirs in zip(tallied([rows], ORGANISMS, 1), tallied([mixed, null], ORGANISMS, 1), strict=True):
+        assert (ours.tolist(), ours.dtype) == (theirs.tolist(), theirs.dtype)
+
+
 def test_rows_of_a_tick_in_several_batches_are_summed() -> None:
     whole = tallied([organisms([3, 4, 9])], ORGANISMS, 1)
     parts = tallied([organisms([9]), organisms([3, 4]).slice(0, 2), organisms([3, 4]).slice(2)], ORGANISMS, 1)
