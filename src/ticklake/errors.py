@@ -656,6 +656,17 @@ class NotABatchMessage(TickLakeError):
     run_id: str
 
 
+class KeyOfAnotherRun(TickLakeError):
+    message = (
+        "Message {message_id} on {topic} of run {run_id} names {key!r}, a file of another run. Its producer mixes up two "
+        "runs, so nothing of it is indexed."
+    )
+    message_id: str
+    topic: str
+    run_id: str
+    key: str
+
+
 class NothingToIndex(TickLakeError):
     message = (
         "Run {run_id} has no batch files to index in {storage}. `ticklake runs --storage {storage}` lists what is "

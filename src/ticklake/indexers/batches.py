@@ -11,12 +11,12 @@ from typing import Protocol, Self
 
 from ticklake.contracts import BatchInfo
 from ticklake.database import OUTAGES
-from ticklake.errors import NotABatchMessage, StorageUnavailable, TickLakeError
+from ticklake.errors import KeyOfAnotherRun, NotABatchMessage, StorageUnavailable, TickLakeError
 from ticklake.lake.empty import Ticks
 from ticklake.lake.slices import Slice
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage
-from ticklake.storage.names import parse_batch_name
+from ticklake.storage.names import check_key, parse_batch_name
 from ticklake.ticks import TickRange
 from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
 
@@ -194,6 +194,7 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         info = message.payload
         if not isinstance(info, BatchInfo) or info.simulation_run_id != self._run.id:
             raise NotABatchMessage(message_id=message.id, topic=message.topic, run_id=self._run.id)
+        check_run_of_key(message, info.storage_key, self._run.id)
         return info
 
     def _is_processed(self, key: str) -> bool:
@@ -217,6 +218,12 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         delay = min(2.0 ** (message.attempts - 1), _MAX_DELAY)
         if not self._reader.fail(message, error, delay=delay):
             log.warning("Batch of message %s failed, trying again in %g seconds: %s", message.id, delay, error)
+
+
+def check_run_of_key(message: Message, key: str, run_id: str) -> None:
+    """A file of another run is whole and good, and its ticks have the same numbers: nothing else would tell."""
+    if check_key(key)[0] != run_id:
+        raise KeyOfAnotherRun(message_id=message.id, topic=message.topic, run_id=run_id, key=key)
 
 
 class StoredBatches(AbstractContextManager["StoredBatches"]):

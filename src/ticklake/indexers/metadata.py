@@ -8,6 +8,7 @@ import time
 from ticklake.contracts import MetadataInfo
 from ticklake.errors import DatabaseNeeded, LakeUnreadable, MetadataNotAnnounced, NotAMetadataMessage, TickLakeError
 from ticklake.indexers.base import Indexer
+from ticklake.indexers.batches import check_run_of_key
 from ticklake.lake.metadata import TABLE, read_metadata, write_metadata
 from ticklake.topics import Message, TopicReader
 from ticklake.world import World
@@ -74,4 +75,5 @@ def _storage_key(message: Message, run_id: str) -> str:
     info = message.payload
     if not isinstance(info, MetadataInfo) or info.simulation_run_id != run_id:
         raise NotAMetadataMessage(message_id=message.id, topic=message.topic, run_id=run_id)
+    check_run_of_key(message, info.storage_key, run_id)
     return info.storage_key
