@@ -658,8 +658,8 @@ class NotABatchMessage(TickLakeError):
 
 class KeyOfAnotherRun(TickLakeError):
     message = (
-        "Message {message_id} on {topic} of run {run_id} names {key!r}, a file of another run. Its producer mixes up two "
-        "runs, so nothing of it is indexed."
+        "Message {message_id} on {topic} of run {run_id} names {key!r}, a file of another run. Its producer mixes up "
+        "two runs, so nothing of it is indexed."
     )
     message_id: str
     topic: str

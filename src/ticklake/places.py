@@ -16,6 +16,8 @@ OBJECT_STORES = ("gs", "memory", "s3")
 
 # As RFC 3986 has it: a relative path whose first part has a colon is written ./a:b
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
+_OTHER_NAME = "a directory of another name"
 _DIRECTORY = "a directory of this machine, or its file:///… URL"
 _STORE = f"a directory, or a URL of one of: {', '.join(OBJECT_STORES)}"
 
@@ -37,6 +39,19 @@ def local_path(place: str | os.PathLike[str], what: str, allowed: str = _DIRECTO
         return Path(text).expanduser()
     except RuntimeError:
         _refuse(what, text, "there is no such user's home directory", allowed)
+
+
+def lake_path(place: str | os.PathLike[str]) -> Path:
+    """The path of a lake. delta-rs reads `%20` in it as a space and `\\` as `/`, and so would look elsewhere."""
+    path = local_path(place, "A lake")
+    text = os.fspath(path.absolute())
+    if found := _MISREAD.search(text):
+        _refuse("A lake", text, f"{found[0]!r} in a path stands for another character in Delta tables", _OTHER_NAME)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        _refuse("A lake", text, "its path is not UTF-8, as Delta tables want it", _OTHER_NAME)
+    return path
 
 
 def storage_place(place: str | os.PathLike[str], what: str = "A storage") -> Path | str:

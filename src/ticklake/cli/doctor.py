@@ -33,7 +33,7 @@ def doctor(
     from ticklake.config import load
     from ticklake.doctor import Patient, examine
     from ticklake.doctor.patient import Store
-    from ticklake.places import local_path, storage_place
+    from ticklake.places import lake_path, storage_place
 
     given = [name for name in ("storage", "lake", "database") if _was_typed(context, name)]
     if config and given:
@@ -44,7 +44,7 @@ def doctor(
         place = storage_place(storage) if storage else None
         patient = Patient(
             (place,) if isinstance(place, Path) else (),
-            (local_path(lake, "A lake"),) if lake else (),
+            (lake_path(lake),) if lake else (),
             tuple(map(Store, database)),
         )
     found = []

@@ -26,7 +26,7 @@ def ui(
     """Show runs, tables, topics and the world in the browser, until Ctrl-C."""
     from ticklake.config import load
     from ticklake.config.options import HttpOptions
-    from ticklake.places import local_path
+    from ticklake.places import lake_path
 
     try:
         from ticklake.web.elsewhere import token_of
@@ -40,7 +40,7 @@ def ui(
         raise click.BadParameter(f"{prefix!r} is no path such as /ticklake.", param_hint="--prefix")
     options = HttpOptions(host=host, port=port, path_prefix=prefix, read_only=read_only)
     # A lake that a configuration names may come into being later; one that was typed must be there.
-    root = local_path(lake, "A lake") if lake else None
+    root = lake_path(lake) if lake else None
     found = lake if root is None or settings is None or root.is_dir() else None
     with graceful_stop() as stop, TemporaryDirectory() as own, open_places(storage, found, database) as places:
         # The token of a configuration's node is the node's own; without one it is good for as long as this runs.

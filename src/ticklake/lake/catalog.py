@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +17,9 @@ from ticklake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnre
 from ticklake.lake.dataset import dataset_of
 from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.features import check_readable
-from ticklake.lake.log import one_line
+from ticklake.lake.log import one_line, paths_of
 from ticklake.lake.summary import recorded
-from ticklake.places import local_path
+from ticklake.places import lake_path
 from ticklake.storage.names import is_safe
 from ticklake.ticks import TickRange
 
@@ -41,7 +40,7 @@ class Catalog:
     """A lake to read from, `LAKE/<run id>/<table>`. Whatever else lies in the directory is ignored."""
 
     def __init__(self, root: str | PathLike[str]) -> None:
-        self.root = local_path(root, "A lake")
+        self.root = lake_path(root)
         if not self.root.is_dir():
             raise LakeNotFound(lake=self.root)
 
@@ -83,10 +82,9 @@ class Catalog:
         return dataset_of(self.open(run_id, table), self.root / run_id / table)
 
     def files(self, run_id: str, table: str) -> list[str]:
-        """Where the Parquet files of the table are. The log writes their names as a URL does."""
+        """Where the Parquet files of the table are."""
         directory = (self.root / run_id / table).absolute()
-        adds = pa.table(self.open(run_id, table).get_add_actions(flatten=True))
-        return [str(directory / unquote(path)) for path in adds["path"].to_pylist()]
+        return list(map(str, paths_of(self.open(run_id, table), directory)))
 
     def open(self, run_id: str, table: str) -> DeltaTable:
         directory = self.root / run_id / table

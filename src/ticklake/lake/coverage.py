@@ -21,7 +21,7 @@ from ticklake.lake.dataset import dataset_of
 from ticklake.lake.empty import joined, ticks_of
 from ticklake.lake.features import check_readable
 from ticklake.lake.ledger import ticks_in
-from ticklake.lake.log import KEY, one_line
+from ticklake.lake.log import KEY, one_line, paths_of
 from ticklake.lake.summary import recorded
 from ticklake.ticks import TickRange
 
@@ -72,7 +72,7 @@ def covered(directory: Path) -> Covered:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
     if _has_nulls(delta, key[0]):
         raise TableUnreadable(table=directory, reason=f"it has rows without {key[0]}")
-    found = joined(part for path in delta.file_uris() for part in _ticks(Path(path), key[0]))
+    found = joined(part for path in paths_of(delta, directory) for part in _ticks(path, key[0]))
     told = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
     return Covered(found, told.empty.all())
 

@@ -8,7 +8,7 @@ from ticklake.errors import BadTable
 from ticklake.lake.durable import make_directory
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
-from ticklake.places import local_path
+from ticklake.places import lake_path
 from ticklake.storage.names import check_run_id, is_safe
 
 
@@ -16,7 +16,7 @@ class Lake:
     """`LAKE/<run id>/<table>`."""
 
     def __init__(self, root: str | Path) -> None:
-        self.root = local_path(root, "A lake").absolute()
+        self.root = lake_path(root).absolute()
 
     def directory(self, run_id: str, table: str) -> Path:
         if not is_safe(table):

@@ -423,6 +423,11 @@ def _type(field: Mapping[str, Any], nullable: Collection[str]) -> str:
     return json.dumps(field["type"]).strip('"') + (" not null" if forbids else "")
 
 
+def paths_of(delta: DeltaTable, directory: Path) -> list[Path]:
+    """Where the files of a table are. delta-rs tells it as URLs, with other characters than the folder's."""
+    return [directory / unquote(path) for path in pa.table(delta.get_add_actions(flatten=True))["path"].to_pylist()]
+
+
 def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
     """The files that a table consists of, as delta-rs sees it."""
     adds = pa.table(delta.get_add_actions(flatten=True))

@@ -18,7 +18,7 @@ from ticklake.errors import BadMetadata, LakeUnreadable, TableUnreadable
 from ticklake.lake.catalog import Catalog, empty_of
 from ticklake.lake.empty import joined
 from ticklake.lake.ledger import ticks_in
-from ticklake.lake.log import one_line
+from ticklake.lake.log import one_line, paths_of
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
 from ticklake.ticks import TickRange
@@ -37,7 +37,7 @@ class Presence:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[str, str, int], list[TickRange]] = OrderedDict()
+        self._files: OrderedDict[tuple[str, Path, int], list[TickRange]] = OrderedDict()
 
     def ranges(
         self, catalog: Catalog, run_id: str, table: str, step: int, seconds: float = math.inf
@@ -48,7 +48,7 @@ class Presence:
             return None
         until, table_id = self._clock() + seconds, str(delta.metadata().id)
         found: list[TickRange] = []
-        for path in delta.file_uris():
+        for path in paths_of(delta, directory):
             if (ranges := self._of(table_id, path, step, until)) is None:
                 return None
             found += ranges
@@ -57,7 +57,7 @@ class Presence:
             found += even_on_grid(first, last, every, step)
         return merged(found, step)
 
-    def _of(self, table_id: str, path: str, step: int, until: float) -> list[TickRange] | None:
+    def _of(self, table_id: str, path: Path, step: int, until: float) -> list[TickRange] | None:
         key = table_id, path, step
         with self._lock:
             if key in self._files:
@@ -66,7 +66,7 @@ class Presence:
         if self._clock() > until:
             return None
         try:
-            ticks = joined(ticks_in(Path(path), [_EVERY_TICK]))
+            ticks = joined(ticks_in(path, [_EVERY_TICK]))
             found = ranges_of(ticks[ticks % step == 0], step)
         except (OSError, pa.ArrowException) as error:
             raise TableUnreadable(table=path, reason=one_line(error)) from error

@@ -19,7 +19,7 @@ from ticklake import faults
 from ticklake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 from ticklake.lake import commits
 from ticklake.lake.folder import TableFolder
-from ticklake.lake.log import one_line
+from ticklake.lake.log import one_line, paths_of
 from ticklake.lake.torn import check_readable, durable
 
 RETENTION = 7 * 86_400.0
@@ -93,7 +93,7 @@ class Vacuum:
                 changed = [name for name, state in states.items() if folder.state(name) != state]
             if changed:
                 raise TableUnreadable(table=self._directory, reason=f"{changed[0]} has changed meanwhile. Try again")
-            return str(delta.metadata().id), {Path(uri).name for uri in delta.file_uris()}
+            return str(delta.metadata().id), {path.name for path in paths_of(delta, self._directory)}
         except (DeltaError, OSError) as error:
             raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
 

@@ -10,7 +10,7 @@ from ticklake.errors import LakeNotFound, TickLakeError
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.compaction import Compaction, Policy
 from ticklake.lake.upkeep import open_table
-from ticklake.places import local_path
+from ticklake.places import lake_path
 from ticklake.services.base import Service
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class CompactionService(Service):
         name: str = "compaction-service",
     ) -> None:
         super().__init__(name)
-        self._lake, self._interval, self._only = local_path(lake, "A lake"), interval, run_id
+        self._lake, self._interval, self._only = lake_path(lake), interval, run_id
         self._policy = policy or Policy()
         self._compactions: dict[Path, Compaction | None] = {}
 

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pytest
 from tests.crash.in_process import InProcess
 
+from ticklake.completeness import Completeness
+from ticklake.contracts import RunCompleted
+from ticklake.coordination.verdict import Verdict
 from ticklake.errors import DamagedTableFile, DamageNotCovered, LakeUnwritable
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
@@ -17,9 +20,11 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun, Progress
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.catalog import Catalog
+from ticklake.lake.lake import Lake
 from ticklake.lake.log import DeltaLog
+from ticklake.lake.presence import Presence
 from ticklake.lake.table import Table
-from ticklake.lake.upkeep import optimize
+from ticklake.lake.upkeep import optimize, vacuum
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
 
@@ -251,3 +256,21 @@ def test_rows_that_were_removed_come_back_if_the_removal_from_another_table_fail
         index_all(maker, [EnvironmentIndexer, OrganismIndexer], replace=True)
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
     assert maker.rows("organism_data").num_rows == 30
+
+
+@pytest.mark.parametrize("name", ["my lake", "Zürich", "100%", "a#b", "x[1]", "q?;&=+~"])
+def test_a_lake_may_be_in_a_folder_of_any_name(maker: Any, tmp_path: Path, name: str) -> None:
+    maker.lake = Lake(tmp_path / name)
+    maker.metadata()
+    maker.batches(2, ticks=10)
+    maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=19))
+    with Database(maker.database_url) as database:
+        for _ in range(2):
+            index(maker, database=database)
+    catalog = Catalog(maker.lake.root)
+    list(optimize(catalog, None, (), lambda *_: None))
+    list(vacuum(catalog, None, (), 0, lambda *_: None, force=True))
+    assert Presence().ranges(catalog, maker.run_id, "environment_data", 1) == [TickRange(0, 19)]
+    assert all(Path(file).is_file() for file in catalog.files(maker.run_id, "environment_data"))
+    spark: Any = InProcess()
+    assert Completeness(maker.run_id, maker.storage, catalog).verify(spark=spark).verdict == Verdict.COMPLETE

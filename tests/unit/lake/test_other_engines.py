@@ -27,6 +27,7 @@ from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.parquet import ParquetFileWriter
 from ticklake.lake.query import query
 from ticklake.lake.table import Table
+from ticklake.lake.vacuum import Vacuum
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32()), ("owner_id", pa.int32())])
@@ -92,6 +93,19 @@ def test_a_table_whose_rows_are_not_all_in_its_files_is_refused_by_all(
             use()
         assert isinstance(raised.value, TableUnreadable)
         assert "\n" not in str(raised.value)
+
+
+def test_a_file_of_another_engine_may_have_any_name(ledger: Ledger) -> None:
+    name = "pärt 1%.parquet"
+    pq.write_table(pa.table([[9], [0], [7]], schema=SCHEMA), ledger.directory / name)
+    size = (ledger.directory / name).stat().st_size
+    new = {"path": quote(name), "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
+    file = ledger.directory / "_delta_log" / commits.name_of(ledger.version + 1)
+    file.write_text(json.dumps({"commitInfo": {"operation": "WRITE"}}) + "\n" + json.dumps({"add": new}) + "\n")
+    vacuum = Vacuum(ledger.directory, 0, force=True)
+    list(vacuum.remove(vacuum.find()))
+    assert covered(ledger.directory).ticks.tolist() == [1, 2, 3, 4, 9]
+    assert str(ledger.directory / name) in Catalog(ledger.directory.parents[1]).files("run", "cells")
 
 
 def test_a_file_is_removed_by_the_very_name_that_it_was_added_by(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -123,6 +124,17 @@ def test_passwords_in_places_are_not_repeated() -> None:
 )
 def test_a_directory_of_this_machine_is_a_path_or_a_file_url(place: str, path: str) -> None:
     assert local_path(place, "A lake") == Path(path)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "50%ff", "a\\b", os.fsdecode(b"l\xe9ke")])
+@pytest.mark.parametrize("use", [Lake, Catalog, CompactionService])
+def test_a_lake_that_delta_would_look_for_elsewhere_is_refused(
+    tmp_path: Path, use: Callable[[Path], object], name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(UnsupportedPlace) as refused:
+        use(tmp_path / name)
+    assert str(refused.value).isprintable()
 
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
