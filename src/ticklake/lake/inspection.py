@@ -16,9 +16,13 @@ from ticklake.lake.commits import Commit
 from ticklake.lake.folder import TableFolder
 from ticklake.lake.log import live_files, one_line
 from ticklake.lake.parquet import checksum
+from ticklake.lake.scratch import HINT
 from ticklake.lake.snapshot import LiveFile, Snapshot
 from ticklake.lake.summary import Summary
 from ticklake.lake.torn import checkpoint_name, opens_without
+
+# In this order: a table does not open while the hint names a checkpoint that is gone.
+_REMOVE = f"remove {HINT} beside it and then itself, the commits are all there"
 
 
 class Inspection(NamedTuple):
@@ -51,7 +55,7 @@ def _flaw(checkpoint: Path, expected: str) -> str:
     """If the table does not open without it, another writer may have made it anew and cleaned the log up."""
     with TableFolder(checkpoint.parents[1]) as folder:
         spare = opens_without(folder, [checkpoint.name])
-    advice = "remove it, the commits are all there" if spare else "restore it, commits under it are gone"
+    advice = _REMOVE if spare else "restore it, commits under it are gone"
     if spare and expected and checksum(checkpoint) != expected:
         return f"its checksum is wrong; {advice}"
     try:
@@ -78,7 +82,7 @@ def _compared(directory: Path, found: set[LiveFile], replayed: set[LiveFile]) ->
     if found == replayed:
         return {}
     file = min(found ^ replayed)
-    reason = f"it does not agree with the commits, first about {file.path}; remove it, nothing else is needed"
+    reason = f"it does not agree with the commits, first about {file.path}; {_REMOVE}"
     return {str(newest): reason for newest in sorted((directory / "_delta_log").glob("*.checkpoint.parquet"))[-1:]}
 
 

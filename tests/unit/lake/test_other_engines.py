@@ -198,6 +198,18 @@ def test_a_damaged_checkpoint_that_nothing_can_replace_is_not_touched(ledger: Le
     assert checkpoint.read_bytes() == b"PAR1"
 
 
+@pytest.mark.parametrize("damage", [lambda data: data[:-100], lambda data: b"", lambda data: data[:100] + data])
+def test_the_advice_for_a_damaged_checkpoint_works(ledger: Ledger, damage: Callable[[bytes], bytes]) -> None:
+    ledger.checkpoint()
+    (checkpoint,) = (ledger.directory / "_delta_log").glob("*.checkpoint.parquet")
+    checkpoint.write_bytes(damage(checkpoint.read_bytes()))
+    assert "remove _last_checkpoint beside it and then itself" in inspected(ledger.directory).flaws[str(checkpoint)]
+    (checkpoint.parent / "_last_checkpoint").unlink()
+    checkpoint.unlink()
+    assert inspected(ledger.directory).flaws == {}
+    assert (rows_in(ledger), covered(ledger.directory).ticks.tolist()) == (12, [1, 2, 3, 4])
+
+
 @pytest.mark.warns("Set .* aside")
 def test_a_checkpoint_that_is_not_as_we_wrote_it_is_set_aside_if_all_commits_are_there(ledger: Ledger) -> None:
     checkpoint = of_another_writer(ledger)
