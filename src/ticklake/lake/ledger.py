@@ -32,6 +32,9 @@ from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
 
+# Operations whose rows are not those of the files that they remove: older ones, or given ones.
+_NOT_FROM_THE_FILES_BEFORE = ("RESTORE", "WRITE", "CREATE", "REPLACE")
+
 
 @dataclass(frozen=True)
 class Removal:
@@ -171,17 +174,24 @@ class Ledger(DeltaLog):
     def _read(self, version: int) -> None:
         super()._read(version)
         self._empty, rewrites = recorded(self._log, self.id, version)
-        for number in rewrites:
-            self._check_rewrite(number)
+        self._check_rewrites(rewrites)
 
-    def _check_rewrite(self, version: int) -> None:
-        """Raises `StaleRewrite` if another engine put a file that is still there in the place of some that were not.
+    def _check_rewrites(self, versions: Sequence[int]) -> None:
+        """Raises `StaleRewrite` if rows that are still there come from a file in the place of some that were not.
 
-        delta-rs does so if its OPTIMIZE begins before a compaction and commits after it: then every row is there twice.
+        delta-rs makes such if its OPTIMIZE begins before a compaction and commits after it: then every row is there
+        twice, and stays so if the file is rewritten again. So the ancestors of the files are followed back.
         """
-        commit = self._decoded(commits.read(self._log, version), version)
-        if not any(map(self.has, commit.adds)):
-            return
+        line = {file.path for file in self.files}
+        for version in reversed(versions):
+            commit = self._decoded(commits.read(self._log, version), version)
+            if line.isdisjoint(file.path for file in commit.adds):
+                continue
+            self._check_rewrite(version, commit)
+            if not str(commit.info.get("operation")).startswith(_NOT_FROM_THE_FILES_BEFORE):
+                line.update(commit.removes)
+
+    def _check_rewrite(self, version: int, commit: Commit) -> None:
         try:
             before = live_files(DeltaTable(self.directory, version=version - 1), self._ordinal)
         except DeltaError:

@@ -163,6 +163,28 @@ def test_a_table_that_a_late_optimize_has_doubled_is_refused_until_it_is_restore
     assert rows_in(ledger) == 15
 
 
+@pytest.mark.parametrize("again", [DeltaTable.delete, lambda delta, _: delta.optimize.compact()])
+def test_doubled_rows_are_refused_also_when_they_are_rewritten(
+    ledger: Ledger, again: Callable[[DeltaTable, str], object]
+) -> None:
+    stale_optimize(ledger)
+    again(DeltaTable(ledger.directory), "cell_id = 0")
+    for use in (ledger.refresh, lambda: Ledger(ledger.directory, TABLE)):
+        with pytest.raises(StaleRewrite, match=r"restore\(5\)"):
+            use()
+    DeltaTable(ledger.directory).restore(5)
+    add(ledger, 5)
+    assert rows_in(ledger) == 15
+
+
+def test_doubled_rows_that_are_overwritten_are_gone(ledger: Ledger) -> None:
+    good = DeltaTable(ledger.directory).to_pyarrow_table()
+    stale_optimize(ledger)
+    write_deltalake(ledger.directory, good, mode="overwrite")
+    add(Ledger(ledger.directory, TABLE), 5)
+    assert rows_in(ledger) == 15
+
+
 def test_an_optimize_of_another_engine_that_is_in_time_is_followed(ledger: Ledger) -> None:
     DeltaTable(ledger.directory).optimize.compact()
     add(ledger, 5)
