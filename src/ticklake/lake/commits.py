@@ -22,6 +22,8 @@ AFTER = "ticklake.after"
 """What a commit says of itself: the mark of the commit before it."""
 SOURCES = "ticklake.sources"
 """What a commit says of itself: the batch files whose ticks it adds, as JSON."""
+RESTORE = "RESTORE"
+"""The operation, of any engine, that makes an older version the newest."""
 _ZEROS = "0" * 8
 _NAME = re.compile(r"\d{20}\.json")
 _CHECKSUM = re.compile(rb'"ticklake\.checksum":"(.{8})"')
@@ -32,7 +34,7 @@ Action = Mapping[str, Mapping[str, Any]]
 @dataclass
 class Commit:
     """What a commit did: the files it added, with their checksums, and removed; what it says of itself; and whether it
-    redefined the table."""
+    redefined the table, so that what was known of it counts no more."""
 
     adds: list[LiveFile] = field(default_factory=list)
     removes: list[str] = field(default_factory=list)
@@ -101,6 +103,7 @@ def _take(commit: Commit, kind: str, action: Mapping[str, Any], ordinal: str) ->
         commit.removes.append(unquote(action["path"]))
     elif kind == "commitInfo":
         commit.info = dict(**action)
+        commit.redefines |= action.get("operation") == RESTORE
     elif kind in ("metaData", "protocol"):
         commit.redefines = True
 

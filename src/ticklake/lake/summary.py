@@ -14,10 +14,11 @@ from typing import NamedTuple, Self
 from ticklake import faults
 from ticklake.errors import DamagedCommit
 from ticklake.lake import commits, history
-from ticklake.lake.empty import EmptyTicks
+from ticklake.lake.empty import EMPTY, REMOVED, EmptyTicks
 from ticklake.lake.folder import LOG, TableFolder
 
 _NAME = "_ticklake_summary.json"
+_RESTORE = f'"{commits.RESTORE}"'.encode()
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,20 @@ def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def _taken(data: bytes, file: Path, empty: EmptyTicks, before: str) -> None:
-    """Takes from a commit what it says of ticks without rows. `before` is the mark of the one before it, if known."""
+def _info_of(data: bytes, file: Path, before: str) -> Mapping[str, Any]:
+    """What a commit says of itself. `before` is the mark of the one before it, if known."""
     try:
         info = commits.info_of(commits.checked(data))
         if before and info.get(commits.AFTER, before) != before:
             raise ValueError(f"it was made after another commit {int(file.stem) - 1} than the one that is there")
+    except (ValueError, KeyError) as error:
+        raise DamagedCommit(file=str(file), reason=error) from error
+    return info
+
+
+def _take(empty: EmptyTicks, info: Mapping[str, Any], file: Path) -> None:
+    """Takes from a commit what it says of ticks without rows."""
+    try:
         empty.take(info)
     except (ValueError, KeyError) as error:
         raise DamagedCommit(file=str(file), reason=error) from error
@@ -80,6 +89,12 @@ def _taken(data: bytes, file: Path, empty: EmptyTicks, before: str) -> None:
 def _is_rewrite(data: bytes) -> bool:
     """Whether another engine put files in the place of others. Ours are in place only if nobody was faster."""
     return b'"remove":' in data and b'"add":' in data and f'"{commits.AFTER}"'.encode() not in data
+
+
+def _restored(info: Mapping[str, Any], number: int) -> int:
+    """The version that a commit restored. One named by its time is taken for none: what it had is indexed again."""
+    version = str((info.get("operationParameters") or {}).get("version"))
+    return int(version) if version.isdecimal() and int(version) < number else -1
 
 
 class Recorded(NamedTuple):
@@ -94,13 +109,20 @@ def recorded(log: Path, table: str, version: int) -> Recorded:
     summary = Summary.read(log, table)
     if summary.version > version:
         summary = Summary()
-    empty = EmptyTicks(summary.empty)
+    empty_at, said = summary.version, list[tuple[Mapping[str, Any], Path]]()
     before, rewrites = summary.mark, list[int]()
     for number in range(summary.version + 1, version + 1):
         data = commits.read(log, number)
-        if data is not None and b'"ticklake.' in data:
-            _taken(data, log / commits.name_of(number), empty, before)
+        if data is not None and (b'"ticklake.' in data or _RESTORE in data):
+            file = log / commits.name_of(number)
+            info = _info_of(data, file, before)
+            if info.get("operation") == commits.RESTORE:
+                empty_at, said = _restored(info, number), []
+            said.append(({name: info[name] for name in (EMPTY, REMOVED) if name in info}, file))
         if data is not None and _is_rewrite(data):
             rewrites.append(number)
         before = history.mark(data) if data is not None else ""
+    empty = EmptyTicks(summary.empty) if empty_at == summary.version else recorded(log, table, empty_at).empty
+    for one, file in said:
+        _take(empty, one, file)
     return Recorded(empty, rewrites)

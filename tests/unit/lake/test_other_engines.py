@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from ticklake.lake import commits
 from ticklake.lake.catalog import Catalog
 from ticklake.lake.compaction import BY_HAND, Compaction
 from ticklake.lake.coverage import covered, row_counts
-from ticklake.lake.empty import joined
+from ticklake.lake.empty import EMPTY, joined
 from ticklake.lake.fingerprint import fingerprints
 from ticklake.lake.inspection import inspected
 from ticklake.lake.ledger import Ledger, open_existing
@@ -183,6 +184,47 @@ def test_doubled_rows_that_are_overwritten_are_gone(ledger: Ledger) -> None:
     write_deltalake(ledger.directory, good, mode="overwrite")
     add(Ledger(ledger.directory, TABLE), 5)
     assert rows_in(ledger) == 15
+
+
+def without_rows(ledger: Ledger, *ticks: int) -> None:
+    """A commit that says of these ticks that they have no rows."""
+    for tick in ticks:
+        ledger.commit([], {EMPTY: json.dumps([[tick, tick, 1]])})
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_what_a_restore_has_undone_is_not_there(ledger: Ledger, checkpoint: bool) -> None:
+    without_rows(ledger, 5)
+    version = ledger.version
+    without_rows(ledger, 6)
+    add(ledger, 7)
+    if checkpoint:
+        ledger.checkpoint()
+    DeltaTable(ledger.directory).restore(version)
+    ledger.refresh()
+    for look in (ledger, Ledger(ledger.directory, TABLE)):
+        assert look.present([TickRange(0, 9)]).tolist() == [1, 2, 3, 4, 5]
+    without_rows(ledger, 6)
+    ledger.checkpoint()
+    DeltaTable(ledger.directory).restore(version + 2)
+    assert covered(ledger.directory).ticks.tolist() == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_many_restores_are_followed_in_no_time(ledger: Ledger) -> None:
+    for _ in range(20):
+        add(ledger, 5)
+        without_rows(ledger, 6)
+        DeltaTable(ledger.directory).restore(ledger.version - 2)
+        ledger.refresh()
+    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 2, 3, 4]
+
+
+def test_a_restore_by_time_leaves_what_has_no_rows_to_be_indexed_again(ledger: Ledger) -> None:
+    without_rows(ledger, 5)
+    now = datetime.now(UTC)
+    add(ledger, 6)
+    DeltaTable(ledger.directory).restore(now)
+    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 2, 3, 4]
 
 
 def test_an_optimize_of_another_engine_that_is_in_time_is_followed(ledger: Ledger) -> None:
