@@ -25,6 +25,8 @@ SOURCES = "ticklake.sources"
 RESTORE = "RESTORE"
 """The operation, of any engine, that makes an older version the newest."""
 _ZEROS = "0" * 8
+# Also those below 0, which another engine may add: they are unexpected, and no damage.
+_INT64 = TickRange(-(2**63), 2**63 - 1)
 _NAME = re.compile(r"\d{20}\.json")
 _CHECKSUM = re.compile(rb'"ticklake\.checksum":"(.{8})"')
 
@@ -202,6 +204,6 @@ def _live(add: Mapping[str, Any], ordinal: str) -> LiveFile:
 
 def _bound(stats: Mapping[str, Any], name: str, ordinal: str, missing: int) -> int:
     value = (stats.get(name) or {}).get(ordinal)
-    if value is not None and value not in ANY_TICK:
+    if value is not None and value not in _INT64:
         raise ValueError(f"its {name} have {value!r} as {ordinal}")
     return missing if value is None else int(value)

@@ -227,6 +227,14 @@ def test_a_restore_by_time_leaves_what_has_no_rows_to_be_indexed_again(ledger: L
     assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 2, 3, 4]
 
 
+def test_a_tick_below_0_is_unexpected_and_no_damage(ledger: Ledger) -> None:
+    write_deltalake(ledger.directory, pa.table([[-1], [0], [0]], schema=SCHEMA), mode="append")
+    for look in (ledger, Ledger(ledger.directory, TABLE)):
+        add(look, look.version)
+        assert look.present([TickRange(-5, 9)]).tolist() == covered(ledger.directory).ticks.tolist()
+    assert inspected(ledger.directory).flaws == {}
+
+
 def test_an_optimize_of_another_engine_that_is_in_time_is_followed(ledger: Ledger) -> None:
     DeltaTable(ledger.directory).optimize.compact()
     add(ledger, 5)
