@@ -19,6 +19,7 @@ from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.features import check_readable
 from ticklake.lake.log import one_line, paths_of
 from ticklake.lake.summary import recorded
+from ticklake.lake.table import is_table_name
 from ticklake.places import lake_path
 from ticklake.storage.names import is_safe
 from ticklake.ticks import TickRange
@@ -49,9 +50,11 @@ class Catalog:
         return sorted(entry.name for entry in self.root.iterdir() if self.tables(entry.name))
 
     def tables(self, run_id: str) -> list[str]:
+        """A folder whose name is no table's, such as `cells.old`, was put aside by somebody."""
         if not is_safe(run_id):
             return []
-        return sorted(log.parent.name for log in (self.root / run_id).glob("*/_delta_log") if is_safe(log.parent.name))
+        found = (log.parent.name for log in (self.root / run_id).glob("*/_delta_log"))
+        return sorted(filter(is_table_name, found))
 
     def chosen(self, run_id: str | None) -> list[str]:
         """All runs, or just the one asked for, which must be there."""

@@ -61,6 +61,11 @@ def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield from _parts(kind.field(place).type)
 
 
+def is_table_name(name: str) -> bool:
+    """Made of a-z, 0-9 and _, from a letter on."""
+    return _NAME.fullmatch(name) is not None
+
+
 @dataclass(frozen=True)
 class Table:
     """A table's name, schema and natural key. Rows are kept in the order of the key.
@@ -74,7 +79,7 @@ class Table:
     key: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not is_table_name(self.name):
             raise BadTable(name=self.name, reason="a name is made of a-z, 0-9 and _, and starts with a letter")
         if not self.key:
             raise BadTable(name=self.name, reason="it needs a key, which starts with tick_number")

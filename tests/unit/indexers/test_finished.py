@@ -274,3 +274,18 @@ def test_a_lake_may_be_in_a_folder_of_any_name(maker: Any, tmp_path: Path, name:
     assert all(Path(file).is_file() for file in catalog.files(maker.run_id, "environment_data"))
     spark: Any = InProcess()
     assert Completeness(maker.run_id, maker.storage, catalog).verify(spark=spark).verdict == Verdict.COMPLETE
+
+
+def test_a_table_that_was_put_aside_in_its_place_is_none(maker: Any) -> None:
+    maker.metadata()
+    maker.batches(2, ticks=10)
+    maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=19))
+    index(maker, TickRange(0, 9))
+    table = maker.lake.directory(maker.run_id, "environment_data")
+    for name in ("environment_data.broken", "environment_data-old"):
+        shutil.copytree(table, table.parent / name)
+    shutil.rmtree(table)
+    index(maker)
+    catalog = Catalog(maker.lake.root)
+    assert catalog.tables(maker.run_id) == ["environment_data", "metadata"]
+    assert Completeness(maker.run_id, maker.storage, catalog).verify().verdict == Verdict.COMPLETE
