@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import apsw
+
+from ticklake.database.place import identity
 from ticklake.database.sqlite import SqliteSchema
 from ticklake.database.versions import package_versions
-from ticklake.errors import EventQueueNotFound, NoEventQueue
+from ticklake.errors import DatabaseDamaged, EventQueueNotFound, NoEventQueue
 from ticklake.events.batches import PACKAGE
-
-_SQLITE = b"SQLite format 3\0"
 
 
 class BatchRecord(NamedTuple):
@@ -77,17 +78,20 @@ def differences(records: Mapping[int, BatchRecord], rows: Mapping[int, int]) -> 
 
 
 def check_queue(path: Path) -> None:
-    """Raises if there is no event queue in this file. Leaves nothing beside it."""
-    try:
-        with path.open("rb") as file:
-            if file.read(len(_SQLITE)) != _SQLITE:
-                raise NoEventQueue(queue=str(path))
-    except OSError as error:
-        raise EventQueueNotFound(queue=str(path)) from error
+    """Raises if there is no event queue in this file. Leaves nothing beside it.
+
+    Only SQLite may open the file: this process may have it open, and to close it anywhere else drops SQLite's locks.
+    """
+    if identity(str(path)) is None or path.is_dir():
+        raise EventQueueNotFound(queue=str(path))
     schema = SqliteSchema(path, "indexer-queue")
     try:
         with schema.reading() as view:
             if not view.sql(PACKAGE).is_queue():
                 raise NoEventQueue(queue=str(path))
+    except DatabaseDamaged as error:
+        if isinstance(error.__cause__, apsw.NotADBError):
+            raise NoEventQueue(queue=str(path)) from error
+        raise
     finally:
         schema.close()
