@@ -82,11 +82,11 @@ class Buffer:
             self._emptied.notify_all()
             self._settled.notify_all()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, reason: str) -> None:
         """Writing failed: those who wait are told; the events stay."""
         with self._filled:
             self._failures += 1
-            self._reason = str(error)
+            self._reason = reason
             self._settled.notify_all()
 
     def wait_written(self, number: int) -> None:

@@ -14,16 +14,15 @@ from ticklake.errors import (
     EventsNotDurable,
     InvalidOption,
     QueueNotRunning,
-    TickLakeError,
 )
 from ticklake.events.batches import Batch, Batches, DeadBatch
-from ticklake.events.buffer import Buffer, BufferReceipt, Due, Triggers
+from ticklake.events.buffer import Buffer, BufferReceipt, Triggers
 from ticklake.events.bus import EventBus
 from ticklake.events.event import LARGEST, Event, encode
 from ticklake.events.ownership import Ownership
 from ticklake.monitoring import Monitor
 from ticklake.places import local_path
-from ticklake.text import error_text
+from ticklake.text import error_text, message_text
 
 DEFAULT_BATCH_SIZE = 100
 FLUSH_TIMEOUT_MS = 500
@@ -112,8 +111,8 @@ class IndexerQueue:
                 return
             left = self._buffer.close(discard=not graceful)
             self._thread.join()
-            while due := self._buffer.take():
-                self._write(self._buffer, self._batches, due)  # it failed a moment ago: try once more, or raise
+            while self._write_next(self._buffer, self._batches):
+                pass  # it failed a moment ago: try once more, or raise
             self._batches.close()
             self._ownership.give_back()
             self._batches, self._thread = None, None
@@ -210,28 +209,35 @@ class IndexerQueue:
         self.stop()
 
     def _flush_all(self, buffer: Buffer, batches: Batches) -> None:
-        while due := buffer.take():
+        while True:
             try:
-                self._write(buffer, batches, due)
-            except TickLakeError as error:
+                if not self._write_next(buffer, batches):
+                    return
+            except EventsNotDurable as error:
                 self.monitor.healthy = False
                 self.monitor.errors.record("FLUSH_FAILED", error)
                 _log.warning("Queue %s: %s", self.path, error)
                 if buffer.wait_closed(RETRY_SECONDS):
                     return
 
-    def _write(self, buffer: Buffer, batches: Batches, due: Due) -> None:
+    def _write_next(self, buffer: Buffer, batches: Batches) -> bool:
+        """Write what is due next; False once the buffer is closed and empty."""
         try:
+            due = buffer.take()
+            if due is None:
+                return False
             with self.monitor.percentiles("flush_latency").timed():
                 stored = batches.store(due.lines, due.age)
-        except TickLakeError as error:
-            buffer.failed(error)
-            raise EventsNotDurable(queue=self.path, reason=str(error)) from error
-        self.monitor.healthy = True
-        self.monitor.counter("events_processed_total").add(stored.new)
-        self.monitor.counter("events_duplicate_total").add(stored.duplicates)
-        buffer.written(len(due.lines))
+            self.monitor.healthy = True
+            self.monitor.counter("events_processed_total").add(stored.new)
+            self.monitor.counter("events_duplicate_total").add(stored.duplicates)
+            buffer.written(len(due.lines))
+        except Exception as error:  # whatever it is (no memory, say), those who wait are told, and it is tried again
+            reason = f"{message_text(error).rstrip('.')}."
+            buffer.failed(reason)
+            raise EventsNotDurable(queue=self.path, reason=reason) from error
         self._tell()
+        return True
 
     def _tell(self) -> None:
         with self._changed:

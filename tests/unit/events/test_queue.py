@@ -52,6 +52,7 @@ class Disk:
         self.free = threading.Event()
         self.free.set()
         self.full = False
+        self.broken: Exception | None = None
         self.written: list[int] = []
         queue._batches.store = self.store  # type: ignore[method-assign]
 
@@ -59,6 +60,8 @@ class Disk:
         assert self.free.wait(60)
         if self.full:
             raise DatabaseFull(database="d")
+        if self.broken:
+            raise self.broken
         self.written.append(len(lines))
         return self._store(lines, age)
 
@@ -159,6 +162,30 @@ def test_a_full_disk_is_an_error_for_who_waits_and_loses_nothing(
     assert queue.monitor.healthy
     bus.publish(event(1))
     assert queue.metrics().events_duplicate_total == 1
+
+
+@pytest.mark.warns("MemoryError")
+def test_an_error_of_any_kind_ends_neither_the_writing_nor_the_waiting(
+    queue: IndexerQueue, bus: EventBus, disk: Disk, eventually: Eventually
+) -> None:
+    disk.broken = MemoryError()
+    with pytest.raises(EventsNotDurable, match="MemoryError"):
+        bus.publish(event(1))
+    assert not queue.monitor.healthy
+    disk.broken = None
+    eventually(lambda: queue.metrics().events_processed_total == 1)
+    assert queue.monitor.healthy
+
+
+@pytest.mark.warns("MemoryError")
+def test_a_stop_that_meets_an_error_of_any_kind_can_be_repeated(queue: IndexerQueue, disk: Disk) -> None:
+    queue.offer([event(1)])
+    disk.broken = MemoryError()
+    with pytest.raises(EventsNotDurable):
+        queue.stop()
+    disk.broken = None
+    queue.stop()
+    assert disk.written == [1]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ticklake.events import Event, IndexerQueue
 from ticklake.events.records import QueueRecords, check_queue
 
 # As anybody looks, from another process. The last one that closes a file removes its -wal.
-LOOK = "import sqlite3, sys; file = sqlite3.connect(sys.argv[1]); file.execute('SELECT * FROM dead_batches'); file.close()"
+LOOK = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('SELECT * FROM dead_batches'); db.close()"
 
 
 def test_a_writer_holds_up_nobody_who_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
