@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -77,3 +78,18 @@ def test_an_outbox_takes_and_publishes_what_is_too_much_for_one_statement(run: R
     assert [len(key) for key in found] == sizes
     with pytest.raises(MessageTooLarge):
         outbox.result(f"{9:032x}", "g", 0, large(10_000))
+
+
+def test_retention_reads_only_a_few_large_messages_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ticklake.topics.retention.CHUNK_BYTES", 2_000_000, raising=False)
+    with run.writer("t") as writer:
+        for _ in range(30):
+            writer.send(large(1_000_000))
+        writer.send(large(3_000_000))
+    tracemalloc.start()
+    try:
+        assert run.remove_outdated("t", max_count=0) == 31
+        assert tracemalloc.get_traced_memory()[1] < 15_000_000
+    finally:
+        tracemalloc.stop()
+    assert len(run.removed_files("t")) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from functools import partial
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from ticklake.database import Transaction
@@ -14,6 +15,7 @@ from ticklake.topics.store import PACKAGE, TopicStore
 
 _log = logging.getLogger(__name__)
 CHUNK = 5_000
+CHUNK_BYTES = 16 * 1024 * 1024
 _FOR_EVER_MS = 1000 * 365 * 86_400_000
 _ANY_NUMBER = 1 << 60
 
@@ -56,11 +58,14 @@ def _remove_next(
         store.hold_groups(topic, transaction)
     rows = sql.outdated(**values, limit=CHUNK)
     if rows and not dry_run:
-        removed_files.record(transaction, topic, [message_id for _, message_id in rows])
-        message_ids = json.dumps([message_id for _, message_id in rows])
-        sql.remove_claims(topic=topic, message_ids=message_ids)
-        sql.remove_messages(topic=topic, message_ids=message_ids)
-    return [(id_, message_id) for id_, message_id in rows]
+        # They are read, for the files they tell of. The next ones are found again.
+        sizes = takewhile(lambda size: size <= CHUNK_BYTES, accumulate(size for _, _, size in rows))
+        rows = rows[: max(1, sum(1 for _ in sizes))]
+        message_ids = [message_id for _, message_id, _ in rows]
+        removed_files.record(transaction, topic, message_ids)
+        sql.remove_claims(topic=topic, message_ids=json.dumps(message_ids))
+        sql.remove_messages(topic=topic, message_ids=json.dumps(message_ids))
+    return [(id_, message_id) for id_, message_id, _ in rows]
 
 
 def _values(topic: str, keep: Retention, force: bool) -> dict[str, object]:

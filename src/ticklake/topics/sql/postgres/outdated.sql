@@ -1,6 +1,6 @@
 -- Old enough or too many; claimed by nobody, no dead letter, and (unless forced) needed by no group that is known:
 -- not yet delivered, not yet acknowledged, or committed late.
-SELECT m.id, m.message_id FROM topic_messages AS m
+SELECT m.id, m.message_id, octet_length(m.envelope) FROM topic_messages AS m
 WHERE m.topic_name = %(topic)s AND m.id > %(after)s::bigint
   AND (m.created_at < now_at() - %(max_age_ms)s::bigint * interval '1 millisecond'
        OR m.id <= (SELECT id FROM topic_messages WHERE topic_name = %(topic)s ORDER BY id DESC

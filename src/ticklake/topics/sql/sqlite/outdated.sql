@@ -1,5 +1,5 @@
 -- Old enough or too many; claimed by nobody, no dead letter, and (unless forced) needed by no group that is known.
-SELECT m.id, m.message_id FROM topic_messages AS m
+SELECT m.id, m.message_id, length(m.envelope) FROM topic_messages AS m
 WHERE m.topic_name = :topic AND m.id > :after
   AND (m.created_at < now_ms() - :max_age_ms
        OR m.id <= (SELECT id FROM topic_messages WHERE topic_name = :topic ORDER BY id DESC LIMIT 1 OFFSET :max_count))
