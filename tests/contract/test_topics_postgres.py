@@ -334,6 +334,16 @@ def test_a_claim_costs_the_same_after_many_releases_beside_a_foreign_transaction
         assert beside.soon(before + 12, lambda: beside.pages(300_000))
 
 
+def test_a_claim_passes_by_what_was_given_back_for_long(run: Run, beside: Beside) -> None:
+    """Once a second it is all looked through."""
+    before = beside.least(300_000)
+    with run.reader("t", group="g", max_unacknowledged=1400) as reader:
+        reader.release(reader.poll_many(1400, 20), delay=3600)
+    beside.forget_plans()
+    pages = sorted(beside.pages(300_000, then=ACK + " AND claimed_by = 'me'") for _ in range(20))
+    assert pages[10] < before + 12, pages
+
+
 def test_a_claim_of_a_released_message_costs_the_same_after_many_of_them(run: Run, beside: Beside) -> None:
     """Beside a foreign transaction, and also if nothing new comes meanwhile."""
     with run.reader("t", group="g") as reader:

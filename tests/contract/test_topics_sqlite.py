@@ -107,6 +107,14 @@ def test_hot_statements_use_their_indexes(run: Run, count: int) -> None:
             assert name not in FENCED or any("message_id=?" in step for step in plan), (name, plan)
 
 
+def test_a_look_passes_by_what_is_given_back_for_long(run: Run) -> None:
+    """However many there are: whether the clock was set back is one probe."""
+    with run.transaction() as transaction:
+        look = statements("ticklake.topics", "sqlite")["look"]
+        plan = [row[3] for row in transaction.execute("EXPLAIN QUERY PLAN " + look, {"topic": "t", "group": "g"})]
+    assert any("idx_topic_group_since (topic_name=? AND consumer_group=? AND since>?)" in step for step in plan), plan
+
+
 def test_a_lost_hint_costs_at_most_a_second(run: Run) -> None:
     with run.reader("t", group="g") as reader:
         assert reader.poll(0.01) is None

@@ -114,5 +114,5 @@ class SqliteTopicStore(TopicStore):
 
 
 def _look(sql: Statements, consumer: Consumer) -> _Look:
-    ((fresh, wait_ms, set_back),) = sql.look(topic=consumer.topic, group=consumer.group, lease_ms=consumer.lease_ms)
+    ((fresh, wait_ms, set_back),) = sql.look(topic=consumer.topic, group=consumer.group)
     return _Look(bool(fresh), wait_ms, bool(set_back))

@@ -75,10 +75,14 @@ BEGIN
     SELECT * INTO STRICT v_position FROM topic_positions
     WHERE topic_name = p_topic AND consumer_group = p_group ORDER BY step DESC LIMIT 1;
 
+    -- Most of what is looked for below is looked for once a second, or when the clock was set back.
+    v_recent := v_now - v_position.looked_at BETWEEN 0 AND 999;
+
     -- A lease or a delay that began in the future began before the clock was set back. It lasts as long from now on as it
-    -- was meant to. One probe (idx_topic_group_open): no lease of the group ends later than its longest one from now.
+    -- was meant to. No lease of the group ends later than its longest one from now (idx_topic_group_open); but delays may,
+    -- thousands of them, and all of those are read.
     v_longest := greatest(v_position.longest_lease, p_lease_ms);
-    IF EXISTS (SELECT 1 FROM topic_consumer_group AS o
+    IF NOT v_recent AND EXISTS (SELECT 1 FROM topic_consumer_group AS o
                WHERE o.topic_name = p_topic AND o.consumer_group = p_group AND o.acknowledged_at IS NULL
                  AND o.set_aside_at IS NULL AND o.available_at > v_now + v_longest AND o.since > v_now) THEN
         UPDATE topic_consumer_group AS c
@@ -95,7 +99,6 @@ BEGIN
     -- vacuum from its work, the index holds an entry for each claim that is over. They are all walked through once a
     -- second; between that only those since the last time. That leaves out what such a walk has seen, and what a
     -- transaction that was open then, or a person, has set free.
-    v_recent := v_now - v_position.looked_at BETWEEN 0 AND 999;
     v_from := CASE WHEN v_recent THEN v_position.looked_free ELSE 0 END;
     v_after := CASE WHEN v_recent THEN v_position.looked_at ELSE v_position.free END;
     IF EXISTS (SELECT 1 FROM topic_consumer_group AS o
