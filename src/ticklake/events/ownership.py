@@ -7,6 +7,7 @@ from io import FileIO
 from pathlib import Path
 
 from ticklake.database.fork import Fork, Inheritable
+from ticklake.database.place import make_directory
 from ticklake.errors import DatabaseUnusable, QueueInUse
 
 
@@ -19,8 +20,8 @@ class Ownership(Inheritable):
         self._file: FileIO | None = None
 
     def take(self) -> None:
+        make_directory(self._path.parent)
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = FileIO(f"{self._path}-lock", "a+")
         except OSError as error:
             raise DatabaseUnusable(database=self._path, reason=error.strerror) from error
