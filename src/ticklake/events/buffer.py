@@ -46,7 +46,7 @@ class Buffer:
         lock = threading.Lock()
         self._filled, self._emptied, self._settled = (threading.Condition(lock) for _ in range(3))
         self._lines: deque[Line] = deque()
-        self._oldest = 0.0
+        self._arrivals: deque[float] = deque()  # of each line
         self._accepted = self._written = self._wanted = self._failures = 0
         self._reason = ""
         self._closed = False
@@ -70,15 +70,15 @@ class Buffer:
             while not (self._closed or self._due()):
                 self._filled.wait(self._until_due())
             lines = self._first()
-            return Due(lines, time.monotonic() - self._oldest) if lines else None
+            return Due(lines, time.monotonic() - self._arrivals[0]) if lines else None
 
     def written(self, count: int) -> None:
         """The first `count` are on disk."""
         with self._filled:
             for _ in range(min(count, len(self._lines))):  # they may have been discarded meanwhile
                 self._lines.popleft()
+                self._arrivals.popleft()
             self._written += count
-            self._oldest = time.monotonic()
             self._emptied.notify_all()
             self._settled.notify_all()
 
@@ -106,6 +106,7 @@ class Buffer:
             left = len(self._lines)
             if discard:
                 self._lines.clear()
+                self._arrivals.clear()
             for condition in (self._filled, self._emptied, self._settled):
                 condition.notify_all()
             return left
@@ -128,9 +129,8 @@ class Buffer:
         if self._closed:
             raise QueueNotRunning(queue=self._name)
         before = len(self._lines)
-        if not before:
-            self._oldest = time.monotonic()
         self._lines.extend(lines)
+        self._arrivals.extend([time.monotonic()] * len(lines))
         self._accepted += len(lines)
         if not before or before < self._triggers.batch_size <= len(self._lines):
             self._filled.notify()
@@ -147,7 +147,7 @@ class Buffer:
     def _until_due(self) -> float | None:
         if not self._lines:
             return None
-        return max(0.0, self._oldest + self._triggers.timeout - time.monotonic())
+        return max(0.0, self._arrivals[0] + self._triggers.timeout - time.monotonic())
 
     def _lost(self) -> bool:
         return self._closed and not self._lines

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,9 @@ from ticklake.errors import (
 )
 from ticklake.events import Batch, Event, EventBus, IndexerQueue
 from ticklake.events.batches import Batches, Stored
+from ticklake.events.buffer import Buffer, Triggers
 from ticklake.events.event import Line, decode, encode, joined
+from ticklake.monitoring import Counter
 
 Eventually = Callable[..., None]
 
@@ -90,6 +94,20 @@ def test_a_publisher_that_does_not_wait_returns_at_once(queue: IndexerQueue, bus
     bus.publish(event(1), wait=False)
     assert queue.metrics().buffer_size == 1
     disk.free.set()
+
+
+def test_an_event_that_came_during_a_write_waits_no_longer_than_others() -> None:
+    buffer = Buffer(Triggers(100, 0.5, 1000, 10_000), blocks=True, blocked=Counter(), name="q")
+    buffer.add([encode(event(1))])
+    assert buffer.take() is not None
+    buffer.add([encode(event(2))])
+    came = time.monotonic()
+    time.sleep(0.4)
+    buffer.written(1)
+    due = buffer.take()
+    assert due is not None
+    assert due.age == pytest.approx(time.monotonic() - came, abs=0.05)
+    assert due.age < 0.8
 
 
 def test_events_of_waiting_publishers_share_a_batch_until_it_closes(queue: IndexerQueue, bus: EventBus) -> None:
@@ -310,6 +328,18 @@ def test_an_event_for_a_queue_that_does_not_run_is_refused(tmp_path: Path, bus: 
     for act in (lambda: bus.publish(event(2), wait=False), queue.get_next_batch, lambda: queue.mark_batch_done("b")):
         with pytest.raises(QueueNotRunning):
             act()
+
+
+def test_the_names_of_all_folders_that_a_queue_makes_are_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (synced.append(Path(f"/proc/self/fd/{file}").readlink()), fsync(file))
+    )
+    with IndexerQueue(tmp_path / "a" / "b" / "c" / "q.db"):
+        assert {tmp_path, tmp_path / "a", tmp_path / "a" / "b"} <= set(synced)
 
 
 def test_a_file_has_one_queue_at_a_time(queue: IndexerQueue) -> None:
