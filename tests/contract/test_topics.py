@@ -7,6 +7,7 @@ import resource
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from ticklake import BatchInfo, Database, MetadataInfo
 from ticklake.database.hints import HintListener
 from ticklake.database.readiness import readable
 from ticklake.errors import (
+    DatabaseUnavailable,
     InvalidOption,
     MissingConsumerGroup,
     NotAMessage,
@@ -298,6 +300,29 @@ def test_a_release_may_ask_for_a_delay(run: Run, batch: Batch, pass_time: PassTi
         assert reader.poll(0) is None
         pass_time(31)
         assert drain(reader) == [1]
+
+
+@pytest.mark.warns("Waiting for the database", "DEAD_LETTER")
+@pytest.mark.parametrize("attempts", [5, 1], ids=["given back", "buried"])
+def test_a_poll_after_an_outage_leaves_what_another_thread_is_about_to_give_back(
+    run: Run, batch: Batch, monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", max_delivery_attempts=attempts) as reader:
+        writer.send(batch(1))
+        message = reader.poll(0)
+        assert message is not None
+        act = "release" if attempts > 1 else "bury"
+        again, do = iter((False, True)), getattr(reader._store, act)
+
+        def after_an_outage(*args: Any, **options: Any) -> object:
+            if not next(again):
+                raise DatabaseUnavailable(database="d", reason="away")
+            assert reader.poll(0) is None, "the other thread"
+            return do(*args, **options)
+
+        monkeypatch.setattr(reader._store, act, after_an_outage)
+        assert reader.fail(message, "once", delay=30) is (act == "bury")
+        assert reader.poll(0) is None
 
 
 def test_closing_a_reader_gives_its_claims_back(run: Run, batch: Batch) -> None:

@@ -129,18 +129,22 @@ class TopicReader:
     def release(self, messages: Iterable[Message], *, delay: float = 0.0) -> list[bool]:
         """Give them back undone, for anyone in the group to take, after `delay` seconds. Counts as no attempt."""
         claims = _claims(messages)
-        self._let_go(claims)
-        return self._give_back(claims, delay, forgiven=True) if claims else []
+        try:
+            return self._give_back(claims, delay, forgiven=True) if claims else []
+        finally:
+            self._let_go(claims)  # not before: after an outage a poll gives back at once what is in nobody's hands
 
     def fail(self, message: Message, error: BaseException | str, *, delay: float = 0.0) -> bool:
         """The work failed. False: it will be delivered again after `delay`. True: it is now a dead letter."""
         (claim,) = claims = _claims((message,))
-        self._let_go(claims)
-        if claim.attempts >= self._consumer.max_attempts:
-            with self._owing(claims, forgiven=True):
-                return self._bury(claim, error)
-        self._give_back(claims, delay, forgiven=False)
-        return False
+        try:
+            if claim.attempts >= self._consumer.max_attempts:
+                with self._owing(claims, forgiven=True):
+                    return self._bury(claim, error)
+            self._give_back(claims, delay, forgiven=False)
+            return False
+        finally:
+            self._let_go(claims)
 
     def wake(self) -> None:
         """Make a waiting `poll` return early; from any thread or signal handler."""
