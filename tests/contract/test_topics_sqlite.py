@@ -20,6 +20,7 @@ from ticklake.errors import (
     DatabaseLocked,
     DatabaseUnusable,
     NestedTransaction,
+    ReadingOnly,
     SchemaTooNew,
     UnknownDatabase,
 )
@@ -68,6 +69,16 @@ def test_a_run_is_one_file_in_wal_mode(run: Run, path: Path) -> None:
     assert path.is_file()
     with run.reading() as view:
         assert view.execute("PRAGMA journal_mode", {}) == [("wal",)]
+
+
+def test_work_that_makes_its_connection_read_only_stops_nobody_after_it(run: Run) -> None:
+    with run.transaction() as transaction:
+        transaction.execute("PRAGMA query_only = ON", {})
+    run.writer("t").send(BatchInfo())
+    with run.reading() as view:
+        view.execute("PRAGMA query_only = OFF", {})
+    with pytest.raises(ReadingOnly), run.reading() as view:
+        view.execute("DELETE FROM topic_messages", {})
 
 
 FILL = """

@@ -241,6 +241,7 @@ class SqliteWork(Work[SqliteTransaction]):
         connection = self._seat.connected()
         if connection.in_transaction:
             connection.execute("ROLLBACK")  # an interrupt has left it
+        connection.pragma("query_only", not self._seat.write)  # the work before may have set it
         # FULL: a sender who was told "accepted" may lose power a moment later. A claim or ack that is lost only means
         # a redelivery.
         self._seat.synchronize("FULL" if self._durable else "NORMAL")
@@ -286,7 +287,7 @@ class _Seat(Inheritable):
         super().__init__()
         self._path = path
         self._clock = clock
-        self._write = write
+        self.write = write
         self._connection: apsw.Connection | None = None
         self._place: Place | None = None
         self._closed = False
@@ -318,12 +319,12 @@ class _Seat(Inheritable):
             if self._place is not None:
                 self._place = self._place.first()
                 self.check_place()
-            self._connection = _connect(self._path, self._clock, write=self._write)
+            self._connection = _connect(self._path, self._clock, write=self.write)
         return self._connection
 
     def synchronize(self, level: str) -> None:
         """How the next commits of the connection that was taken wait for the disk."""
-        if self._write and level != self._synchronous:
+        if self.write and level != self._synchronous:
             self._synchronous = ""
             self.connected().pragma("synchronous", level)
             self._synchronous = level
