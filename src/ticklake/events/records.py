@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-import apsw
-
 from ticklake.database.place import identity
 from ticklake.database.sqlite import SqliteSchema
 from ticklake.database.versions import package_versions
@@ -90,7 +88,7 @@ def check_queue(path: Path) -> None:
             if not view.sql(PACKAGE).is_queue():
                 raise NoEventQueue(queue=str(path))
     except DatabaseDamaged as error:
-        if isinstance(error.__cause__, apsw.NotADBError):
+        if "file is not a database" in str(error):  # not one that is damaged
             raise NoEventQueue(queue=str(path)) from error
         raise
     finally:
