@@ -69,7 +69,7 @@ class Model:
         for entry in spent:
             entry.state, entry.version = "dead", entry.version + 1
         again = [(n, e) for n, e in again if e.state != "dead"]
-        fresh = [(n, e) for n, e in free if e.state == "new"][: limit - len(again)]
+        fresh = [(n, e) for n, e in free if e.state == "new"][: limit - len(again) - len(spent)]
         for _, entry in again + fresh:
             entry.attempts = 1 if entry.state == "new" else entry.attempts + 1
             entry.state, entry.version, entry.expires = "claimed", entry.version + 1, self.now + LEASE

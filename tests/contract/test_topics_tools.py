@@ -276,6 +276,21 @@ def test_topics_can_be_looked_into_without_claiming(run: Run, batch: Batch) -> N
     assert [(t.topic, t.messages, t.groups) for t in run.topics()] == [("a", 5, 1), ("b", 1, 0)]
 
 
+@pytest.mark.warns("DEAD_LETTER")
+@pytest.mark.parametrize("limit", [1, 2])
+def test_a_message_that_was_delivered_too_often_lets_no_newer_one_overtake(run: Run, batch: Batch, limit: int) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", max_delivery_attempts=2) as reader:
+        writer.send_many(batch(n) for n in range(6))
+        first, *_ = reader.poll_many(4, 0)
+        reader.fail(first, "no good")
+        assert numbers(reader.poll_many(1, 0)) == [0]
+        assert run.claims.release(run.claims.named(group="g")) == 4
+        found: list[int] = []
+        while messages := reader.poll_many(limit, 0):
+            found += numbers(messages)
+    assert found == [1, 2, 3, 4, 5]
+
+
 def test_retention_is_explicit_and_never_removes_what_a_group_needs(
     run: Run, batch: Batch, pass_time: PassTime
 ) -> None:

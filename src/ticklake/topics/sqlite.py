@@ -53,7 +53,8 @@ class SqliteTopicStore(TopicStore):
             sql.restart(**values)
             look = _look(sql, consumer)
         again, dead = self._claim_again(sql, consumer, values, limit) if look.wait_ms == 0 else ([], [])
-        new = self._claim_fresh(sql, values, limit - len(again))
+        # If some died, others that are free may be left, and they are older.
+        new = self._claim_fresh(sql, values, limit - len(again) - len(dead))
         return Claimed((*again, *new), dead, 0 if again or new or dead else look.wait_ms)
 
     def _look_first(self, consumer: Consumer) -> _Look:

@@ -139,8 +139,8 @@ BEGIN
                 WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = r_message_id;
                 r_version := r_version + 1;
                 r_attempts := r_attempts + 1;
-                v_room := v_room - 1;
             END IF;
+            v_room := v_room - 1;  -- of those that died too: others that are free may be left, and they are older
             RETURN NEXT;
         END LOOP;
     END IF;
