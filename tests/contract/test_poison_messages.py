@@ -14,6 +14,7 @@ from google.protobuf.message import Message as Payload
 from ticklake import BatchInfo
 from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
+from ticklake.database.endings import Statement, split
 from ticklake.errors import DatabaseLocked, DatabaseUnavailable, TickLakeError, UniqueViolation
 from ticklake.topics import Run
 from ticklake.topics.envelope import Envelope
@@ -263,6 +264,9 @@ ENDINGS = [
     "SELECT 'it''s'; -- a comment; \n COMMIT",
     "/* ; */ COMMIT; BEGIN",
     'SELECT 1 AS "a;b"; ROLLBACK; BEGIN',
+    "CREATE TABLE spans (begin integer); INSERT INTO spans VALUES (1); COMMIT",
+    "SELECT 1; -- note\rCOMMIT",
+    "SELECT 1 AS x$y$; COMMIT; SELECT 2 AS z$y$",
 ]
 
 
@@ -283,6 +287,37 @@ def test_a_handler_that_ends_the_transaction_and_fails_takes_no_other_message_wi
 ) -> None:
     assert work_through(end_it_and_fail(text)).done == [0, 1, 3, 4]
     assert letters(run) == [(3, "ValueError: poison")]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    "text", ["COMMIT", "COMMIT; BEGIN", "ROLLBACK; BEGIN", "RELEASE ticklake_part_1; COMMIT; BEGIN"]
+)
+@pytest.mark.parametrize("work", [end_it, end_it_and_fail])
+def test_sqlite_itself_keeps_a_handler_from_ending_the_transaction(
+    run: Run,
+    work_through: Callable[..., Worker],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    work: Callable[[str], Work],
+) -> None:
+    monkeypatch.setattr("ticklake.database.schema.ending", lambda _: None)
+    assert work_through(work(text)).done == [0, 1, 3, 4]
+    assert len(letters(run)) == 1
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("work", [end_it, end_it_and_fail])
+def test_postgres_itself_keeps_a_statement_from_hiding_one_that_ends_the_transaction(
+    run: Run, work_through: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch, work: Callable[[str], Work]
+) -> None:
+    whole = [Statement("SELECT 1; COMMIT; BEGIN", "")]
+    monkeypatch.setattr("ticklake.database.postgres.split", lambda text: whole if "COMMIT" in text else split(text))
+    monkeypatch.setattr("ticklake.database.schema.ending", lambda _: None)
+    assert work_through(work("SELECT 1; COMMIT; BEGIN")).done == [0, 1, 3, 4]
+    assert len(letters(run)) == 1
 
 
 @pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")

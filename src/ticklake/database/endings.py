@@ -1,39 +1,81 @@
-"""Finds statements that would end a transaction. Whoever began it ends it; others only work in it."""
+"""Finds statements that would end a transaction. Whoever began it ends it; others only work in it.
+
+This is what a caller is told first. It is not what keeps a transaction whole: PostgreSQL gets every statement alone, so
+that its first words are all that counts, and SQLite asks before it commits.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 _FLAGS = re.IGNORECASE | re.DOTALL
 _SUSPICIOUS = re.compile(r"\b(?:COMMIT|END|ABORT|ROLLBACK|PREPARE)\b", _FLAGS)
-_QUOTED = re.compile(
-    r"\bE'(?:[^'\\]|\\.|'')*'"
+_LETTER = r"[A-Za-z_\u0080-\U0010ffff]"
+_TOKEN = re.compile(
+    r"--[^\r\n]*"
+    r"|E'(?:[^'\\]|\\.|'')*'"
     r"|'(?:[^']|'')*'"
     r'|"(?:[^"]|"")*"'
-    r"|\$(\w*)\$.*?\$\1\$"
-    r"|--[^\n]*"
-    r"|/\*.*?\*/",
+    rf"|\$(?P<tag>(?:{_LETTER}(?:{_LETTER}|\d)*)?)\$.*?\$(?P=tag)\$"
+    rf"|(?P<word>{_LETTER}(?:{_LETTER}|[\d$])*)"
+    r"|(?P<sign>/\*|[;()])",
     _FLAGS,
 )
-_ENDING = re.compile(
-    r"[\s*/]*"  # PostgreSQL's comments can be nested: of those, a rest is left
-    r"(COMMIT|END|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))\b",
-    _FLAGS,
-)
-_BODY = re.compile(r"\s*CREATE\b.*\bBEGIN\b", _FLAGS)
-_END_OF_BODY = re.compile(r"\s*END\b", _FLAGS)
+_COMMENT = re.compile(r"/\*|\*/")
+_ENDINGS = ("COMMIT", "END", "ABORT", "ROLLBACK", "PREPARE TRANSACTION")
+_ROLLBACK_TO = re.compile(r"ROLLBACK (?:(?:WORK|TRANSACTION) )?TO\b")
+_BODY = re.compile(r"CREATE (?:.* )?(?:TRIGGER .*BEGIN|(?:FUNCTION|PROCEDURE) .*BEGIN ATOMIC)")
+
+
+class Statement(NamedTuple):
+    """One of the statements of a text, and its words without what is quoted, commented or in brackets."""
+
+    text: str
+    words: str
 
 
 def ending(text: str) -> str | None:
     """The words of the first statement in `text` that ends the transaction; None if none does."""
     if not _SUSPICIOUS.search(text):
         return None
-    in_body = False  # of a trigger or a function, which has semicolons and an END of its own
-    for statement in _QUOTED.sub(" ", text).split(";"):
-        if in_body:
-            in_body = not _END_OF_BODY.match(statement)
-        elif found := _ENDING.match(statement):
-            return found[1].upper()
-        else:
-            in_body = bool(_BODY.match(statement))
+    for statement in split(text):
+        for words in _ENDINGS:
+            if f"{statement.words} ".startswith(f"{words} ") and not _ROLLBACK_TO.match(statement.words):
+                return words
     return None
+
+
+def split(text: str) -> Iterator[Statement]:
+    """The statements of `text`, as PostgreSQL reads it. A trigger or a function may have semicolons of its own."""
+    start = at = depth = 0
+    words: list[str] = []
+    in_body = may_end = False  # its END comes where a statement could
+    while found := _TOKEN.search(text, at):
+        at, word, sign = found.end(), found["word"], found["sign"]
+        if sign == "/*":
+            at = _after_comment(text, at)
+        elif sign in ("(", ")"):
+            depth = max(0, depth + (1 if sign == "(" else -1))
+        elif sign == ";" and in_body:
+            may_end = True
+        elif sign == ";" and depth == 0:
+            yield Statement(text[start:at], " ".join(words))
+            start, words = at, []
+        elif word and in_body:
+            in_body = not (may_end and word.upper() == "END")
+            may_end = False
+        elif word and depth == 0:
+            words.append(word.upper())
+            in_body = may_end = words[-1] in ("BEGIN", "ATOMIC") and bool(_BODY.fullmatch(" ".join(words)))
+    yield Statement(text[start:], " ".join(words))
+
+
+def _after_comment(text: str, at: int) -> int:
+    """Comments can be nested."""
+    depth = 1
+    while depth and (found := _COMMENT.search(text, at)):
+        depth += 1 if found[0] == "/*" else -1
+        at = found.end()
+    return len(text) if depth else at

@@ -17,6 +17,7 @@ from psycopg import sql as compose
 
 from ticklake import faults
 from ticklake.database.blocked import told
+from ticklake.database.endings import split
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import schema_name
 from ticklake.database.notifications import PostgresListener
@@ -326,9 +327,11 @@ class PostgresTransaction(Transaction):
         return [row for one in values for row in self._execute(text, one)]
 
     def _execute_script(self, text: str) -> None:
+        """Each statement alone (a binary cursor sends no other): so none that ends the transaction hides among them."""
         self.check_open()
         try:
-            self._connection.execute(text.encode())
+            for statement in split(text):
+                self._connection.statements.execute(statement.text.encode(), prepare=False)
         except psycopg.Error as error:
             raise self._in_our_words(error) from error
 

@@ -17,6 +17,7 @@ import apsw
 from ticklake import faults
 from ticklake.database import barred
 from ticklake.database.fork import Fork, Inheritable, keep_for_ever
+from ticklake.database.guard import Guard
 from ticklake.database.hints import HintListener, Hints
 from ticklake.database.names import schema_name
 from ticklake.database.outages import Fault, in_our_words, sqlite_fault
@@ -192,9 +193,10 @@ class SqliteSchema:
 class SqliteTransaction(Transaction):
     """A transaction on a connection that nobody else uses meanwhile."""
 
-    def __init__(self, schema: SqliteSchema, connection: apsw.Connection) -> None:
+    def __init__(self, schema: SqliteSchema, connection: apsw.Connection, guard: Guard) -> None:
         super().__init__(schema.run_id, "sqlite", schema.database)
         self._connection = connection
+        self._guard = guard
         self._hints = schema.hints
 
     def _execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
@@ -210,7 +212,7 @@ class SqliteTransaction(Transaction):
         self.after_commit(lambda: self._hints.send(channel), once=(Hints, channel))
 
     def _is_gone(self) -> bool:
-        return not self._connection.in_transaction
+        return self._guard.ended or not self._connection.in_transaction
 
     def _rows(self, execute: Callable[..., apsw.Cursor], text: str, values: object) -> list[Row]:
         self.check_open()
@@ -247,11 +249,15 @@ class SqliteWork(Work[SqliteTransaction]):
         self._seat.synchronize("FULL" if self._durable else "NORMAL")
         self._seat.remember_place()
         connection.execute(self._begin_with)
-        self._transaction = SqliteTransaction(self._schema, connection)
+        self._seat.guard.begin()
+        self._transaction = SqliteTransaction(self._schema, connection, self._seat.guard)
         return self._transaction
 
     def _commit(self) -> None:
         faults.reach("database.commit.before")
+        if self._transaction is not None:
+            self._transaction.check_open()
+        self._seat.guard.may_commit = True
         self._seat.connected().execute("COMMIT")
         self._seat.check_place()
         faults.reach("database.commit.after")
@@ -288,6 +294,7 @@ class _Seat(Inheritable):
         self._path = path
         self._clock = clock
         self.write = write
+        self.guard = Guard()
         self._connection: apsw.Connection | None = None
         self._place: Place | None = None
         self._closed = False
@@ -320,6 +327,7 @@ class _Seat(Inheritable):
                 self._place = self._place.first()
                 self.check_place()
             self._connection = _connect(self._path, self._clock, write=self.write)
+            self.guard.watch(self._connection)
         return self._connection
 
     def synchronize(self, level: str) -> None:

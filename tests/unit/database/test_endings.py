@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ticklake.database.endings import ending
+from ticklake.database.endings import ending, split
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,14 @@ from ticklake.database.endings import ending
         ("SELECT E'\\''; COMMIT; SELECT ''", "COMMIT"),
         ("SELECT $a$ ; $a$; ROLLBACK", "ROLLBACK"),
         ("CREATE TRIGGER t AFTER INSERT ON x BEGIN DELETE FROM y; END; COMMIT", "COMMIT"),
+        ("CREATE TABLE x (begin integer, finish integer); COMMIT", "COMMIT"),
+        ("CREATE FUNCTION f(begin atomic) RETURNS int LANGUAGE sql AS 'SELECT 1'; COMMIT", "COMMIT"),
+        ("CREATE FUNCTION f() RETURNS void BEGIN ATOMIC END; COMMIT", "COMMIT"),
+        ("SELECT 1; -- note\rCOMMIT", "COMMIT"),
+        ("SELECT 1 AS x$y$; COMMIT; SELECT 2 AS z$y$", "COMMIT"),
+        ("SELECT x$e'\\'; COMMIT; --'", "COMMIT"),
+        ("/* /* */ ' */ COMMIT; --'", "COMMIT"),
+        ("; ; COMMIT", "COMMIT"),
     ],
 )
 def test_a_statement_that_ends_the_transaction_is_found(text: str, words: str) -> None:
@@ -47,3 +55,18 @@ def test_a_statement_that_ends_the_transaction_is_found(text: str, words: str) -
 )
 def test_other_statements_are_not_taken_for_one(text: str) -> None:
     assert ending(text) is None
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["SELECT 1;", " SELECT ';'"],
+        ["CREATE RULE r AS ON INSERT TO x DO ALSO (DELETE FROM y; DELETE FROM z);", " SELECT 1;", ""],
+        ["CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE 1 WHEN 1 THEN 2 END; END;", " SELECT f()"],
+        ["CREATE TRIGGER t AFTER INSERT ON x EXECUTE FUNCTION f();", " SELECT 1"],
+        ["CREATE TEMP TRIGGER t AFTER INSERT ON x BEGIN DELETE FROM y; DELETE FROM z; END;", " SELECT 1"],
+        ["DO $a$ BEGIN PERFORM 1; END $a$;", "/* ; /* ; */ ; */ SELECT 1"],
+    ],
+)
+def test_a_text_is_split_into_its_statements(statements: list[str]) -> None:
+    assert [statement.text for statement in split("".join(statements))] == statements
