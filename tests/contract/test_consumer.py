@@ -204,6 +204,20 @@ def test_a_failed_message_leaves_no_trace_and_comes_again(run: Run, ledger: Ledg
 
 
 @pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+def test_every_attempt_begins_with_what_was_sent_whatever_the_last_one_made_of_it(run: Run, consume) -> None:
+    send(run, *(trade(number) for number in range(3)))
+
+    def changes(payload: BatchInfo, tx: Transaction) -> Payload | None:
+        if payload.tick_start == 2:
+            raise ValueError("so the transaction is repeated")
+        payload.tick_start += 1000
+        return MetadataInfo(written_at_ms=payload.tick_start)
+
+    consume(changes, max_delivery_attempts=1).run_until_caught_up()
+    assert published(run) == [1000, 1001]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
 def test_a_twin_of_a_failed_message_is_no_duplicate(run: Run, ledger: Ledger, consume) -> None:
     send(run, trade(1), trade(1))
     failures = iter([ValueError("not today")] * 2)  # with the others, and in a savepoint of its own

@@ -298,7 +298,7 @@ class IdempotentConsumer:
             with part(transaction):
                 self._begun = True
                 faults.reach("consumer.work")
-                results = self._results(delivery, self._handler(delivery.message.payload, transaction))
+                results = self._results(delivery, self._handler(_copied(delivery.message.payload), transaction))
                 transaction.check_open()
         except OUTAGES:
             raise
@@ -394,6 +394,13 @@ def _apart(deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Deliver
     firsts = {delivery.event_id: delivery for delivery in reversed(deliveries)}
     twins = [delivery for delivery in deliveries if firsts[delivery.event_id] is not delivery]
     return [delivery for delivery in deliveries if firsts[delivery.event_id] is delivery], twins
+
+
+def _copied(payload: Payload) -> Payload:
+    """For one attempt: a handler may change what it gets, and the next attempt begins with what was sent."""
+    copy = type(payload)()
+    copy.CopyFrom(payload)
+    return copy
 
 
 def _payloads(returned: Any) -> Iterable[Payload]:
