@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -115,14 +118,75 @@ def test_a_relay_that_has_not_noticed_yet_publishes_nothing_twice(run: Run, outb
     add(run, outbox, *range(100))
     first, second = relays(batch_size=7), relays(batch_size=7)
     second._leads = lambda deadline: True  # type: ignore[method-assign]
-    threads = [
-        threading.Thread(target=lambda relay=relay: [relay.relay() for _ in range(20)]) for relay in (first, second)
-    ]
+
+    def empty(relay: Relay) -> None:
+        while outbox.count_unsent():
+            relay.relay()
+
+    threads = [threading.Thread(target=empty, args=(relay,)) for relay in (first, second)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
     assert published(run) == list(range(100))
+
+
+FROZEN = """
+import os, signal, sys
+from ticklake import Database
+from ticklake.consumer import Outbox, Relay
+from ticklake.consumer import outbox
+
+def freeze(self, rows, connection):
+    print("frozen", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+Outbox.mark_sent = freeze
+outbox.STILL_SECONDS = float(sys.argv[3])
+with Database(sys.argv[1]) as database, Relay(database.run(sys.argv[2]), "validation-topic", lease=0.5) as relay:
+    relay.relay(60)
+"""
+
+
+@contextmanager
+def frozen_relay(url: str, run: Run, still_seconds: float) -> Iterator[None]:
+    """Another process that stands still with messages in its hands."""
+    command = [sys.executable, "-c", FROZEN, url, run.id, str(still_seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"frozen\n"
+            yield
+        finally:
+            child.kill()
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_a_relay_that_waits_for_one_that_stands_still_can_be_stopped(
+    run: Run, outbox: Outbox, relays, database_url: str, eventually: Callable[..., None]
+) -> None:
+    add(run, outbox, 1, 2)
+    with frozen_relay(database_url, run, 3600):
+        relay = relays(lease=0.5)
+        thread = threading.Thread(target=relay.run)
+        thread.start()
+        eventually(lambda: relay.monitor.errors.recorded.value > 0)
+        relay.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+        assert published(run) == []
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_the_server_takes_what_a_relay_has_that_stands_still(
+    run: Run, outbox: Outbox, relays, database_url: str
+) -> None:
+    add(run, outbox, 1, 2)
+    with frozen_relay(database_url, run, 1):
+        assert relays(lease=0.5).relay(60) == 2
+    assert published(run) == [1, 2]
 
 
 def refuse(transaction: Transaction, on: bool) -> None:

@@ -20,6 +20,9 @@ from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
 from ticklake.topics.parts import check_size, in_parts
 
 COUNT_LIMIT = 1_000_000
+STILL_SECONDS = 60.0
+"""A relay that does nothing for so long, with messages in its hands, loses them and its connection."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -79,7 +82,9 @@ class Outbox:
         return Attempts(*rows[0]) if rows else None
 
     def unsent(self, limit: int, connection: Transaction) -> list[Row]:
-        rows = connection.sql(PACKAGE).unsent(topic=self.topic, limit=limit)
+        """The oldest; to be marked in the same transaction. Raises `TransactionAborted` while another one has them."""
+        still_ms = round(STILL_SECONDS * 1000)
+        rows = connection.sql(PACKAGE).unsent(topic=self.topic, limit=limit, still_ms=still_ms)
         return [Row(id_, Envelope(message_id, timestamp, data)) for id_, message_id, timestamp, data in rows]
 
     def count_unsent(self) -> int:

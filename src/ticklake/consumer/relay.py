@@ -11,7 +11,7 @@ from ticklake import faults
 from ticklake.consumer.outbox import Attempts, Outbox, Row
 from ticklake.contracts import TopicEnvelope
 from ticklake.database import OUTAGES, Listener
-from ticklake.errors import DatabaseClosed, InvalidOption, TickLakeError, TopicClosed
+from ticklake.errors import DatabaseClosed, InvalidOption, TickLakeError, TopicClosed, TransactionAborted
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
 from ticklake.topics import baton as batons
@@ -20,6 +20,7 @@ from ticklake.topics.envelope import client_clock_ms, wrap
 LEASE_SECONDS = 5.0
 LONGEST_RETRY = 60.0
 OUTAGE_PAUSE = 0.5
+LOCKED_PAUSE = 0.5
 _FOR_EVER = 1_000_000_000
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,10 @@ class Relay:
             attempts = self._outbox.attempts() if self._leads(deadline) else None
             pause = None if attempts is None else _pause(attempts)
             if attempts is not None and pause == 0:
-                return self._publish(_batch(self._batch_size, attempts))
+                published = self._publish(_batch(self._batch_size, attempts))
+                if published is not None:
+                    return published
+                pause = LOCKED_PAUSE
             if time.monotonic() >= deadline:
                 return 0
             if self._baton is not None:
@@ -121,7 +125,8 @@ class Relay:
         limits = (deadline - time.monotonic(), self._lease / 3, LONGEST_RETRY if pause is None else pause)
         self._listener.wait(max(0.0, min(limits)))
 
-    def _publish(self, limit: int) -> int:
+    def _publish(self, limit: int) -> int | None:
+        """How many; None while another relay, which may stand still, has them locked: their order is kept."""
         rows: Sequence[Row] = ()
         try:
             with self._run.transaction() as transaction:
@@ -134,6 +139,9 @@ class Relay:
         except OUTAGES:
             raise
         except TickLakeError as error:
+            if isinstance(error, TransactionAborted) and not rows:
+                self.monitor.errors.record("RELAY_LOCKED_OUT", error, self._outbox.topic)
+                return None
             self._failed(rows, error)
             return 0
         faults.reach("relay.committed")
