@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -62,7 +63,19 @@ class PostgresTopicStore(TopicStore):
         claims = [
             Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
         ]
-        return Claimed(claims, [row[0] for row in rows if row[4]], 0)
+        return Claimed(self._with_data(consumer.topic, claims), [row[0] for row in rows if row[4]], 0)
+
+    def _with_data(self, topic: str, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Fetches what did not come with its claim: one that stands still as it reads must not hold its group."""
+        missing = [claim.message_id for claim in claims if claim.data is None]
+        if not missing:
+            return claims
+        with self._alone() as sql:
+            found = dict(sql.envelopes(topic=topic, message_ids=json.dumps(missing)))
+        whole = [
+            claim if claim.data is not None else claim._replace(data=found.get(claim.message_id)) for claim in claims
+        ]
+        return [claim for claim in whole if claim.data is not None]  # the others have just been removed from the topic
 
     def intervene(self, act: Callable[[Transaction], _Result]) -> _Result:
         """It lets go of everything when it has waited for a lock, and begins again.

@@ -55,10 +55,12 @@ WHERE acknowledged_at IS NULL AND set_aside_at IS NULL;
 CREATE OR REPLACE FUNCTION topic_claim(
     p_topic text, p_group text, p_consumer text, p_lease_ms bigint, p_max_attempts integer, p_limit integer
 ) RETURNS TABLE (r_message_id text, r_version integer, r_attempts integer, r_taken_from text, r_dead boolean, r_envelope bytea)
--- Plans are kept, and one that was made while the tables were small must not read them from end to end later.
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+-- Plans are kept, and one that was made while the tables were small must not read them from end to end later. Whoever has
+-- the group may stand still: to wait long for it is an error.
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '1s' AS $$
 DECLARE
     v_position topic_positions;
+    v_bytes    bigint := 65536;  -- so much goes with the claim: it is done, and the group free, though its consumer reads nothing
     v_at       timestamptz := now_at();
     v_now      bigint := extract(epoch FROM v_at) * 1000;
     v_room     integer := p_limit;
@@ -141,6 +143,10 @@ BEGIN
                 r_attempts := r_attempts + 1;
             END IF;
             v_room := v_room - 1;  -- of those that died too: others that are free may be left, and they are older
+            v_bytes := v_bytes - octet_length(r_envelope);
+            IF v_bytes < 0 THEN
+                r_envelope := NULL;
+            END IF;
             RETURN NEXT;
         END LOOP;
     END IF;
@@ -193,6 +199,10 @@ BEGIN
             WHERE c.topic_name = p_topic AND c.consumer_group = p_group AND c.message_id = r_message_id;
         END IF;
         r_version := coalesce(r_version, 0) + 1;
+        v_bytes := v_bytes - octet_length(r_envelope);
+        IF v_bytes < 0 THEN
+            r_envelope := NULL;
+        END IF;
         RETURN NEXT;
     END LOOP;
     IF v_seen IS NOT NULL OR v_room < p_limit THEN
