@@ -29,6 +29,9 @@ SLOW_SECONDS = 0.005
 REST = 20
 """A look that takes longer than that walks through entries that vacuum could not remove: it rests 20 times as long."""
 
+LONGEST_REST = 1.0
+"""The server may have been slow for another reason: what becomes free must not be overlooked for long."""
+
 
 class PostgresTopicStore(TopicStore):
     """The topics of one run's schema."""
@@ -120,7 +123,7 @@ class PostgresTopicStore(TopicStore):
         ((wait_ms,),) = sql.look(topic=consumer.topic, group=consumer.group)
         ended = time.monotonic()
         if ended - started > SLOW_SECONDS:
-            self._next_look[group] = ended + REST * (ended - started)
+            self._next_look[group] = ended + min(REST * (ended - started), LONGEST_REST)
         return LOCKED_MS if wait_ms == 0 else wait_ms
 
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
