@@ -6,7 +6,7 @@ import json
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from ticklake import BatchInfo, Database
 from ticklake.cli._frame import Frame
 from ticklake.database import Transaction
 from ticklake.database.names import schema_name
+from ticklake.database.postgres import PostgresTransaction
 from ticklake.doctor.databases import open_transactions
 from ticklake.doctor.patient import Patient, Store
 from ticklake.errors import DatabaseUnavailable
@@ -631,3 +632,81 @@ def test_a_connection_that_has_become_read_only_is_replaced(postgres_url: str) -
                 writer.send(BatchInfo(tick_start=1), connection=transaction)
             writer.send(BatchInfo(tick_start=2))
         assert len(run.browse("t")) == 1
+
+
+def test_a_consumer_that_stands_still_as_it_is_sent_large_messages_does_not_hold_its_group(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    with run.writer("t") as writer:
+        writer.send_many(BatchInfo(storage_key="k" * 1_000_000, tick_start=number) for number in range(30))
+    with closing(psycopg.connect(postgres_url, autocommit=True)) as still, run.reader("t", group="g") as reader:
+        still.execute(f'SET search_path TO "{schema_name(run.id)}"')
+        still.pgconn.send_query(CLAIM.format(lease_ms=300_000, limit=20).encode())  # and never reads the answer
+        eventually(lambda: len(run.claims.list()) == 20, 20)
+        messages = reader.poll_many(60, 30)
+        assert [message.payload.tick_start for message in messages] == list(range(20, 30))  # type: ignore[attr-defined]
+        assert {len(message.payload.storage_key) for message in messages} == {1_000_000}  # type: ignore[attr-defined]
+
+
+def test_a_poll_ends_though_somebody_holds_its_group(run: Run, postgres_url: str) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(BatchInfo(tick_start=1))
+        with psycopg.connect(postgres_url) as holder:
+            holder.execute(f'SET search_path TO "{schema_name(run.id)}"')
+            holder.execute("SELECT 1 FROM topic_groups FOR UPDATE")
+            assert reader.poll(0) is None
+            assert not reader.monitor.healthy
+        assert ticks(reader) == [1]
+        assert reader.monitor.healthy
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_a_replay_beside_a_reset_hands_no_message_to_two_consumers(
+    run: Run, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", max_delivery_attempts=1) as reader:
+        writer.send_many(BatchInfo(tick_start=number) for number in (1, 2))
+        first, second = reader.poll_many(2, 5)
+        reader.fail(first, "x")
+        reader.ack(second)
+    reopened, go_on, notify = threading.Event(), threading.Event(), PostgresTransaction.notify
+
+    def late(self: PostgresTransaction, channel: str) -> None:
+        if threading.current_thread() is replay:
+            reopened.set()
+            assert go_on.wait(60)
+        notify(self, channel)
+
+    monkeypatch.setattr(PostgresTransaction, "notify", late)
+    replay = threading.Thread(target=run.dead_letters.replay)
+    reset = threading.Thread(target=run.groups.reset, args=("t", "g", "earliest"))
+    replay.start()
+    assert reopened.wait(60)
+    reset.start()
+    with run.reading() as view:
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        eventually(lambda: not reset.is_alive() or view.execute(waiting, {}) != [(0,)])
+    go_on.set()
+    replay.join()
+    reset.join()
+    with run.reader("t", group="g") as one, run.reader("t", group="g") as other:
+        messages = [one.poll(0), other.poll(0)]
+        assert [message and message.payload.tick_start for message in messages] == [1, 2]  # type: ignore[attr-defined]
+        assert messages[0] is not None
+        assert one.ack(messages[0])
+
+
+def test_a_slow_look_is_followed_by_a_rest_of_a_second_at_most(run: Run) -> None:
+    clock = """CREATE OR REPLACE FUNCTION now_ms() RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+        BEGIN PERFORM pg_sleep({}); RETURN (extract(epoch FROM now_at()) * 1000)::bigint; END $$"""
+    with run.writer("t") as writer, run.reader("t", group="g") as holder, run.reader("t", group="g") as reader:
+        writer.send(BatchInfo(tick_start=1))
+        assert holder.poll(0) is not None
+        with run.transaction() as transaction:
+            transaction.execute_script(clock.format(0.2))
+        assert reader.poll(0) is None
+        with run.transaction() as transaction:
+            transaction.execute_script(clock.format(0))
+        wait_ms = reader._store.claim(reader._consumer, 1).wait_ms
+        assert wait_ms is not None
+        assert 0 < wait_ms <= 1000

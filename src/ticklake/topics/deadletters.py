@@ -76,6 +76,8 @@ class DeadLetters:
         def replay(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)
             taken = sql.take_dead_letters(**asdict(which))
+            for topic, group in sorted({row[:2] for row in taken}):
+                sql.lock_position(topic=topic, group=group)  # a reset beside this would meet them again
             reopened = sql.reopen(letters=json.dumps(taken))
             for topic in sorted({row[0] for row in taken}):
                 transaction.notify(topic)
