@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from ticklake import BatchInfo
+from ticklake.consumer import IdempotentConsumer
 from ticklake.consumer.outbox import Outbox
 from ticklake.consumer.processed import ProcessedMessages
 from ticklake.consumer.relay import Relay
@@ -143,6 +144,23 @@ def test_marks_are_kept_as_long_as_the_oldest_message_though_its_id_is_not_the_l
     pass_time(2 * HOUR)
     assert processed.prune(max_age=0) == 0
     assert processed.find([event_id]).done == {event_id}
+
+
+def test_a_mark_is_kept_while_its_message_is_there_though_that_was_stored_by_a_clock_ahead(
+    run: Run, pass_time: Callable[[float], None], batch: Callable[[int], BatchInfo]
+) -> None:
+    done: list[int] = []
+    pass_time(24 * HOUR)
+    with run.writer("t") as writer:
+        writer.send(batch(1))
+    pass_time(-24 * HOUR)
+    with IdempotentConsumer(run, "t", "g", lambda payload, _: done.append(payload.tick_start)) as consumer:
+        consumer.run_until_caught_up()
+        pass_time(2 * HOUR)
+        assert ProcessedMessages(run, "t", "g").prune(max_age=HOUR) == 0
+        run.groups.reset("t", "g", "earliest")
+        consumer.run_until_caught_up()
+    assert done == [1]
 
 
 def test_an_outbox_is_tried_again_though_the_clock_was_set_back(
