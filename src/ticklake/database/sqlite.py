@@ -86,10 +86,8 @@ class SqliteBackend(Inheritable):
                 self._leave_out(path, str(error))
                 continue
             found += [run_id for run_id in ids if schema_name(run_id) == path.stem]
-            if ids and schema_name(ids[0]) != path.stem:
-                self._leave_out(
-                    path, f"{path} has run {ids[0]!r} under another name than {schema_name(ids[0])}{SUFFIX}"
-                )
+            if ids and (name := schema_name(ids[0])) != path.stem:
+                self._leave_out(path, f"{path} has run {ids[0]!r} under another name than {name}{SUFFIX}")
         return sorted(found)
 
     def _leave_out(self, path: Path, reason: str) -> None:
