@@ -212,12 +212,14 @@ def test_a_read_only_folder_is_a_clear_error(tmp_path: Path) -> None:
         database.run(RUN_ID).writer("t")
 
 
-def test_a_read_only_file_is_a_clear_error(run: Run) -> None:
-    writer = run.writer("t")
-    with run.transaction() as transaction:
-        transaction.execute("PRAGMA query_only = 1", {})
-    with pytest.raises(DatabaseUnusable, match="readonly"):
-        writer.send(BatchInfo())
+def test_a_read_only_file_is_a_clear_error(url: str, path: Path) -> None:
+    with Database(url) as database:
+        database.run(RUN_ID).writer("t").send(BatchInfo())
+    with path.open("r+b") as file:
+        file.seek(18)
+        file.write(b"\3")  # a format of the future: SQLite reads it, and writes nothing
+    with Database(url) as database, pytest.raises(DatabaseUnusable, match="readonly"):
+        database.run(RUN_ID).writer("t").send(BatchInfo())
 
 
 def test_a_full_disk_refuses_a_message_and_keeps_the_others(run: Run) -> None:
