@@ -10,18 +10,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
-from ticklake.coordination.gaps import PENDING, WHOLE, Searched, Short, count, on_grid, ranges_of, subtract
+from ticklake.coordination.gaps import PENDING, WHOLE, Searched, Short, count, merged, on_grid, ranges_of, subtract
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.errors import BadFile, StorageUnavailable, StoredFileMissing
+from ticklake.errors import BadFile, DamagedTableFile, StorageUnavailable, StoredFileMissing, TableUnreadable
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer, id_at
 from ticklake.indexers.batches import Delivery
-from ticklake.lake.coverage import covered
 from ticklake.lake.empty import joined
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.log import one_line
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
@@ -76,6 +76,8 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self.exhausted = False
         self.ticks_before = 0
         self.failed: dict[str, str] = {}
+        # Files that are done, as far as anybody knows: the file of the table that would tell is damaged.
+        self.untold: dict[str, str] = {}
         monitor.gauge("gaps_pending", lambda: self._gaps_pending)
         monitor.gauge("batches_found", lambda: len(self._found))
 
@@ -259,9 +261,10 @@ def coordinated(
         run, table = database.run(run_id), _target(resources, kind, run_id)
         coordinator = Coordinator(run, kind.__name__, step=step, table=table, lease=lease, monitor=monitor)
         coordinator.register(id_at)
+        damaged: list[DamagedTableFile] = []
         if kind.table is not None:
-            changed = changed_files(coordinator, storage, run_id)
-            _believe_the_table(coordinator, resources.tables.directory(run_id, kind.table.name), changed, monitor)
+            ledger, changed = resources.tables.ledger(run_id, kind.table), changed_files(coordinator, storage, run_id)
+            damaged = _believe_the_table(coordinator, ledger, changed, monitor)
         batches = CoordinatedBatches(
             coordinator,
             storage,
@@ -271,7 +274,8 @@ def coordinated(
             gap_warning_timeout_ms=options.gap_warning_timeout_ms,
         )
         batches.ticks_before = count(_completed(coordinator), step)
-        batches.failed = failed_files(coordinator, storage, run_id)
+        batches.untold = _untold(coordinator, run_id, damaged)
+        batches.failed = batches.untold | failed_files(coordinator, storage, run_id)
         return batches
 
     return open_batches
@@ -296,16 +300,48 @@ def changed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> se
     return {name for name, stamp in short.items() if storage.stamp(f"{run_id}/{name}") not in (None, stamp)}
 
 
-def _believe_the_table(coordinator: Coordinator, directory: Path, changed: Collection[str], monitor: Monitor) -> None:
-    """A table may have been removed or restored since: what it lacks is not done, whatever the coordinator says."""
-    done, step = _completed(coordinator, changed), coordinator.step
-    if not done:
-        return
-    ticks = covered(directory).ticks
-    missing = subtract([on_grid(one, step) for one in done], ranges_of(ticks[ticks % step == 0], step), step)
+def _believe_the_table(
+    coordinator: Coordinator, ledger: Ledger, changed: Collection[str], monitor: Monitor
+) -> list[DamagedTableFile]:
+    """A table may have been removed or restored since: what it lacks is not done, whatever the coordinator says.
+
+    Returns the damaged files that stand in the way: what they hold cannot be told, and all else can.
+    """
+    missing, damaged = _lacks(ledger, _completed(coordinator, changed), coordinator.step)
+    for error in damaged:
+        monitor.errors.record("TABLE_DAMAGED", error)
+        log.warning("%s", error)
     if missing and (names := coordinator.search_again(missing, changed)):
-        monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(directory))
-        log.warning("%d batches are done but not in %s: they are indexed again", len(names), directory)
+        monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(ledger.directory))
+        log.warning("%d batches are done but not in %s: they are indexed again", len(names), ledger.directory)
+    return damaged
+
+
+def _lacks(ledger: Ledger, wanted: Iterable[TickRange], step: int) -> tuple[list[TickRange], list[DamagedTableFile]]:
+    """Which of these ticks a table lacks, and its damaged files: ticks within those are left out."""
+    asked = merged((on_grid(one, step) for one in wanted), step)
+    damaged: list[DamagedTableFile] = []
+    while True:
+        try:
+            there = ledger.present(asked)
+            return subtract(asked, ranges_of(there[there % step == 0], step), step), damaged
+        except DamagedTableFile as error:
+            damaged.append(error)
+            # In steps of 1, whatever is sampled: nothing that is left may touch the file.
+            left = subtract(asked, [TickRange(error.first, error.last)], 1)
+            asked = [inside for one in left if (inside := on_grid(one, step))]
+        except OSError as error:
+            raise TableUnreadable(table=ledger.directory, reason=one_line(error)) from error
+
+
+def _untold(coordinator: Coordinator, run_id: str, damaged: Iterable[DamagedTableFile]) -> dict[str, str]:
+    """The completed files whose ticks may be in a damaged file of the table, and its error, which says what to do."""
+    return {
+        f"{run_id}/{batch.name}": str(error)
+        for error in damaged
+        for batch in coordinator.batches(TickRange(error.first, error.last))
+        if batch.status == "completed"
+    }
 
 
 def _completed(coordinator: Coordinator, changed: Collection[str] = ()) -> list[TickRange]:

@@ -224,6 +224,53 @@ def test_a_damaged_table_file_with_a_hole_in_its_range_is_replaced(maker: Any, d
     assert index(maker, kind=OrganismIndexer).present == 20
 
 
+def damage(maker: Any, ticks: TickRange, *, gone: bool = False) -> TickRange:
+    """Damages the first file of a table that has some of these ticks, and returns all that it has."""
+    ledger = maker.lake.ledger(maker.run_id, EnvironmentIndexer.table)
+    first = min(ledger.files.overlapping(ticks), key=lambda file: file.ticks)
+    path = ledger.directory / first.path
+    data = path.read_bytes()
+    path.unlink()
+    if not gone:
+        path.write_bytes(data[:-200] + bytes(200))
+    return TickRange(*first.ticks)
+
+
+@pytest.mark.warns("is damaged")
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_damaged_table_file_stops_no_batch_beside_it_where_the_work_is_shared(maker: Any, gone: bool) -> None:
+    maker.metadata()
+    maker.batches(3, ticks=10)
+    with Database(maker.database_url) as database:
+        index(maker, database=database)
+        lost = damage(maker, TickRange(0, 9), gone=gone)
+        maker.batch(30, 39)
+        done = index(maker, database=database)
+        overlapping = [first for first in (0, 10, 20) if TickRange(first, first + 9).overlaps(lost)]
+        assert done.ticks == 10
+        assert all(f"_{first:010d}_" in key for first, key in zip(overlapping, sorted(done.failed), strict=True))
+        replace = f"--table environment_data --ticks {lost.start}:{lost.end} --replace"
+        assert all(replace in error for error in done.failed.values())
+        index(maker, lost, replace=True, database=database)
+        done = index(maker, database=database)
+    assert (done.ticks, done.failed) == (0, {})
+    assert maker.keys() == sorted(maker.expected_keys(range(40)))
+
+
+@pytest.mark.warns("is damaged", "indexed again")
+def test_what_the_table_lacks_beside_damaged_files_is_indexed_again(maker: Any) -> None:
+    maker.metadata(step=10)
+    with Database(maker.database_url) as database:
+        for first in (0, 100, 200):
+            maker.batch(first, first + 90, step=10)
+            index(maker, database=database)
+        maker.lake.ledger(maker.run_id, EnvironmentIndexer.table).remove(TickRange(250, 290))
+        for first in (0, 100):
+            damage(maker, TickRange(first, first + 90))
+        done = index(maker, database=database)
+    assert (done.ticks, len(done.failed)) == (5, 2)
+
+
 def test_a_damaged_table_file_stays_if_a_batch_file_of_it_is_gone(maker: Any, damaged: Path) -> None:
     (gone,) = Path(maker.storage.url, maker.run_id).glob("batch_*20_*29*")
     gone.unlink()
