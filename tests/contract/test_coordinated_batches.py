@@ -192,6 +192,24 @@ def test_an_indexer_that_ends_knows_what_failed_for_another_one(put: Callable[..
     assert one.failed == {f"{run.id}/batch_0000000000_0000000990.pb": "rotten"}
 
 
+@pytest.mark.warns("failed: rotten")
+@pytest.mark.parametrize("by_another", [False, True])
+def test_a_file_that_was_retried_and_completed_has_not_failed(
+    put: Callable[..., None], open_batches: Open, run: Run, by_another: bool
+):
+    put(0, 990)
+    put(1000, 1990)
+    batches = open_batches()
+    bad, good = batches.poll(5, 0)
+    batches.fail(bad, "rotten")
+    Coordinator(run, "DummyIndexer", step=10).retry_failed()
+    assert taken(open_batches() if by_another else batches) == [(0, 990)]
+    assert by_another or batches.failed == {}
+    batches.done([good])
+    assert nothing(batches) and batches.exhausted
+    assert batches.failed == {}
+
+
 @pytest.mark.warns("failed")
 def test_a_file_that_vanished_after_it_was_claimed_fails(
     put: Callable[..., None], open_batches: Open, run: Run, tmp_path: Path
@@ -200,8 +218,9 @@ def test_a_file_that_vanished_after_it_was_claimed_fails(
     batches = open_batches()
     batches.give_back(batches.poll(5, 0))
     (tmp_path / "storage" / run.id / "batch_0000000000_0000000990.pb").unlink()
-    assert batches.poll(5, 0) == []
-    assert "or it was deleted" in str(batches.failed)
+    for _ in range(2):
+        assert batches.poll(5, 0) == []
+        assert "or it was deleted" in str(batches.failed)
 
 
 @pytest.mark.warns("Storage .* cannot be reached")

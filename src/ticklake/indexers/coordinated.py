@@ -94,6 +94,9 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         if deliveries:
             short = {claim.name: self._short(one) for one, claim in zip(deliveries, _claims(deliveries), strict=True)}
             self._insist(lambda: self._coordinator.complete(_claims(deliveries), short))
+        for delivery in deliveries:
+            self.failed.pop(delivery.file.key, None)
+            self.untold.pop(delivery.file.key, None)
 
     def fail(self, delivery: Delivery, error: str) -> None:
         (claim,) = _claims([delivery])
@@ -187,9 +190,10 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             self._gaps_pending = self._coordinator.look().gaps_pending
 
     def _heed_failures(self) -> bool:
-        """Others may have failed files since this indexer started. False if storage cannot be reached."""
+        """Others may have failed files, or completed failed ones. False if storage cannot be reached."""
         try:
-            self.failed |= failed_files(self._coordinator, self._storage, self._run_id)
+            failed = failed_files(self._coordinator, self._storage, self._run_id, named=self.failed)
+            self.failed = self.untold | failed
         except OSError as error:
             self._lament(error)
             return False
@@ -288,10 +292,12 @@ def _target(resources: IndexerResources, kind: type[BatchIndexer], run_id: str) 
     return Target.at(ledger.id, ledger.directory)
 
 
-def failed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> dict[str, str]:
-    """Files that failed, whoever tried them, are not tried again by themselves, and are still there."""
+def failed_files(
+    coordinator: Coordinator, storage: Storage, run_id: str, named: Collection[str] = ()
+) -> dict[str, str]:
+    """Files that failed, whoever tried them, and are not tried again by themselves: those still there, or `named`."""
     failed = {f"{run_id}/{batch.name}": batch.error for batch in coordinator.failed()}
-    return {key: error for key, error in failed.items() if storage.exists(key)}
+    return {key: error for key, error in failed.items() if key in named or storage.exists(key)}
 
 
 def changed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> set[str]:
