@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ticklake.coordination.coordinator import Coordinator, Found, frontiers, open_gaps
-from ticklake.coordination.gaps import PENDING, PERMANENT, Gap
+from ticklake.coordination.coordinator import Coordinator, Found, frontiers
+from ticklake.coordination.gaps import PENDING, PERMANENT, Gap, Short
+from ticklake.coordination.overview import open_gaps
 from ticklake.coordination.target import Target
 from ticklake.errors import BatchAlreadyClaimedError, InvalidName, InvalidOption
 from ticklake.monitoring import Monitor
@@ -526,6 +527,30 @@ def test_frontiers_tell_who_is_coordinated(run: Run, coordinator: Open):
     claim_all(coordinator("A"), batch(0, 990))
     claim_all(coordinator("B"), batch(0, 490))
     assert frontiers(run) == {("A", ""): 990, ("B", ""): 490}
+
+
+def test_a_file_with_very_many_holes_is_one_gap_until_it_is_mended(coordinator: Open) -> None:
+    """The metadata of a run say that every tick is sampled, and every tenth is."""
+    one, found = coordinator(step=1), batch(0, 2000)
+    lacks = tuple(TickRange(tick + 1, tick + 9) for tick in range(0, 2000, 10))
+
+    def complete_again(lacks: Sequence[TickRange]) -> None:
+        assert one.search_again([TickRange(10, 10)], [found.name]) == [found.name]
+        one.complete(one.take_over(1), {found.name: Short(tuple(lacks), "stamp")})
+
+    one.complete([one.try_claim(found)], {found.name: Short(lacks, "stamp")})
+    assert gaps_of(one) == [(1, 1999, PENDING)]
+    assert [known.short.lacks for known in one.batches()] == [lacks], "what it has is known all the same"
+    complete_again(lacks)
+    assert gaps_of(one) == [(1, 1999, PENDING)]
+    one.try_claim(batch(5, 25))
+    assert gaps_of(one) == [(1, 4, PENDING), (26, 1999, PENDING)]
+    complete_again(lacks[1:])
+    assert gaps_of(one) == [(26, 1989, PENDING), (1991, 1999, PENDING)]
+    complete_again(lacks[-2:])
+    assert gaps_of(one) == [(1981, 1989, PENDING), (1991, 1999, PENDING)]
+    complete_again([])
+    assert gaps_of(one) == []
 
 
 def test_open_gaps_are_those_of_the_tables_asked_for(run: Run) -> None:

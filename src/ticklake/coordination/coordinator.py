@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ticklake.coordination.gaps import PENDING, WHOLE, Gap, Short, discover, subtract
+from ticklake.coordination.gaps import PENDING, WHOLE, Gap, Short, discover, few, hull, subtract
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
@@ -23,7 +23,6 @@ from ticklake.topics import Run
 from ticklake.topics.reader import new_consumer_id
 
 PACKAGE = "ticklake.coordination"
-COUNT_LIMIT = 100_000
 EVERYTHING = TickRange(0, 2**63 - 1)
 
 log = logging.getLogger(__name__)
@@ -317,11 +316,12 @@ class Coordinator:
         return done
 
     def _uncover(self, sql: Statements, ticks: TickRange) -> None:
-        """Records those of these ticks as a gap that no good batch has, and no gap yet."""
+        """Records those of these ticks as a gap that no good batch has, and no gap yet; very many holes as one gap."""
         known = map(_batch, sql.batches(**self._who, first=ticks.start, last=ticks.end))
         good = [part for batch in known if batch.status != "failed" for part in batch.has(self.step)]
         gaps = [gap.ticks for gap in self._touched(sql, ticks)]
-        for gap in subtract([ticks], [*gaps, *good], self.step):
+        missing = few(subtract([ticks], [*gaps, *good], self.step))
+        for gap in subtract(missing, gaps, self.step):
             self._add_gap(sql, Gap(gap, 0), new=True)
 
     def _set_short(self, sql: Statements, frontier: int | None, name: str, before: str | None, short: Short) -> None:
@@ -329,10 +329,12 @@ class Coordinator:
         lacks = json.dumps(short.lacks) if short.lacks else None
         if lacks or before:
             sql.set_short(**self._who, filename=name, lacks=lacks, stamp=short.stamp)
-        for ticks in subtract(Short.stored(before, None).lacks, short.lacks, self.step):
-            self._discover(sql, frontier, ticks)
-        for ticks in short.lacks:
-            self._uncover(sql, ticks)
+        lacked = Short.stored(before, None).lacks
+        if lacked and lacked != short.lacks:
+            for ticks in few(subtract([hull(lacked)], short.lacks, self.step)):
+                self._discover(sql, frontier, ticks)
+        if short.lacks:
+            self._uncover(sql, hull(short.lacks))
 
     def _settle_frontier(self, sql: Statements) -> None:
         """Puts the frontier where the good batches and the end of the run say."""
@@ -413,27 +415,6 @@ def frontiers(run: Run) -> dict[tuple[str, str], int | None]:
     run.prepare(PACKAGE)
     with run.reading() as transaction:
         return {(kind, table_id): frontier for kind, table_id, frontier in transaction.sql(PACKAGE).classes()}
-
-
-class OpenGap(NamedTuple):
-    """A gap of one indexer class and table; `age_ms` is how long ago it was noticed."""
-
-    indexer_class: str
-    table_id: str
-    ticks: TickRange
-    status: str
-    age_ms: int
-
-
-def open_gaps(run: Run, tables: Collection[str] | None = None) -> list[OpenGap]:
-    """The gaps of these tables, by their ids; default: all. Creates no tables in a run that nobody coordinates."""
-    if not run.has_tables_of(PACKAGE):
-        return []
-    run.prepare(PACKAGE)
-    ids = None if tables is None else json.dumps(list(tables))
-    with run.reading() as transaction:
-        rows = transaction.sql(PACKAGE).open_gaps(tables=ids, limit=COUNT_LIMIT)
-        return [OpenGap(kind, table, TickRange(first, last), *rest) for kind, table, first, last, *rest in rows]
 
 
 def _fence(claims: Sequence[Claim]) -> str:

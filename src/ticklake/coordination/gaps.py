@@ -16,6 +16,9 @@ from ticklake.ticks import TickRange
 PENDING = "pending"
 PERMANENT = "permanent"
 
+# A file with more holes than this has a wrong sampling interval in its metadata, rather than so many accidents.
+_MOST_HOLES = 100
+
 
 class Gap(NamedTuple):
     """Ticks that no batch file has been found for, since when, and whether they are still looked for."""
@@ -118,6 +121,16 @@ def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
         else:
             result.append(one)
     return result
+
+
+def hull(ranges: Sequence[TickRange]) -> TickRange:
+    """From the first to the last tick of ranges that are in order."""
+    return TickRange(ranges[0].start, ranges[-1].end)
+
+
+def few(ranges: Sequence[TickRange]) -> list[TickRange]:
+    """The same ranges, or, if they are very many, the one from the first to the last of their ticks."""
+    return [*ranges] if len(ranges) <= _MOST_HOLES else [hull(ranges)]
 
 
 def on_grid(ticks: TickRange, step: int) -> TickRange:

@@ -237,9 +237,11 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self._monitor.errors.record("TICKS_MISSING", reason, delivery.file.key)
         log.warning("Batch %s: %s", delivery.file.key, reason)
         try:
-            # One that was replaced since it was read is read again at the next start.
+            # One that was replaced since it was read is read again at the next start. The stamp first: if it is of the
+            # file that was read, that is so whenever the file is replaced.
+            stamp = self._storage.stamp(delivery.file.key) or ""
             is_same = self._storage.batch(delivery.file.key).size == delivery.file.size
-            return Short(tuple(lacks), self._storage.stamp(delivery.file.key) or "" if is_same else "")
+            return Short(tuple(lacks), stamp if is_same else "")
         except (OSError, StoredFileMissing):
             return Short(tuple(lacks))
 

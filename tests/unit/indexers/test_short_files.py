@@ -13,11 +13,13 @@ from in_process import InProcess
 from ticklake.completeness import Completeness
 from ticklake.coordination.gaps import PENDING
 from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun, Progress
 from ticklake.insights import gaps_of
 from ticklake.lake.catalog import Catalog
 from ticklake.storage.codec import encode_ticks
+from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
 from ticklake.verdicts import TableVerdict
@@ -28,10 +30,10 @@ TABLE = "environment_data"
 class Shared:
     """A run of every tenth tick that is indexed through a coordinator."""
 
-    def __init__(self, maker: Any, database: Database) -> None:
+    def __init__(self, maker: Any, database: Database, step: int = 10) -> None:
         self.maker, self.database = maker, database
         self.folder = Path(maker.storage.url) / maker.run_id
-        maker.metadata(step=10)
+        maker.metadata(step=step)
 
     def put(self, *ticks: int) -> None:
         """A batch file of these ticks, in the place of one that has the name."""
@@ -151,3 +153,53 @@ def test_a_table_that_lost_ticks_gets_back_those_that_the_file_has(shared: Share
     shared.index()
     assert shared.ticks == WITHOUT_50
     assert shared.gaps() == [TickRange(50, 50)]
+
+
+@pytest.mark.warns("lacks ticks", "indexed again")
+def test_a_run_whose_metadata_have_a_wrong_sampling_interval_has_one_gap_for_each_file(maker: Any) -> None:
+    with Database(maker.database_url) as database:
+        shared = Shared(maker, database, step=1)
+        shared.put(*range(0, 2001, 10))
+        shared.put(*range(2010, 4001, 10))
+        shared.index()
+        assert shared.ticks == list(range(0, 4001, 10))
+        assert [gap.ticks for gap in shared.verdict().gaps] == [
+            TickRange(1, 1999),
+            TickRange(2001, 2009),
+            TickRange(2011, 3999),
+        ]
+        commits = shared.commits()
+        assert (shared.index().ticks, shared.commits()) == (0, commits)
+        DeltaTable(maker.lake.directory(maker.run_id, TABLE)).delete("tick_number = 40")
+        assert (shared.index().ticks, shared.ticks) == (1, list(range(0, 4001, 10)))
+
+
+@pytest.mark.warns("lacks ticks", "indexed again")
+def test_a_file_that_is_replaced_while_its_stamp_is_taken_is_read_again(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    short = CoordinatedBatches._short
+
+    def replaced_after(look: Any) -> Any:
+        def looked(storage: Storage, key: str) -> Any:
+            found = look(storage, key)
+            looks.append(key)
+            if len(looks) == 1:
+                shared.put(*range(0, 100, 10))
+            return found
+
+        return looked
+
+    def judged(*arguments: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(Storage, "batch", replaced_after(Storage.batch))
+            patch.setattr(Storage, "stamp", replaced_after(Storage.stamp))
+            return short(*arguments)
+
+    shared.put(*WITHOUT_50)
+    monkeypatch.setattr(CoordinatedBatches, "_short", judged)
+    shared.index()
+    assert looks and shared.ticks == WITHOUT_50
+    shared.index()
+    assert (shared.ticks, shared.gaps()) == (list(range(0, 100, 10)), [])

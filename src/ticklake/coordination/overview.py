@@ -1,0 +1,34 @@
+"""The gaps of a whole run, whatever indexers and tables they are of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ticklake.coordination.coordinator import PACKAGE
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+
+_LIMIT = 100_000
+
+
+class OpenGap(NamedTuple):
+    """A gap of one indexer class and table; `age_ms` is how long ago it was noticed."""
+
+    indexer_class: str
+    table_id: str
+    ticks: TickRange
+    status: str
+    age_ms: int
+
+
+def open_gaps(run: Run, tables: Collection[str] | None = None) -> list[OpenGap]:
+    """The gaps of these tables, by their ids; default: all. Creates no tables in a run that nobody coordinates."""
+    if not run.has_tables_of(PACKAGE):
+        return []
+    run.prepare(PACKAGE)
+    ids = None if tables is None else json.dumps(list(tables))
+    with run.reading() as transaction:
+        rows = transaction.sql(PACKAGE).open_gaps(tables=ids, limit=_LIMIT)
+        return [OpenGap(kind, table, TickRange(first, last), *rest) for kind, table, first, last, *rest in rows]
