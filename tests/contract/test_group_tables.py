@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from ticklake import BatchInfo, Database
 from ticklake.cli import cli
+from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.groups import bind, release
-from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.errors import GroupFillsAnotherTable, GroupFillsNothing
+from ticklake.coordination.target import NO_TABLE, IdAt, Target
+from ticklake.errors import GroupFillsAnotherTable, GroupFillsNothing, TableCopied
 from ticklake.topics import Run
 
 ONE, OTHER = Target("1", "file:///a", "here"), Target("2", "file:///b", "here")
 Fill = Callable[..., None]
+
+
+@pytest.fixture
+def second(database_url: str) -> Iterator[Database]:
+    """The database as another process sees it."""
+    with Database(database_url) as database:
+        yield database
 
 
 @pytest.fixture
@@ -51,6 +61,67 @@ def test_the_same_path_on_another_machine_is_another_table(fill: Fill):
     fill(ONE)
     with pytest.raises(GroupFillsAnotherTable):
         fill(ONE._replace(table_id="3", host="there"))
+
+
+def test_whoever_gave_a_machine_another_name_is_told_both_names(fill: Fill):
+    fill(ONE)
+    with pytest.raises(GroupFillsAnotherTable, match=r"file:///a on here; this is there.*groups release"):
+        fill(ONE._replace(table_id="3", host="there"))
+
+
+def bind_group(run: Run, table: Target, id_at: IdAt) -> None:
+    bind(run, "batch-topic", "g", "OrganismIndexer", table, id_at)
+
+
+def register(run: Run, table: Target, id_at: IdAt) -> None:
+    Coordinator(run, "OrganismIndexer", step=1, table=table).register(id_at)
+
+
+@pytest.mark.parametrize("start", [bind_group, register])
+def test_a_place_that_does_not_answer_keeps_nobody_from_the_database(
+    run: Run, second: Database, start: Callable[[Run, Target, IdAt], None]
+):
+    asked, answer = threading.Event(), threading.Event()
+
+    def hang(_: Path) -> None:
+        asked.set()
+        answer.wait(60)
+
+    start(run, ONE, lambda _: None)
+    moved = ONE._replace(location="file:///moved")
+    starting = threading.Thread(target=lambda: start(run, moved, hang))
+    starting.start()
+    try:
+        assert asked.wait(60)
+        with second.run(run.id).writer("batch-topic") as writer:
+            writer.send(BatchInfo(simulation_run_id=run.id, storage_key="k"))
+        assert not answer.is_set() and starting.is_alive()
+    finally:
+        answer.set()
+        starting.join()
+    start(run, moved, pytest.fail)
+
+
+@pytest.mark.parametrize(("start", "error"), [(bind_group, GroupFillsAnotherTable), (register, TableCopied)])
+def test_a_table_that_was_moved_while_its_old_place_was_looked_at_is_looked_for_again(
+    run: Run, tmp_path: Path, start: Callable[[Run, Target, IdAt], None], error: type[Exception]
+):
+    places = [tmp_path / name for name in "abc"]
+    for place in places:
+        place.mkdir()
+    one, other, third = (Target.at("1", place) for place in places)
+    looks: list[Path] = []
+
+    def id_at(place: Path) -> str | None:
+        looks.append(place)
+        if len(looks) == 1:
+            start(run, other, lambda _: None)
+        return "1" if place == places[1] else None
+
+    start(run, one, lambda _: None)
+    with pytest.raises(error, match="a copy"):
+        start(run, third, id_at)
+    assert looks == places[:2]
 
 
 def test_indexers_that_write_no_table_share_a_group_only_with_their_like(fill: Fill):

@@ -116,24 +116,35 @@ class Coordinator:
         What was recorded before tables had identities becomes this table's. What was recorded of a table that was in
         the same place before is forgotten: it is not there any more.
         """
-        if not self._table.table_id:
-            return
-        with self._locked() as (sql, _):
-            ((location, host),) = sql.location(**self._who)
-            known = Target(self._table.table_id, location, host)
+        registered = not self._table.table_id
+        while not registered:
+            with self._run.reading() as transaction:
+                known = self._place(transaction.sql(PACKAGE))
+            # Outside of any transaction: a file system that does not answer must not hold the lock of the database.
             if self._table.is_copy_of(known, id_at):
                 raise TableCopied(table=self._table.location, original=known.place, run_id=self._run.id)
-            if not location and sql.adopt_frontier(indexer_class=self.indexer_class):
-                sql.adopt_batches(**self._who)
-                sql.adopt_gaps(**self._who)
-                for batch in map(_batch, sql.failed(**self._who)):
-                    self._uncover(sql, batch.ticks)
-                self._settle_frontier(sql)
-            who = self._who | {"location": self._table.location, "host": self._table.host}
-            sql.forget_batches(**who)
-            sql.forget_gaps(**who)
-            sql.forget_frontier(**who)
-            sql.locate(**who)
+            with self._locked() as (sql, _):
+                registered = self._place(sql) == known
+                if registered:
+                    self._register(sql, known)
+
+    def _register(self, sql: Statements, known: Target) -> None:
+        if not known.location and sql.adopt_frontier(indexer_class=self.indexer_class):
+            sql.adopt_batches(**self._who)
+            sql.adopt_gaps(**self._who)
+            for batch in map(_batch, sql.failed(**self._who)):
+                self._uncover(sql, batch.ticks)
+            self._settle_frontier(sql)
+        who = self._who | {"location": self._table.location, "host": self._table.host}
+        sql.forget_batches(**who)
+        sql.forget_gaps(**who)
+        sql.forget_frontier(**who)
+        sql.locate(**who)
+
+    def _place(self, sql: Statements) -> Target:
+        """The table, and where it was seen last; nowhere if nobody has registered it."""
+        ((location, host),) = sql.location(**self._who) or [("", "")]
+        return Target(self._table.table_id, location, host)
 
     def try_claim(self, found: Found) -> Claim:
         """Claims one batch, or raises `BatchAlreadyClaimedError`: normal, try the next."""

@@ -19,25 +19,40 @@ def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target, id
     copy, whose original is still there, is another table although it has the same id.
     """
     run.prepare(PACKAGE)
-    with run.transaction() as transaction:
-        sql = transaction.sql(PACKAGE)
-        values = {"topic": topic, "group": group, "indexer_class": indexer_class, **table._asdict()}
-        sql.bind_group(**values)
-        ((bound_class, *place),) = sql.bound_group(topic=topic, group=group)
-        bound = Target(*place)
-        same = bound.table_id == table.table_id and bool(table.table_id or bound_class == indexer_class)
-        if same and bound == table:
-            return
-        copied = table.is_copy_of(bound, id_at)
-        if copied or not (same or table.replaces(bound)):
-            filled = bound.place if bound.location else f"no table, for {bound_class}"
-            filled += f", of which {table.location} is a copy" if copied else ""
-            raise GroupFillsAnotherTable(topic=topic, group=group, run_id=run.id, filled=filled)
-        sql.move_group(**values)
+    values = {"topic": topic, "group": group, "indexer_class": indexer_class, **table._asdict()}
+    while True:
+        with run.reading() as transaction:
+            before = [tuple(row) for row in transaction.sql(PACKAGE).group_table(topic=topic, group=group)]
+        # Outside of any transaction: a file system that does not answer must not hold the lock of the database.
+        copied = any(table.is_copy_of(Target(*place), id_at) for _, *place in before)
+        with run.transaction() as transaction:
+            sql = transaction.sql(PACKAGE)
+            sql.bind_group(**values)
+            ((bound_class, *place),) = sql.bound_group(topic=topic, group=group)
+            bound = Target(*place)
+            if (bound_class, *bound) != (before[0] if before else (indexer_class, *table)):
+                continue
+            same = bound.table_id == table.table_id and bool(table.table_id or bound_class == indexer_class)
+            if same and bound == table:
+                return
+            if copied or not (same or table.replaces(bound)):
+                filled = _filled(bound, bound_class, table, copied)
+                raise GroupFillsAnotherTable(topic=topic, group=group, run_id=run.id, filled=filled)
+            sql.move_group(**values)
+            break
     if not same:
         log.info(
             "%s was made anew: %s fills it from here on; `ticklake index` fills in the rest", table.location, group
         )
+
+
+def _filled(bound: Target, bound_class: str, table: Target, copied: bool) -> str:
+    """What the group fills, and how the table that was refused looks like it."""
+    if not bound.location:
+        return f"no table, for {bound_class}"
+    if copied:
+        return f"{bound.place}, of which {table.location} is a copy"
+    return f"{bound.place}; this is {table.host}" if bound.location == table.location else bound.place
 
 
 def release(run: Run, topic: str, group: str) -> Target | None:
