@@ -85,7 +85,7 @@ class DeltaLog:
         self._synced = -1
         self.head = Head(-1, "")
         self.id = ""
-        """The table's own id: a table made anew in the same place has another, and is refused once one is known."""
+        """The table's own id: a table made anew in the same place has another, and is refused by who fills this one."""
         self._folder = (0, 0)
         self._seen = self._folder, -1
         self.loads = 0
@@ -356,7 +356,7 @@ class DeltaLog:
             self._check(delta)
             self.files = Snapshot(live_files(delta, self._ordinal))
             self._append_only = delta.metadata().configuration.get("delta.appendOnly") == "true"
-            if self.id not in ("", str(delta.metadata().id)):
+            if self._may_create and self.id not in ("", str(delta.metadata().id)):
                 raise TableReplaced(table=self.directory)
             self.id = str(delta.metadata().id)
             self._read(int(delta.version()))

@@ -255,6 +255,7 @@ def test_the_batches_of_a_job_that_died_are_tried_one_by_one_and_nothing_else_is
 ) -> None:
     loop = index(4, insert_batch_size=20, flush_timeout=0.05)
     loop.flushes[0].fail(FlushFailed(table="environment_data", reason="a worker died"))
+    eventually(lambda: not loop.monitor.healthy)
     loop.flushes[1].land()
     eventually(lambda: len(loop.flushes) == 4)
     assert loop.ticks[2:] == [[(0, 9)], [(10, 19)]]

@@ -409,11 +409,11 @@ def test_a_table_that_is_made_anew_while_it_is_open_is_refused(ledger: Ledger) -
 
 def test_a_table_that_is_gone_is_not_made_anew_by_those_who_had_it_open(ledger: Ledger) -> None:
     add(ledger, "1.parquet", [1])
-    ledger.directory.rename(ledger.directory.with_name("away"))
+    away = ledger.directory.rename(ledger.directory.with_name(f"{ledger.directory.name}-away"))
     with pytest.raises(LakeUnreadable, match="it was removed"):
         ledger.refresh()
     assert not ledger.directory.exists()
-    ledger.directory.with_name("away").rename(ledger.directory)
+    away.rename(ledger.directory)
     ledger.refresh()
     assert ledger.present([TickRange(0, 9)]).tolist() == [1]
 
