@@ -106,9 +106,11 @@ def _watch(frames: Iterator[Frame]) -> None:
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Ctrl-C, and SIGTERM alike, is how one leaves: the terminal is put back and all is well."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.default_int_handler) for number in signals]
     try:
         with suppress(KeyboardInterrupt):
             yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
