@@ -82,9 +82,6 @@ class EventLedger(Ledger):
         # A table from before queues had ids has none: there only the events of a batch tell whose it is.
         if found.get(QUEUE, self._queue_id) != self._queue_id:
             raise OtherEventQueue(table=self.directory, queue=self._queue_path)
-        if first := found.get(FIRST):
-            # A table that is made anew in the place of this one begins with the same batch.
-            self._properties = {**self._properties, FIRST: first}
 
     def check_same(self, batches: Sequence[Batch]) -> None:
         """Raises `OtherEventBatch` if the table has other events under the number of one of these batches."""

@@ -175,15 +175,18 @@ def test_a_table_of_events_that_is_gone_is_missed_by_its_queue(
     assert "events: missing batches: [2, 3]" in verified.stdout
 
 
-def test_a_table_of_events_that_is_made_anew_begins_with_the_same_batch(run: Lakeful, tmp_path: Path) -> None:
-    """It was moved away under its indexer, in a queue whose first batches are another run's."""
+def test_a_table_of_events_that_is_made_anew_begins_with_the_same_batch(run: Lakeful) -> None:
+    """It was moved away, its indexer was started again, and the first batches of the queue are another run's."""
     with IndexerQueue(run.queue_path) as queue:
+        for number, owner in enumerate(("20251014-000000-00000000", run.maker.run_id, run.maker.run_id)):
+            queue.offer([Event(f"{number}-{place}", "moved", {}, 1.0) for place in range(100)]).wait()
+            batch = queue.get_next_batch(timeout=5)
+            assert batch is not None
+            first = queue.assign([batch], owner)
+            queue.mark_batch_done(batch.batch_id)
         run.directory("events").mkdir()
-        EventLedger(run.directory("events"), queue, first=4)
-        ledger = EventLedger(run.directory("events"), queue)
-        run.directory("events").rename(tmp_path / "away")
-        ledger.refresh()
-    assert properties_of(run.directory("events"))[FIRST] == "4"
+        EventLedger(run.directory("events"), queue, first)
+    assert properties_of(run.directory("events"))[FIRST] == "2"
 
 
 def test_a_queue_without_events_of_the_run_needs_no_table(run: Lakeful, ticklake: Command) -> None:
