@@ -220,7 +220,7 @@ def unguarded(folder: Path) -> list[str]:
         for function in ast.walk(tree):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            where = ("/".join(path.parts[-2:]), function.name)
+            where = (str(path.relative_to(folder.parent)), function.name)
             calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
             guarded = any(isinstance(call.func, ast.Attribute) and _is_faults(call.func.value) for call in calls)
             if not guarded and where not in HARMLESS and any(_writes(call, imported) for call in calls):
