@@ -21,6 +21,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.organism import OrganismIndexer
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(280)]
 
@@ -149,8 +150,10 @@ class Operator:
             self._rng.choice([self._move_away, self._tear, self._take])()
 
     def _move_away(self) -> None:
+        """And makes it anew, as an indexer does that is started then: the others wait for a table."""
         self._away += 1
         self._table.directory.rename(self._table.directory.with_name(f"away-{self._away}"))
+        self._table.maker.lake.ledger(self._table.maker.run_id, OrganismIndexer.table)
 
     def _tear(self) -> None:
         """Another engine has begun a commit, and the power went: one of ours is never torn."""

@@ -220,7 +220,7 @@ def test_a_file_that_promises_every_tick_keeps_no_good_file_from_its_table(
     assert {len(table.failed) for table in index_all().values()} == {0}, "there is no such file any more"
 
 
-@pytest.mark.warns("are done but not in")
+@pytest.mark.warns("it lacks ticks that its name promises")
 def test_a_file_with_holes_keeps_no_file_with_their_ticks_from_its_table(
     maker: Any, index_all: Callable[[], dict[str, Any]]
 ):
