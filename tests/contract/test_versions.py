@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from ticklake import Database
 from ticklake.cli import cli
 from ticklake.cli.db import PACKAGES
-from ticklake.coordination.coordinator import open_gaps
+from ticklake.coordination.overview import open_gaps
 from ticklake.database import Schema, open_backend
 from ticklake.database.names import schema_name
 from ticklake.database.statements import migrations, statements

@@ -21,6 +21,7 @@ from ticklake import BatchInfo, Database
 from ticklake.consumer import Outbox, relay
 from ticklake.consumer.processed import ProcessedMessages
 from ticklake.coordination.coordinator import Coordinator, Found, frontiers
+from ticklake.coordination.gaps import Short
 from ticklake.coordination.groups import bind, release
 from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerOptions, IndexerResources
@@ -288,6 +289,7 @@ def coordinator(url: str, run_id: str, journal: str) -> None:
                 lambda: _finish(shared, files),
                 lambda: shared.expect_end(70),
                 lambda: _finish(Coordinator(run, "Y", step=1, lease=LEASE), files, bad="20"),
+                lambda: _finish(Coordinator(run, "Z", step=1, lease=LEASE), files[:1], lacks=(TickRange(4, 5),)),
                 lambda: Coordinator(run, "Y", step=1, table=TABLE).register(lambda _: None),
                 lambda: Coordinator(run, "Y", step=1, table=MADE_ANEW).register(lambda _: None),
                 lambda: bind(run, "t", "g", "X", TABLE, lambda _: None),
@@ -304,7 +306,7 @@ def coordinator_state(url: str, run_id: str) -> object:
         return shared.batches(), gaps, sorted(frontiers(database.run(run_id)).items())
 
 
-def _finish(shared: Coordinator, files: list[Found], bad: str = "") -> None:
+def _finish(shared: Coordinator, files: list[Found], bad: str = "", lacks: tuple[TickRange, ...] = ()) -> None:
     """Claim what is free, give the first back once, and do the rest; what a dead one has left is taken over."""
     names = {one.name for one in files}
     given_back = False
@@ -318,7 +320,7 @@ def _finish(shared: Coordinator, files: list[Found], bad: str = "") -> None:
             if claim.name == bad:
                 shared.fail(claim, "unreadable")
             else:
-                shared.complete([claim])
+                shared.complete([claim], {claim.name: Short(lacks)})
         known = {batch.name: batch.status for batch in shared.batches()}
         if names <= known.keys() and "claimed" not in known.values():
             return
