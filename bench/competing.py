@@ -22,7 +22,7 @@ from ticklake.indexers.batches import StoredBatches
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake.lake import Lake
-from ticklake.lake.spark import open_session
+from ticklake.lake.session.session import open_session
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database

@@ -16,11 +16,11 @@ from bench.results import Figure, Section
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from ticklake.lake.compaction import Compaction
-from ticklake.lake.durable import sync_directory, sync_file
+from ticklake.lake.delta.durable import sync_directory, sync_file
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.table import Table
+from ticklake.lake.upkeep.compaction import Compaction
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])

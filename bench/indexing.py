@@ -32,11 +32,11 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.lake import task
-from ticklake.lake.job import warm_up
+from ticklake.lake.flush.flush import task
+from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake
+from ticklake.lake.session.session import open_session
 from ticklake.lake.slices import Piece, Slice
-from ticklake.lake.spark import open_session
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
 from ticklake.storage.delimited import varint
 from ticklake.storage.files import BatchFile, Storage

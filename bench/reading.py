@@ -13,9 +13,9 @@ from bench.results import Figure, Section
 from bench.runs import RUN_ID, produce
 
 from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
-from ticklake.lake.catalog import Catalog
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.lake import Lake
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.codec import read_ticks
 from ticklake.world import World
 

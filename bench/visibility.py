@@ -15,9 +15,9 @@ from ticklake.contracts import BatchInfo
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.lake.job import warm_up
+from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake
-from ticklake.lake.spark import open_session
+from ticklake.lake.session.session import open_session
 from ticklake.storage.files import BatchFile
 from ticklake.topics import Database
 

@@ -25,11 +25,11 @@ from ticklake.contracts import BatchInfo, EnvironmentConfig, SimulationMetadata
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.lake.job import warm_up
+from ticklake.lake.delta.parquet import ParquetFileWriter
+from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import write_metadata
-from ticklake.lake.parquet import ParquetFileWriter
-from ticklake.lake.spark import open_session
+from ticklake.lake.session.session import open_session
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
 from ticklake.web.server import open_site

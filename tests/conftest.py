@@ -184,7 +184,7 @@ def maker(tmp_path: Path) -> Maker:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """One Spark session a worker, warm for all of its tests."""
-    from ticklake.lake.spark import open_session
+    from ticklake.lake.session.session import open_session
 
     session = open_session("local[2]")
     yield session

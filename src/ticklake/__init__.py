@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ticklake.contracts import BatchInfo, MetadataInfo, RunCompleted, SimulationMetadata, TickData
     from ticklake.indexers.batch import BatchIndexer
-    from ticklake.lake.reading import read
+    from ticklake.lake.read import read
     from ticklake.lake.table import Table
     from ticklake.storage.files import Storage
     from ticklake.ticks import TickRange
@@ -28,7 +28,7 @@ _HOMES = {
     "TickData": "ticklake.contracts",
     "TickRange": "ticklake.ticks",
     "World": "ticklake.world",
-    "read": "ticklake.lake.reading",
+    "read": "ticklake.lake.read.reading",
 }
 
 __all__ = [

@@ -26,13 +26,20 @@ from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.indexers.registry import INDEXERS
 from ticklake.insights import groups_of
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.coverage import TICK, covered, key_of, properties_of, row_counts, table_id
-from ticklake.lake.damage import damaged_files
-from ticklake.lake.deep import Deep
-from ticklake.lake.deep import compare as compare_deeply
 from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.read import Catalog
+from ticklake.lake.verify import (
+    TICK,
+    Deep,
+    compare_deeply,
+    covered,
+    damaged_files,
+    key_of,
+    properties_of,
+    row_counts,
+    table_id,
+)
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, runs_in

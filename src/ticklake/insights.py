@@ -19,8 +19,7 @@ from ticklake.ticks import TickRange
 from ticklake.topics import runs_in
 
 if TYPE_CHECKING:
-    from ticklake.lake.catalog import Catalog
-    from ticklake.lake.presence import Presence
+    from ticklake.lake.read import Catalog, Presence
     from ticklake.storage.files import Storage
     from ticklake.topics import Database
     from ticklake.topics.store import OpenTransaction
@@ -218,7 +217,7 @@ def with_missing(
     tables: Sequence[TableReport], catalog: Catalog, run_id: str, presence: Presence, seconds: float = math.inf
 ) -> list[TableReport]:
     """The same reports with what each table lacks, from its own files: no batch file is needed to see a hole."""
-    from ticklake.lake.presence import step_of
+    from ticklake.lake.read import step_of
 
     step = step_of(catalog, run_id)
     if step is None:
@@ -310,7 +309,7 @@ def _without_filled(gaps: Sequence[OpenGap], table_id: str, present: tuple[list[
 
 def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | None) -> tuple[list[TickRange], int]:
     """The ticks of a table, and the sampling interval; no ticks if they are not known (yet)."""
-    from ticklake.lake.presence import step_of
+    from ticklake.lake.read import step_of
 
     step = step_of(catalog, run_id)
     if presence is None or step is None:

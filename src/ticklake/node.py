@@ -35,12 +35,10 @@ from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.events import EventIndexer
 from ticklake.indexers.registry import indexer_of
 from ticklake.instance import Instance
-from ticklake.lake.compaction import Policy
-from ticklake.lake.job import warm_up
+from ticklake.lake.flush import Sharing, warm_up
 from ticklake.lake.lake import Lake
-from ticklake.lake.sharing import Sharing
-from ticklake.lake.spark import open_session
-from ticklake.lake.spark import stop as stop_session
+from ticklake.lake.session import open_session, stop_session
+from ticklake.lake.upkeep import Policy
 from ticklake.services.base import Service, State
 from ticklake.services.compaction import CompactionService
 from ticklake.services.completion import CompletionService

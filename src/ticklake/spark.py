@@ -5,8 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.views import create_views, register_ticks, with_delta
+from ticklake.lake.read import Catalog, create_views, register_ticks, with_delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from ticklake.coordination.coordinator import Batch
 from ticklake.coordination.gaps import Gap
 from ticklake.coordination.verdict import Coverage, Verdict
 from ticklake.insights import GroupReport
-from ticklake.lake.deep import Deep
+from ticklake.lake.verify import Deep
 from ticklake.ticks import TickRange
 
 TICKS = "ticks"

@@ -28,8 +28,8 @@ from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Patient, examine
 from ticklake.doctor.patient import NEWEST_RUNS, Machine, Store, installed
 from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.lake.coverage import table_id
 from ticklake.lake.lake import Lake
+from ticklake.lake.verify.coverage import table_id
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 

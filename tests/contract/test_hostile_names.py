@@ -23,9 +23,9 @@ from ticklake import BatchInfo, Database, RunCompleted, SimulationMetadata, Tabl
 from ticklake.cli import cli
 from ticklake.config.options import NodeOptions
 from ticklake.errors import TickLakeError
-from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
-from ticklake.lake.query import query
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.queries import query
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
 

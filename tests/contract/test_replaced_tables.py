@@ -17,8 +17,8 @@ from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.lake.coverage import covered
 from ticklake.lake.lake import Lake
+from ticklake.lake.verify.coverage import covered
 
 TABLE = "environment_data"
 pytestmark = pytest.mark.warns("Flush failed", "TABLE_REPLACED", "e failed: GroupFillsAnotherTable")

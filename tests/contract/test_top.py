@@ -30,7 +30,7 @@ from ticklake.cli.top import _frames
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.errors import BadNodeAddress
 from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second
-from ticklake.lake.catalog import Catalog
+from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.web.elsewhere import ServiceReport, services_of

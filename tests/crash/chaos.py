@@ -36,8 +36,8 @@ from truth import KEYS, indexed, orphans, simulated
 from ticklake import Database
 from ticklake.completeness import Completeness
 from ticklake.coordination.verdict import Verdict
-from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
+from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.files import Storage
 
 TICKS_A_FAULT, FAULTS_A_ROUND, PATIENCE = 50, 25, 180.0

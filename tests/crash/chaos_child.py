@@ -28,7 +28,7 @@ from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.spark import open_session
+from ticklake.lake.session.session import open_session
 from ticklake.services.completion import CompletionService
 from ticklake.services.metadata import MetadataPersistenceService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService

@@ -13,9 +13,9 @@ from typing import Any
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.compaction import BY_HAND, Compaction, Policy
 from ticklake.lake.lake import Lake
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction, Policy
+from ticklake.lake.upkeep.vacuum import Vacuum
 from ticklake.storage.files import Storage
 
 

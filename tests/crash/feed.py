@@ -27,11 +27,11 @@ from ticklake.contracts import EnvironmentConfig
 from ticklake.coordination.verdict import Verdict
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.indexers.events import TABLE, EventIndexer
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.compaction import BY_HAND, Compaction
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.upkeep.vacuum import Vacuum
 from ticklake.storage.files import Storage
 
 ACTS = {

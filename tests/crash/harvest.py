@@ -34,9 +34,9 @@ from ticklake.completeness import Completeness
 from ticklake.errors import DatabaseLocked, DatabaseUnusable, TickLakeError
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.upkeep.vacuum import Vacuum
 from ticklake.storage.files import Storage
 from ticklake.storage.names import parse_batch_name
 

@@ -9,7 +9,7 @@ from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
-from ticklake.lake.spark import open_session
+from ticklake.lake.session.session import open_session
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
 

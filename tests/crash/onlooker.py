@@ -24,8 +24,8 @@ from ticklake.completeness import Completeness
 from ticklake.coordination.verdict import Coverage, Verdict
 from ticklake.errors import TickLakeError
 from ticklake.insights import Places
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.presence import Presence
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.presence import Presence
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.web.site import Site

@@ -24,11 +24,11 @@ from ticklake.indexers.batches import TopicBatches
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake import log as delta_log
-from ticklake.lake.compaction import Policy
-from ticklake.lake.coverage import covered
+from ticklake.lake.delta import log as delta_log
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata
+from ticklake.lake.upkeep.compaction import Policy
+from ticklake.lake.verify.coverage import covered
 from ticklake.services.base import Service
 from ticklake.services.compaction import CompactionService
 from ticklake.services.completion import CompletionService

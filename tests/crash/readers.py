@@ -22,11 +22,11 @@ from ticklake.contracts import MetadataInfo
 from ticklake.errors import TickLakeError
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake import commits
-from ticklake.lake.history import Head
-from ticklake.lake.log import DeltaLog
-from ticklake.lake.parquet import ParquetFile
-from ticklake.lake.snapshot import Snapshot
+from ticklake.lake.delta import commits
+from ticklake.lake.delta.history import Head
+from ticklake.lake.delta.log import DeltaLog
+from ticklake.lake.delta.parquet import ParquetFile
+from ticklake.lake.delta.snapshot import Snapshot
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage import zstd
 from ticklake.storage.codec import encode_ticks, read_ticks

@@ -18,16 +18,16 @@ from deltalake import DeltaTable
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake import task
-from ticklake.lake.compaction import BY_HAND, Compaction
-from ticklake.lake.coverage import covered
+from ticklake.lake.delta.parquet import ParquetFile
 from ticklake.lake.empty import EMPTY
-from ticklake.lake.fingerprint import fingerprints
+from ticklake.lake.flush import task
+from ticklake.lake.flush.task import Work
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice
-from ticklake.lake.task import Work
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.upkeep.vacuum import Vacuum
+from ticklake.lake.verify.coverage import covered
+from ticklake.lake.verify.fingerprint import fingerprints
 from ticklake.ticks import TickRange
 from ticklake.world import World
 

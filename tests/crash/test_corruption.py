@@ -25,10 +25,10 @@ from ticklake.indexers.batches import StoredBatches
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.metadata import read_metadata
+from ticklake.lake.read.catalog import Catalog
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks, read_ticks
 from ticklake.storage.files import Storage

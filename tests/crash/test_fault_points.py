@@ -34,9 +34,9 @@ OF_FILES = {"os", "shutil"}
 DELTA = {"create", "delete", "optimize", "compact", "z_order", "vacuum"}
 """Of a `DeltaTable`, these write too."""
 HARMLESS = {
-    ("lake/folder.py", "_locked"): "an empty file to lock",
-    ("lake/spark.py", "_pass_on"): "standard error",
-    ("lake/compaction.py", "_swap"): "replaces files in the log, which passes its own points",
+    ("lake/delta/folder.py", "_locked"): "an empty file to lock",
+    ("lake/session/session.py", "_pass_on"): "standard error",
+    ("lake/upkeep/compaction.py", "_swap"): "replaces files in the log, which passes its own points",
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from deltalake import DeltaTable
 
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.upkeep.vacuum import Vacuum
 from ticklake.simulation import Ecosystem, SimulationSettings
 
 KEYS = {"environment_data": "cell_id", "organism_data": "organism_id"}

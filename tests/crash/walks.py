@@ -28,10 +28,10 @@ from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.compaction import BY_HAND, Compaction
-from ticklake.lake.coverage import covered
 from ticklake.lake.lake import Lake
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.upkeep.vacuum import Vacuum
+from ticklake.lake.verify.coverage import covered
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks
 from ticklake.storage.files import Storage

@@ -18,7 +18,14 @@ from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.spark import job_died, open_session, parallelism, reason_of, share_cores_fairly, ship_with_jobs
+from ticklake.lake.session.session import (
+    job_died,
+    open_session,
+    parallelism,
+    reason_of,
+    share_cores_fairly,
+    ship_with_jobs,
+)
 from ticklake.topics import Database
 
 

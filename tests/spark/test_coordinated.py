@@ -26,9 +26,9 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.insights import gaps_of
-from ticklake.lake.catalog import Catalog
 from ticklake.lake.lake import Lake
-from ticklake.lake.upkeep import optimize
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.upkeep.maintenance import optimize_tables
 from ticklake.node import Node
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
 from ticklake.ticks import TickRange
@@ -108,7 +108,7 @@ def test_a_run_stays_complete_to_the_last_row_when_its_tables_are_optimized(
     without_organisms(maker, 300, 349)
     end(maker, 349)
     index_all()
-    done = list(optimize(Catalog(maker.lake.root), maker.run_id, [], lambda *_: None))
+    done = list(optimize_tables(Catalog(maker.lake.root), maker.run_id, [], lambda *_: None))
     assert [(one.table, one.files, one.files_removed > 1) for one in done] == [
         ("environment_data", 1, True),
         ("organism_data", 1, True),

@@ -33,7 +33,7 @@ from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
-from ticklake.lake.job import run_tasks, warm_up
+from ticklake.lake.flush.job import run_tasks, warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.table import Table
@@ -341,8 +341,8 @@ def test_workers_that_cannot_load_it_are_told_of_at_once(
 JVM_KILLED = """
 from pyspark import SparkContext
 from ticklake.errors import SparkUnavailable
-from ticklake.lake.job import run_tasks
-from ticklake.lake.spark import open_session
+from ticklake.lake.flush.job import run_tasks
+from ticklake.lake.session.session import open_session
 session = lambda: open_session("local[1]", {"spark.driver.memory": "512m"})
 tasks = lambda: run_tasks(session(), "no table", 1, lambda number: [number])
 def kill():

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ticklake.config import load
-from ticklake.lake import job, sharing
+from ticklake.lake.flush import job
+from ticklake.lake.flush import rendezvous as sharing
 from ticklake.node import Node
 
 CONFIGURATION = """

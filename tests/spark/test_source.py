@@ -14,8 +14,8 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThan
 import ticklake.spark
 from ticklake.contracts import TickData
 from ticklake.errors import DeltaMissing
-from ticklake.lake.source import Ticks, TicksReader
-from ticklake.lake.spark import reason_of
+from ticklake.lake.read.source import Ticks, TicksReader
+from ticklake.lake.session.session import reason_of
 from ticklake.ticks import TickRange
 
 

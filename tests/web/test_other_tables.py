@@ -15,8 +15,8 @@ from ticklake.events import Event
 from ticklake.events.batches import Batch
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.events import TABLE, slices_of, work_of
-from ticklake.lake import task
-from ticklake.lake.flush import Flusher
+from ticklake.lake.flush import task
+from ticklake.lake.flush.flush import Flusher
 from ticklake.lake.lake import Lake
 from ticklake.lake.table import Table
 from ticklake.storage.files import Storage

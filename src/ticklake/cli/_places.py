@@ -122,8 +122,7 @@ def open_places(storage: str | None, lake: str | None, databases: Sequence[str])
     if not (storage or lake or databases):
         raise click.UsageError("Give --config FILE, or --storage DIR, --lake DIR, --database URL or several of them.")
     from ticklake.insights import Places
-    from ticklake.lake.catalog import Catalog
-    from ticklake.lake.presence import Presence
+    from ticklake.lake.read import Catalog, Presence
     from ticklake.storage.files import Storage
 
     _check_storage(storage)

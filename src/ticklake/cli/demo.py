@@ -17,7 +17,7 @@ from ticklake.cli._progress import Bars
 if TYPE_CHECKING:
     from ticklake.config import NodeSettings
     from ticklake.insights import RunReport
-    from ticklake.lake.catalog import Catalog
+    from ticklake.lake.read import Catalog
     from ticklake.node import Node
 
 NOT_BEGUN = "Stopped before any tick was in the tables."
@@ -122,7 +122,7 @@ def _show(bars: Bars, node: Node, ticks: int) -> None:
 
 def _report(directory: Path, node: Node, seconds: float, as_json: bool) -> None:
     from ticklake.insights import Places
-    from ticklake.lake.catalog import Catalog
+    from ticklake.lake.read import Catalog
     from ticklake.storage.files import Storage
 
     lake = directory / "data" / "lake"
@@ -137,8 +137,8 @@ def _report(directory: Path, node: Node, seconds: float, as_json: bool) -> None:
 
 def population_of(catalog: Catalog, run_id: str) -> list[int]:
     """The living organisms of each tick that the table has; 0 for a tick without rows."""
-    from ticklake.lake.coverage import covered
-    from ticklake.lake.query import query
+    from ticklake.lake.read import query
+    from ticklake.lake.verify import covered
 
     with query(catalog, POPULATION, run_id) as result:
         alive = {int(tick): int(count) for tick, count in result.rows}

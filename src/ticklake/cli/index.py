@@ -94,9 +94,9 @@ def index(
         from ticklake.indexers.base import IndexerResources
         from ticklake.indexers.finished import FinishedRun
         from ticklake.indexers.registry import indexers_of
-        from ticklake.lake.job import warm_up
+        from ticklake.lake.flush import warm_up
         from ticklake.lake.lake import Lake
-        from ticklake.lake.spark import open_session
+        from ticklake.lake.session import open_session
         from ticklake.storage.files import Storage
         from ticklake.topics import Database
 

@@ -30,7 +30,7 @@ def index_events(
         from ticklake.events.records import check_queue
         from ticklake.indexers.events import TABLE, EventIndexer
         from ticklake.lake.lake import Lake
-        from ticklake.lake.spark import open_session
+        from ticklake.lake.session import open_session
 
         tables = Lake(lake)
         queue = IndexerQueue(events)

@@ -23,11 +23,11 @@ COLUMNS = ("run", "table", "merged", "into", "before", "after", "files")
 @json_option
 def optimize(run: str | None, lake: str | None, tables: tuple[str, ...], as_json: bool) -> None:
     """Merge the small files of RUN's tables (or of all runs), while others index and read them."""
-    from ticklake.lake.catalog import Catalog
-    from ticklake.lake.upkeep import optimize
+    from ticklake.lake.read import Catalog
+    from ticklake.lake.upkeep import optimize_tables
 
     with Bars(quiet=as_json) as bars:
-        done = list(optimize(Catalog(lake_or_usage_error(lake)), run, tables, bars.update))
+        done = list(optimize_tables(Catalog(lake_or_usage_error(lake)), run, tables, bars.update))
     if as_json:
         print_json(done)
     elif done:

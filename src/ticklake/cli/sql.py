@@ -15,7 +15,7 @@ from ticklake.cli._output import plain, print_table
 from ticklake.cli._places import lake_option
 
 if TYPE_CHECKING:
-    from ticklake.lake.query import Result
+    from ticklake.lake.read import Result
 
 
 @click.command()
@@ -34,8 +34,8 @@ def sql(query: str, lake: str | None, run: str | None, form: str, limit: int) ->
     """
     if not lake:
         raise click.UsageError("Give --lake DIR.")
-    from ticklake.lake.catalog import Catalog
-    from ticklake.lake.query import query as ask
+    from ticklake.lake.read import Catalog
+    from ticklake.lake.read import query as ask
 
     with ask(Catalog(lake), query, run) as result:
         if form == "csv":

@@ -47,12 +47,12 @@ def vacuum(
     as_json: bool,
 ) -> None:
     """Remove files of RUN's tables (or of all runs) that were replaced or never committed."""
-    from ticklake.lake.catalog import Catalog
-    from ticklake.lake.upkeep import vacuum
+    from ticklake.lake.read import Catalog
+    from ticklake.lake.upkeep import vacuum_tables
 
     with Bars(quiet=as_json) as bars:
         catalog = Catalog(lake_or_usage_error(lake))
-        done = list(vacuum(catalog, run, tables, older_than, bars.update, force=force, dry_run=dry_run))
+        done = list(vacuum_tables(catalog, run, tables, older_than, bars.update, force=force, dry_run=dry_run))
     if as_json:
         print_json({"dry_run": dry_run, "tables": done})
         return

@@ -51,7 +51,7 @@ def verify(
     if not lake:
         raise click.UsageError("Give --lake DIR: it has the tables to verify.")
     from ticklake.coordination.verdict import Verdict
-    from ticklake.lake.spark import open_session
+    from ticklake.lake.session import open_session
 
     with (
         open_run(run, storage, lake, database, ended=ended, events=events, topic=batch_topic) as completeness,

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.patient import NEWEST_RUNS, Patient, Store
 from ticklake.insights import gaps_of
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.presence import Presence
+from ticklake.lake.read import Catalog, Presence
 
 CLOCKS_APART_SECONDS = 2.0
 

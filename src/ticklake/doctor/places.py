@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.patient import NEWEST_RUNS, Patient, in_newest
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.read import Catalog
+from ticklake.lake.upkeep import Vacuum
 
 GIB = 1 << 30
 LITTLE_SPACE, NO_SPACE = 2 * GIB, 200 << 20

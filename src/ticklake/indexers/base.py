@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ticklake.errors import LakeNeeded, RunDiscoveryTimeout
+from ticklake.lake.flush import Sharing
 from ticklake.lake.lake import Lake
-from ticklake.lake.sharing import Sharing
 from ticklake.services.base import Service
 from ticklake.storage.files import Storage
 from ticklake.storage.names import run_started_at

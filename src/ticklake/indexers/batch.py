@@ -20,13 +20,11 @@ from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, stored_metadata
 from ticklake.indexers.loop import FlushLoop
-from ticklake.lake.coverage import table_id
-from ticklake.lake.flush import Flusher
-from ticklake.lake.job import run_job
+from ticklake.lake.flush import Flusher, Work, run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.lake.table import Table
-from ticklake.lake.task import Work
+from ticklake.lake.verify import table_id
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange

@@ -19,9 +19,9 @@ from ticklake.errors import BadFile, DamagedTableFile, StorageUnavailable, Store
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer, id_at
 from ticklake.indexers.batches import Delivery
+from ticklake.lake.delta import one_line
 from ticklake.lake.empty import joined
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import one_line
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch

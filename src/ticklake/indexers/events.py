@@ -15,14 +15,13 @@ import pyarrow as pa
 
 from ticklake.errors import FlushFailed, OtherEventBatch, OtherEventQueue, TableReplaced, TickLakeError
 from ticklake.events import Batch, IndexerQueue
-from ticklake.lake.coverage import rows_of
-from ticklake.lake.durable import make_directory
-from ticklake.lake.flush import Flushed, Flusher
+from ticklake.lake.delta import make_directory
+from ticklake.lake.flush import Flushed, Flusher, Work
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.slices import Slice
 from ticklake.lake.table import Table
-from ticklake.lake.task import Work
+from ticklake.lake.verify import rows_of
 from ticklake.services.base import Service
 from ticklake.ticks import TickRange
 from ticklake.world import World

@@ -16,8 +16,8 @@ from ticklake.indexers.batches import Batches, StoredBatches
 from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake.empty import joined
+from ticklake.lake.flush import Sharing
 from ticklake.lake.ledger import Ledger, Removal
-from ticklake.lake.sharing import Sharing
 from ticklake.monitoring import Monitor
 from ticklake.storage.names import MAX_TICK, check_run_id
 from ticklake.ticks import TickRange

@@ -17,7 +17,7 @@ from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.organism import OrganismIndexer
 from ticklake.indexers.simple import SimpleBatchIndexer
-from ticklake.lake.spark import ship_with_jobs
+from ticklake.lake.session import ship_with_jobs
 from ticklake.text import error_text
 
 INDEXERS: dict[str, type[Indexer]] = {

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.lake.spans import Spans
+from ticklake.lake.intervals import Spans
 from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]

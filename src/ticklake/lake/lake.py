@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ticklake.errors import BadTable
-from ticklake.lake.durable import make_directory
+from ticklake.lake.delta import make_directory
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.places import lake_path

@@ -14,19 +14,31 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from ticklake import faults
 from ticklake.errors import DamagedCommit, DamagedTableFile, DamageNotCovered, StaleRewrite
-from ticklake.lake import commits
-from ticklake.lake.commits import Commit, added_ticks
+from ticklake.lake.delta import (
+    KEY,
+    Commit,
+    CommitConflict,
+    DeltaError,
+    DeltaLog,
+    DeltaTable,
+    LiveFile,
+    ParquetFile,
+    ParquetFileWriter,
+    Summary,
+    added_ticks,
+    is_damage,
+    live_files,
+    name_of,
+    one_line,
+    opened,
+    read_commit,
+    recorded,
+)
 from ticklake.lake.empty import REMOVED, joined, ticks_of
-from ticklake.lake.log import KEY, CommitConflict, DeltaLog, live_files, one_line
 from ticklake.lake.order import beginnings
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter, is_damage, opened
-from ticklake.lake.snapshot import LiveFile
-from ticklake.lake.summary import Summary, recorded
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
 
@@ -184,7 +196,7 @@ class Ledger(DeltaLog):
         """
         line = {file.path for file in self.files}
         for version in reversed(versions):
-            commit = self._decoded(commits.read(self._log, version), version)
+            commit = self._decoded(read_commit(self._log, version), version)
             if line.isdisjoint(file.path for file in commit.adds):
                 continue
             self._check_rewrite(version, commit)
@@ -205,7 +217,7 @@ class Ledger(DeltaLog):
         try:
             self._empty.take(commit.info)
         except ValueError as error:
-            raise DamagedCommit(file=str(self._log / commits.name_of(self.version + 1)), reason=error) from error
+            raise DamagedCommit(file=str(self._log / name_of(self.version + 1)), reason=error) from error
         super()._take(commit)
 
     def _summary(self, checkpoint: str) -> Summary:

@@ -9,17 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from google.protobuf.json_format import MessageToDict
 
 from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import LakeUnreadable, LakeUnwritable
-from ticklake.lake.dataset import dataset_of
-from ticklake.lake.durable import make_directory
-from ticklake.lake.log import CommitConflict, DeltaLog, one_line
-from ticklake.lake.parquet import ParquetFile, finish
+from ticklake.lake.delta import (
+    CommitConflict,
+    DeltaError,
+    DeltaLog,
+    DeltaTable,
+    ParquetFile,
+    TableNotFoundError,
+    dataset_of,
+    finish,
+    make_directory,
+    one_line,
+)
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
 TABLE = "metadata"

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from ticklake.errors import LakeNotFound, TickLakeError
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.compaction import Compaction, Policy
-from ticklake.lake.upkeep import open_table
+from ticklake.lake.read import Catalog
+from ticklake.lake.upkeep import Compaction, Policy, open_table
 from ticklake.places import lake_path
 from ticklake.services.base import Service
 

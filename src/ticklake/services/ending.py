@@ -24,8 +24,8 @@ from ticklake.errors import (
 from ticklake.indexers.components import stored_metadata
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.flush import Work, decoded_slice
 from ticklake.lake.slices import Slice
-from ticklake.lake.task import Work, decoded_slice
 from ticklake.services.completion import RUN_TOPIC, end_of
 from ticklake.storage.files import Storage
 from ticklake.topics import Database, Run, runs_in

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from ticklake.coordination.gaps import on_grid
 from ticklake.errors import InvalidOption
-from ticklake.lake.series import MOST_POINTS, Charted, Series
+from ticklake.lake.read import MOST_POINTS, Charted, Series
 from ticklake.ticks import TickRange
 from ticklake.web.rendering import (
     asked_ticks,
@@ -91,7 +91,7 @@ def show_series(request: Request) -> Response:
 def show_query(request: Request) -> Response:
     """`sql`, one SELECT; as JSON, CSV or Parquet."""
     # Here, so that a node of which nobody asks anything does without DuckDB.
-    from ticklake.lake.query import Limits, limited_query
+    from ticklake.lake.read import Limits, limited_query
 
     limits = Limits()
     catalog, sql = site_of(request).catalog, request.query_params.get("sql", "")
@@ -222,7 +222,7 @@ def _texts(column: pa.ChunkedArray) -> list[str | None]:
     if not _is_time(column.type):
         with suppress(OverflowError, ValueError):  # there may be times deep inside
             return [None if value is None else _text(value) for value in column.to_pylist()]
-    from ticklake.lake.query import texts
+    from ticklake.lake.read import texts
 
     return texts(column)
 

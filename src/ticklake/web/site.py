@@ -8,9 +8,7 @@ from pathlib import Path
 
 from ticklake.config import NodeSettings
 from ticklake.insights import Places
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.frames import Frames
-from ticklake.lake.presence import Presence
+from ticklake.lake.read import Catalog, Frames, Presence
 from ticklake.node import Node
 from ticklake.storage.files import Storage
 from ticklake.topics import Database

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ticklake.errors import TableUnreadable
 from ticklake.insights import TableReport, tables_of
-from ticklake.lake.catalog import Catalog
+from ticklake.lake.read import Catalog
 from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
 
 COMMITS = 15

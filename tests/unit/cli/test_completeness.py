@@ -37,11 +37,11 @@ from ticklake.errors import (
     TopicUnknown,
 )
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.catalog import Catalog
 from ticklake.lake.empty import EMPTY, packed
+from ticklake.lake.flush.task import Indexed, Work, index
 from ticklake.lake.metadata import write_metadata
+from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.slices import Piece, Slice
-from ticklake.lake.task import Indexed, Work, index
 from ticklake.services.completion import CompletionService
 from ticklake.services.ending import end_run
 from ticklake.services.queue import TickQueue

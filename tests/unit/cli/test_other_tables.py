@@ -18,12 +18,12 @@ from ticklake.errors import NoEventQueue
 from ticklake.events import Event, IndexerQueue
 from ticklake.indexers.events import FIRST, TABLE, EventIndexer, EventLedger, slices_of, work_of
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake import task
-from ticklake.lake.coverage import properties_of
-from ticklake.lake.flush import Flusher
+from ticklake.lake.flush import task
+from ticklake.lake.flush.flush import Flusher
+from ticklake.lake.flush.task import Work
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.table import Table
-from ticklake.lake.task import Work
+from ticklake.lake.verify.coverage import properties_of
 from ticklake.world import World
 
 Command = Callable[..., Result]

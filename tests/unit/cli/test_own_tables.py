@@ -19,7 +19,7 @@ from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
-from ticklake.lake import spark as spark_module
+from ticklake.lake.session import session as spark_module
 from ticklake.lake.table import Table
 from ticklake.world import World
 

@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 
 from ticklake.errors import BadQuery, QueryTooSlow, RunNotInLake
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.query import Limits, limited_query, opened, query
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.queries import Limits, limited_query, opened, query
 
 OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
 

@@ -11,8 +11,8 @@ from click.testing import Result
 from deltalake import DeltaTable
 
 from ticklake.errors import RetentionTooShort, RunNotInLake, TableNotInLake
+from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.parquet import ParquetFileWriter
 from ticklake.lake.table import Table
 
 OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"

@@ -13,7 +13,7 @@ from ticklake.errors import FlushFailed, LakeUnreadable, SparkUnavailable, TickL
 from ticklake.indexers.batches import TopicBatches
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.loop import FlushLoop
-from ticklake.lake.flush import Flushed
+from ticklake.lake.flush.flush import Flushed
 from ticklake.lake.slices import Slice
 from ticklake.logs import log_service
 from ticklake.services.base import Service, State

@@ -17,7 +17,7 @@ from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun, Progress
 from ticklake.insights import gaps_of
-from ticklake.lake.catalog import Catalog
+from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.codec import encode_ticks
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange

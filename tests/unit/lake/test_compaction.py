@@ -18,14 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticklake.errors import DuplicateKey
-from ticklake.lake import merging, parquet
-from ticklake.lake.compaction import BY_HAND, Compacted, Compaction, Policy, plan
-from ticklake.lake.fingerprint import fingerprints
+from ticklake.lake.delta import parquet
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile
 from ticklake.lake.ledger import Ledger, open_existing
-from ticklake.lake.merging import stretches
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
-from ticklake.lake.snapshot import ANY_TICK, LiveFile
 from ticklake.lake.table import Table
+from ticklake.lake.upkeep import merging
+from ticklake.lake.upkeep.compaction import BY_HAND, Compacted, Compaction, Policy, plan
+from ticklake.lake.upkeep.merging import stretches
+from ticklake.lake.verify.fingerprint import fingerprints
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ticklake.errors import BadCount
-from ticklake.lake.counts import checked_counts
+from ticklake.lake.flush.counts import checked_counts
 from ticklake.metrics import METRICS, SERVICE
 
 

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticklake.errors import TableUnreadable
-from ticklake.lake import coverage
-from ticklake.lake.coverage import covered, row_counts
-from ticklake.lake.deep import judge
 from ticklake.lake.empty import EMPTY, EmptyTicks, packed
-from ticklake.lake.fingerprint import Fingerprints, fingerprints, merged
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
+from ticklake.lake.verify import coverage
+from ticklake.lake.verify.coverage import covered, row_counts
+from ticklake.lake.verify.deep import judge
+from ticklake.lake.verify.fingerprint import Fingerprints, fingerprints, merged
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("id", pa.int32()), ("name", pa.string()), ("alive", pa.bool_())])

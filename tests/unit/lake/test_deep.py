@@ -17,11 +17,11 @@ from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.indexers.registry import INDEXERS
-from ticklake.lake import commits
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.deep import Deep, compare
-from ticklake.lake.log import live_files
+from ticklake.lake.delta import commits
+from ticklake.lake.delta.log import live_files
+from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.table import Table
+from ticklake.lake.verify.deep import Deep, compare_deeply
 
 KINDS = {
     "tags": pa.list_(pa.int32()),
@@ -71,7 +71,7 @@ def compared(maker: Any) -> Deep:
     spark: Any = InProcess()
     flusher = Nested("nested", IndexerResources(maker.storage, maker.lake, spark=lambda: spark)).flusher(maker.run_id)
     assert flusher is not None
-    return compare(spark, flusher.work, list(maker.storage.every_batch(maker.run_id)))
+    return compare_deeply(spark, flusher.work, list(maker.storage.every_batch(maker.run_id)))
 
 
 def rewrite(directory: Path, rows: pa.Table) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ticklake.errors import LakeUnwritable
-from ticklake.lake import folder
-from ticklake.lake.folder import TableFolder
+from ticklake.lake.delta import folder
+from ticklake.lake.delta.folder import TableFolder
 
 LOCK = "_ticklake.lock"
 NOBODY = 65534

@@ -22,18 +22,19 @@ from hypothesis import strategies as st
 from ticklake import SimulationMetadata, faults
 from ticklake.contracts import EnvironmentConfig
 from ticklake.errors import DamagedCommit, LakeUnreadable, TableReplaced, TableUnreadable
-from ticklake.lake import commits, history, log, torn
-from ticklake.lake.compaction import BY_HAND, Compaction
-from ticklake.lake.coverage import covered
+from ticklake.lake.delta import commits, history, log
+from ticklake.lake.delta import recovery as torn
+from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.log import CommitConflict
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
+from ticklake.lake.delta.summary import Summary
 from ticklake.lake.empty import EMPTY, REMOVED
-from ticklake.lake.folder import TableFolder
 from ticklake.lake.ledger import Ledger, open_existing
-from ticklake.lake.log import CommitConflict
 from ticklake.lake.metadata import read_metadata, write_metadata
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
-from ticklake.lake.summary import Summary
 from ticklake.lake.table import Table
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.upkeep.vacuum import Vacuum
+from ticklake.lake.verify.coverage import covered
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])
@@ -223,7 +224,7 @@ def test_a_commit_that_says_of_itself_what_nobody_can_follow_is_one_clear_error(
 )
 def test_a_commit_with_another_kind_of_info_is_none(info: str) -> None:
     data = f'{{"commitInfo":{info}}}\n'.encode()
-    for read in (commits.info_of, lambda data: commits.decoded(data, "tick_number")):
+    for read in (commits.info_of, lambda data: commits.decode_commit(data, "tick_number")):
         with pytest.raises(ValueError, match="not what they should be"):
             read(data)
 

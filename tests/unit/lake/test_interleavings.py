@@ -29,13 +29,13 @@ from hypothesis import strategies as st
 
 from ticklake import faults
 from ticklake.errors import LakeUnreadable, TableReplaced, TickLakeError
-from ticklake.lake import folder, log
-from ticklake.lake.compaction import BY_HAND, Compaction
+from ticklake.lake.delta import folder, log
+from ticklake.lake.delta.log import CommitConflict
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import CommitConflict
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.table import Table
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.upkeep.vacuum import Vacuum
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])

@@ -24,15 +24,15 @@ from ticklake.errors import (
     TableReplaced,
     UnknownTableFormat,
 )
-from ticklake.lake import commits, log, parquet
-from ticklake.lake.coverage import covered
+from ticklake.lake.delta import commits, log, parquet
+from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.log import CommitConflict
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.empty import EMPTY, packed
-from ticklake.lake.folder import TableFolder
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import CommitConflict
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.table import Table
+from ticklake.lake.verify.coverage import covered
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])
@@ -286,7 +286,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The versions of the commits that are read from now on."""
     found: list[int] = []
-    read, from_folder = commits.read, TableFolder.read
+    read, from_folder = commits.read_commit, TableFolder.read
 
     def seen(log: Path, version: int) -> bytes | None:
         found.append(version)
@@ -296,7 +296,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.extend([int(name[:20])] if commits.is_commit(name) else [])
         return from_folder(folder, name)
 
-    monkeypatch.setattr("ticklake.lake.commits.read", seen)
+    monkeypatch.setattr("ticklake.lake.delta.commits.read_commit", seen)
     monkeypatch.setattr(TableFolder, "read", seen_in_folder)
     return found
 

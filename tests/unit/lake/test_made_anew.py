@@ -12,13 +12,13 @@ import pytest
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import TableNotInRun
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.frames import FRESH_SECONDS, Frames
+from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import write_metadata
-from ticklake.lake.parquet import ParquetFileWriter
-from ticklake.lake.presence import Presence
-from ticklake.lake.series import Series
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.frames import FRESH_SECONDS, Frames
+from ticklake.lake.read.presence import Presence
+from ticklake.lake.read.series import Series
 from ticklake.ticks import TickRange
 
 RUN = "20261014-143025-550e8400"

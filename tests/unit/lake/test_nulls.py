@@ -12,12 +12,12 @@ from deltalake import DeltaTable
 
 from ticklake.errors import OtherTableSchema
 from ticklake.indexers.events import QueuedBatch
-from ticklake.lake import task
+from ticklake.lake.delta.parquet import ParquetFile
+from ticklake.lake.flush import task
+from ticklake.lake.flush.task import Failed, Indexed, Result, Work
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.parquet import ParquetFile
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.table import Table
-from ticklake.lake.task import Failed, Indexed, Result, Work
 from ticklake.world import World
 
 INNER = pa.field("x", pa.int64(), nullable=False)

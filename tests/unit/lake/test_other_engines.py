@@ -17,18 +17,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from ticklake.errors import NullInKey, StaleRewrite, TableAppendOnly, TableUnreadable, UnknownTableFormat
-from ticklake.lake import commits
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.compaction import BY_HAND, Compaction
-from ticklake.lake.coverage import covered, row_counts
+from ticklake.lake.delta import commits
+from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.empty import EMPTY, joined
-from ticklake.lake.fingerprint import fingerprints
-from ticklake.lake.inspection import inspected
 from ticklake.lake.ledger import Ledger, open_existing
-from ticklake.lake.parquet import ParquetFileWriter
-from ticklake.lake.query import query
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.queries import query
 from ticklake.lake.table import Table
-from ticklake.lake.vacuum import Vacuum
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.upkeep.vacuum import Vacuum
+from ticklake.lake.verify.coverage import covered, row_counts
+from ticklake.lake.verify.fingerprint import fingerprints
+from ticklake.lake.verify.inspection import inspected
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32()), ("owner_id", pa.int32())])

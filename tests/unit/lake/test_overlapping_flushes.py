@@ -9,9 +9,9 @@ import pytest
 from in_process import InProcess
 
 from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.lake.flush import Flusher
+from ticklake.lake.flush.flush import Flusher
+from ticklake.lake.flush.task import Work
 from ticklake.lake.slices import Slice
-from ticklake.lake.task import Work
 from ticklake.world import World
 
 TABLE = EnvironmentIndexer.table

@@ -17,8 +17,8 @@ import pytest
 import ticklake
 from ticklake.errors import LakeNotFound, NoSuchColumn, NoTicksInTable, RunNotInLake, TableNotInRun
 from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
-from ticklake.lake.parquet import ParquetFileWriter
 from ticklake.lake.table import Table
 
 RUN = "20251014-143025-550e8400"

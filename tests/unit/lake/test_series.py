@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from ticklake.errors import InvalidOption
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.catalog import Catalog
-from ticklake.lake.frames import Frames, OpenTable
+from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
-from ticklake.lake.parquet import ParquetFileWriter
-from ticklake.lake.series import SOURCES, Series, affordable, bucketed, divided, tallied
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.frames import Frames, OpenTable
+from ticklake.lake.read.series import SOURCES, Series, affordable, bucketed, divided, tallied
 from ticklake.ticks import TickRange
 
 RUN = "20261014-143025-550e8400"

@@ -16,11 +16,11 @@ from ticklake.errors import FlushFailed
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.lake.flush import Flushed, Flusher
-from ticklake.lake.shared import Request, common_slices
-from ticklake.lake.sharing import Sharing
+from ticklake.lake.flush.flush import Flushed, Flusher
+from ticklake.lake.flush.rendezvous import Sharing
+from ticklake.lake.flush.shared_read import Request, common_slices
+from ticklake.lake.flush.task import Work
 from ticklake.lake.slices import Piece, Slice
-from ticklake.lake.task import Work
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.ticks import TickRange
 from ticklake.world import World

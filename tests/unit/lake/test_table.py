@@ -9,13 +9,13 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from ticklake.errors import BadTable, OtherTableSchema
-from ticklake.lake.compaction import BY_HAND, Compaction
-from ticklake.lake.coverage import covered
+from ticklake.lake.delta.log import DeltaLog
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.empty import EMPTY, packed
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import DeltaLog
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.table import Table
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.verify.coverage import covered
 from ticklake.ticks import TickRange
 
 LAST = 2**63 - 1

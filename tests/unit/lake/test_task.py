@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.lake import task
-from ticklake.lake.parquet import ParquetFile
+from ticklake.lake.delta.parquet import ParquetFile
+from ticklake.lake.flush import task
+from ticklake.lake.flush.task import Failed, Indexed, Work
 from ticklake.lake.slices import Piece, Slice
-from ticklake.lake.task import Failed, Indexed, Work
 from ticklake.world import World
 
 

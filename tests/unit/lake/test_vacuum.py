@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 from ticklake.errors import DamagedCommit, LakeUnwritable, RetentionTooShort
-from ticklake.lake import log
-from ticklake.lake.compaction import BY_HAND, Compaction
+from ticklake.lake.delta import log
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.table import Table
-from ticklake.lake.vacuum import RETENTION, Vacuum
+from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
+from ticklake.lake.upkeep.vacuum import RETENTION, Vacuum
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])

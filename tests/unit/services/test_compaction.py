@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from ticklake.lake.delta.log import CommitConflict
+from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.log import CommitConflict
-from ticklake.lake.parquet import ParquetFileWriter
 from ticklake.lake.table import Table
 from ticklake.services.compaction import CompactionService
 from ticklake.ticks import TickRange

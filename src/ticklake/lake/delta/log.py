@@ -1,0 +1,442 @@
+"""The log of a Delta table: opened, created, followed, and committed to by compare-and-swap, durably.
+
+A commit is one new file, `_delta_log/<version>.json`, written under another name, synced, and then linked to its own,
+which fails if that version is there: so it is whole and on disk before anybody can see it, and costs the same however
+long the log is. It is made only if the commit before it is the very one that was looked at, and counts only if the
+table is still in its place afterwards. delta-rs opens the table; it makes checkpoints in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from ticklake import faults
+from ticklake.errors import (
+    DamagedCommit,
+    LakeUnreadable,
+    LakeUnwritable,
+    OtherTableSchema,
+    TableAppendOnly,
+    TableReplaced,
+    TickLakeError,
+    UnknownTableFormat,
+)
+from ticklake.lake.delta import commits, history, recovery, scratch
+from ticklake.lake.delta.commits import Action, Commit
+from ticklake.lake.delta.features import check_readable
+from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.history import Head
+from ticklake.lake.delta.parquet import ParquetFile, checksum_of
+from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
+from ticklake.lake.delta.summary import Summary
+from ticklake.ticks import TickRange
+
+log = logging.getLogger(__name__)
+
+_GONE = "it was removed. To have it made anew, start its indexer again"
+FORMAT = "1"
+KEY = "ticklake.key"
+"""The table property that names the columns of its key."""
+
+# Tables of ours are made with writer version 2; a later one may ask for what we do not do.
+_WRITER_VERSION = 2
+_CHECKPOINT_EVERY = 100
+
+
+class CommitConflict(Exception):
+    """The table is not the one that was looked at: another writer committed, or somebody changed it. Look again."""
+
+
+class DeltaLog:
+    """One table's log as of the last refresh. Opening it creates the table if it is missing, unless told otherwise."""
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        schema: pa.Schema,
+        key: Sequence[str] = (),
+        *,
+        create: bool = True,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """`properties` are those that a new table gets besides the usual ones."""
+        self.directory = directory
+        self._may_create = create
+        self._name = name
+        self._schema = schema
+        self._key = key
+        self._properties = properties or {}
+        self._ordinal = key[0] if key else ""
+        self._log = directory / "_delta_log"
+        self._synced = -1
+        self.head = Head(-1, "")
+        self.id = ""
+        """The table's own id: a table made anew in the same place has another, and is refused by who fills this one."""
+        self._folder = (0, 0)
+        self._seen = self._folder, -1
+        self.loads = 0
+        """How often the table was opened from the start. What was known before may be no part of its history now."""
+        self._load()
+
+    @property
+    def version(self) -> int:
+        return self.head.version
+
+    def refresh(self) -> None:
+        """Sees what others have committed since: one look if nobody has. All anew if the history is another one."""
+        try:
+            folder = TableFolder(self.directory)
+        except FileNotFoundError:
+            return self._load()
+        with folder:
+            return self._follow(folder)
+
+    def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
+        """Adds the files in one commit right after the version last seen, or CommitConflict. Durable on return."""
+        now = int(time.time() * 1000)
+        actions = commits.added(files, now, data_change=True)
+        self._write("WRITE", {"mode": "Append", "partitionBy": "[]"}, files, actions, provenance, now)
+
+    def replace(self, old: Sequence[LiveFile], new: ParquetFile) -> None:
+        """Puts one file, with the same rows, in the place of others. Like `commit` in all else."""
+        now = int(time.time() * 1000)
+        actions = [*commits.removed(old, now, data_change=False), *commits.added([new], now, data_change=False)]
+        metrics = {"numRemovedFiles": len(old), "numAddedFiles": 1}
+        self._write("OPTIMIZE", {}, [new], actions, {"operationMetrics": metrics}, now)
+
+    def swap(self, old: Sequence[LiveFile], new: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
+        """Puts files with fewer rows in the place of others. Like `commit` in all else."""
+        self.check_removable()
+        now = int(time.time() * 1000)
+        actions = [*commits.removed(old, now, data_change=True), *commits.added(new, now, data_change=True)]
+        self._write("DELETE", {}, new, actions, provenance, now)
+
+    def check_removable(self) -> None:
+        """Raises `TableAppendOnly` if no row may be removed, as far as is known. A compaction removes none."""
+        if self._append_only:
+            raise TableAppendOnly(table=self.directory)
+
+    def has(self, file: ParquetFile | LiveFile) -> bool:
+        """Whether the table lists this very file."""
+        return file.path in self.files
+
+    def discard(self, files: Sequence[ParquetFile]) -> None:
+        """Removes files that were written for a commit that was not made. Those that the table lists stay."""
+        try:
+            with TableFolder(self.directory) as folder:
+                self._follow(folder)
+                for file in files if self._holds(folder) else ():
+                    if not self.has(file):
+                        folder.remove(file.path)
+        except (TickLakeError, DeltaError, OSError) as error:
+            log.debug("Files of %s are left to vacuum: %s", self.directory, one_line(error))
+
+    def sync(self) -> None:
+        """Makes every commit up to the version last seen durable, whoever made it. CommitConflict if they are gone."""
+        if self._synced >= self.version:
+            return
+        try:
+            with TableFolder(self.directory) as folder:
+                self._prove(folder)
+                folder.sync(map(commits.name_of, range(self._synced + 1, self.version + 1)))
+        except FileNotFoundError as error:
+            raise CommitConflict from error
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self._log), reason=error) from error
+        self._synced = self.version
+
+    def checkpoint(self) -> None:
+        """Sums up the log, so that whoever opens the table next need not read every commit."""
+        while True:
+            try:
+                self.sync()
+                with TableFolder(self.directory) as folder:
+                    return self._checkpoint(folder)
+            except CommitConflict:
+                self.refresh()
+
+    def _checkpoint(self, folder: TableFolder) -> None:
+        # Nothing is set aside meanwhile: a checkpoint of what is no longer there would bring it back.
+        with folder.committing():
+            self._prove(folder)
+            made = scratch.checkpoint(folder, self.version)
+        # Nobody opens the table or commits until it is sure that the checkpoint stays.
+        with folder.removing():
+            self._prove(folder)
+            for name, data in made.items():
+                folder.replace(name, data)
+            faults.reach("lake.checkpoint.after")
+            if not self._holds(folder):  # somebody took the commit away by hand: it must not come back
+                for name in reversed(made):
+                    folder.remove(f"{folder.log.name}/{name}")
+                raise CommitConflict
+            checkpoint = made.get(recovery.checkpoint_name(self.version))
+            self._summary(checksum_of(checkpoint) if checkpoint else "").write(folder)
+
+    def _summary(self, checkpoint: str) -> Summary:
+        return Summary(self.id, self.version, checkpoint=checkpoint, mark=self.head.mark)
+
+    def _follow(self, folder: TableFolder) -> None:
+        if not self._holds(folder):
+            return self._load()
+        while (data := folder.read(commits.name_of(self.version + 1))) is not None:
+            if commits.is_torn(data):
+                return self._load()
+            commit = self._decoded(data, self.version + 1)
+            if commit.redefines or commit.info.get(commits.AFTER, self.head.mark) != self.head.mark:
+                return self._load()
+            if commit.adds and not all(path in self.files for path in commit.removes):
+                return self._load()
+            self._take(commit)
+            self.head = Head(self.version + 1, history.mark(data))
+        if folder.has_any_after(self.version + 1):
+            return self._load()
+        return None
+
+    def _decoded(self, data: bytes | None, version: int) -> Commit:
+        try:
+            return commits.decode_commit(data or b"", self._ordinal)
+        except ValueError as error:
+            raise DamagedCommit(file=str(self._log / commits.name_of(version)), reason=error) from error
+
+    def _holds(self, folder: TableFolder) -> bool:
+        """Whether this folder has the very commit that was seen last."""
+        return folder.mark(self.version) == self.head.mark
+
+    def _is_in_place(self) -> bool:
+        try:
+            with TableFolder(self.directory) as folder:
+                return self._holds(folder)
+        except FileNotFoundError:
+            return False
+
+    def _prove(self, folder: TableFolder) -> None:
+        if not self._holds(folder):
+            raise CommitConflict
+
+    def _take(self, commit: Commit) -> None:
+        for path in commit.removes:
+            self.files.remove(path)
+        for file in commit.adds:
+            self.files.add(file)
+
+    def _write(
+        self,
+        operation: str,
+        parameters: Mapping[str, str],
+        files: Sequence[ParquetFile],
+        actions: Sequence[Action],
+        metadata: Mapping[str, Any],
+        now: int,
+    ) -> None:
+        info = {"timestamp": now, "operation": operation, "operationParameters": parameters, "engineInfo": "ticklake"}
+        mine = {commits.ID: uuid.uuid4().hex, commits.AFTER: self.head.mark}
+        data = commits.encoded(info | dict(metadata) | mine, actions)
+        # A power cut must not take a commit and leave the one after it.
+        self.sync()
+        faults.reach("lake.commit.before")
+        try:
+            folder = TableFolder(self.directory)
+        except FileNotFoundError as error:
+            raise CommitConflict from error
+        before = self.version
+        with folder:
+            self._append(folder, data, files)
+            faults.reach("lake.commit.after")
+            self._follow(folder)
+        if self.version <= before:  # somebody has taken it away by hand since
+            raise CommitConflict
+        self.sync()
+        if self.version % _CHECKPOINT_EVERY == 0:
+            self._checkpoint_if_possible()
+
+    def _append(self, folder: TableFolder, data: bytes, files: Sequence[ParquetFile]) -> None:
+        name = commits.name_of(self.version + 1)
+        try:
+            with folder.committing():
+                self._prove(folder)
+                if folder.has_any_after(self.version + 1):
+                    raise CommitConflict
+                folder.require(file.path for file in files)
+                folder.create(name, data)
+                stays = self._holds(folder)
+            if not stays:
+                self._withdraw(folder, name, data)
+        except FileExistsError as error:
+            raise CommitConflict from error
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
+        # If the table was moved away, the commit went with it: it is good there, and is none of the table here.
+        if not stays or not folder.is_here():
+            raise CommitConflict
+
+    def _withdraw(self, folder: TableFolder, name: str, data: bytes) -> None:
+        """Somebody took the commit before it away by hand in this very moment. Nothing was acknowledged."""
+        with folder.removing():
+            if folder.read(name) == data and not self._is_followed(folder, history.mark(data)):
+                folder.set_aside(name)
+
+    def _is_followed(self, folder: TableFolder, mark: str) -> bool:
+        """Whether a commit was made after the one with this mark, and not after another one of the same version."""
+        later = folder.read(commits.name_of(self.version + 2))
+        if later is None:
+            return folder.has_any_after(self.version + 2)
+        return bool(self._decoded(later, self.version + 2).info.get(commits.AFTER, mark) == mark)
+
+    def _checkpoint_if_possible(self) -> None:
+        """What was committed stays so, whatever becomes of its checkpoint: the next one sums up as much."""
+        try:
+            self.checkpoint()
+        except (DeltaError, OSError, TickLakeError) as error:
+            log.warning("No checkpoint of %s at version %d: %s", self.directory, self.version, one_line(error))
+
+    def _load(self) -> None:
+        """Opens the table from the start, and again if somebody changed it in the middle of that."""
+        # Nothing of what was known counts if this fails half-way, except that it was there.
+        if self.head.mark:
+            self._seen = self._folder, self.version
+        self.head = Head(-1, "")
+        self.loads += 1
+        while not self.head.mark:
+            with self._open_folder() as folder:
+                states = folder.states(recovery.durable_version(folder))
+                try:
+                    head = self._load_from(folder)
+                except DeltaError as error:
+                    if folder.is_here():
+                        raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
+                    continue
+                # delta-rs passes over a commit that is empty while somebody copies it.
+                steady = all(folder.state(name) == state for name, state in states.items())
+                if steady and folder.mark(head.version) == head.mark and folder.is_here():
+                    self.head, self._folder = head, folder.identity()
+
+    def _open_folder(self) -> TableFolder:
+        try:
+            creates = self._may_create and not self.id
+            return TableFolder.made(self.directory) if creates else TableFolder(self.directory)
+        except FileNotFoundError as error:
+            if self.id and self._may_create:
+                raise LakeUnreadable(table=self._name, reason=_GONE) from error
+            raise
+
+    def _load_from(self, folder: TableFolder) -> Head:
+        seen = self._seen[1] if folder.identity() == self._seen[0] else -1
+        recovery.recover(folder, seen)
+        try:
+            return self._take_all(folder)
+        except TableNotFoundError as error:
+            if not self._may_create:
+                raise
+            if self.id:
+                raise LakeUnreadable(table=self._name, reason=_GONE) from error
+            self._create(folder)
+        except DeltaError:
+            recovery.recover_all(folder, seen)
+        return self._take_all(folder)
+
+    def _take_all(self, folder: TableFolder) -> Head:
+        # Nothing is set aside meanwhile.
+        with folder.committing():
+            delta = DeltaTable(self.directory)
+            self._check(delta)
+            self.files = Snapshot(live_files(delta, self._ordinal))
+            self._append_only = delta.metadata().configuration.get("delta.appendOnly") == "true"
+            if self._may_create and self.id not in ("", str(delta.metadata().id)):
+                raise TableReplaced(table=self.directory)
+            self.id = str(delta.metadata().id)
+            self._read(int(delta.version()))
+            return Head(int(delta.version()), folder.mark(int(delta.version())) or "")
+
+    def _read(self, version: int) -> None:  # noqa: ARG002
+        """What else is to be known of the table at this version."""
+        self._synced = Summary.read(self._log, self.id).version
+
+    def _check(self, delta: DeltaTable) -> None:
+        self._check_properties(delta.metadata().configuration)
+        check_readable(delta, self.directory)
+        version = delta.protocol().min_writer_version
+        if version > _WRITER_VERSION:
+            reason = f"it has Delta writer version {version}, and {_WRITER_VERSION} is the last one known"
+            raise UnknownTableFormat(table=self.directory, reason=reason)
+        nullable = {field.name for field in self._schema if field.nullable} - set(self._key)
+        stored, wanted = _columns(delta.schema(), nullable), _columns(Schema.from_arrow(self._schema), set())
+        if stored != wanted:
+            raise OtherTableSchema(directory=str(self.directory), found=", ".join(stored), wanted=", ".join(wanted))
+
+    def _check_properties(self, found: Mapping[str, str | None]) -> None:
+        """Whether the table, whenever it is opened, is one that may be written to."""
+        version = found.get("ticklake.format", FORMAT)
+        if version != FORMAT:
+            reason = f"it says format {version!r}, and {FORMAT!r} is known"
+            raise UnknownTableFormat(table=self.directory, reason=reason)
+
+    def _create(self, folder: TableFolder) -> None:
+        if folder.versions() or folder.newest_checkpoint() >= 0:
+            return
+        # The log tells where rows came from and which ticks have none: that is to be kept.
+        configuration = {"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"}
+        if self._key:
+            configuration[KEY] = json.dumps(list(self._key))
+        configuration.update(self._properties)
+        data = scratch.first_commit(self._name, self._schema, configuration)
+        try:
+            # Another indexer may have made it in the same moment.
+            with folder.committing(), suppress(FileExistsError):
+                folder.create(commits.name_of(0), data)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
+        faults.reach("lake.create.after")
+
+
+def one_line(error: BaseException) -> str:
+    """What delta-rs says first; below it come frames that nobody can read."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _columns(schema: Schema, nullable: Collection[str]) -> list[str]:
+    """Names and types as the table stores them: Delta has fewer types than Arrow.
+
+    `nullable` are the columns that may get nulls, so that it matters if the table forbids them.
+    """
+    fields = [json.loads(field.to_json()) for field in schema.fields]
+    return [f"{field['name']} {_type(field, nullable)}" for field in fields]
+
+
+def _type(field: Mapping[str, Any], nullable: Collection[str]) -> str:
+    forbids = not field["nullable"] and field["name"] in nullable
+    return json.dumps(field["type"]).strip('"') + (" not null" if forbids else "")
+
+
+def paths_of(delta: DeltaTable, directory: Path) -> list[Path]:
+    """Where the files of a table are. delta-rs tells it as URLs, with other characters than the folder's."""
+    return [directory / unquote(path) for path in pa.table(delta.get_add_actions(flatten=True))["path"].to_pylist()]
+
+
+def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
+    """The files that a table consists of, as delta-rs sees it."""
+    adds = pa.table(delta.get_add_actions(flatten=True))
+    count = adds.num_rows
+    low, high = (
+        adds[name].fill_null(missing).to_pylist() if name in adds.schema.names else [missing] * count
+        for name, missing in ((f"min.{ordinal}", ANY_TICK.start), (f"max.{ordinal}", ANY_TICK.end))
+    )
+    rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None] * count
+    written = adds["path"].to_pylist()
+    ticks = map(TickRange, low, high)
+    return list(map(LiveFile, map(unquote, written), adds["size_bytes"].to_pylist(), rows, ticks, written))

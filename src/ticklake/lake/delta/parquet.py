@@ -1,0 +1,145 @@
+"""Parquet files of a table: written in order of the key, synced, and described for the Delta log."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ticklake import faults
+from ticklake.errors import LakeUnwritable
+from ticklake.lake.delta.durable import remove, sync_directory, sync_file
+
+if TYPE_CHECKING:
+    from ticklake.lake.table import Table
+
+# Small enough that a query for one tick reads little, large enough that the footer stays small.
+ROW_GROUP_ROWS = 128 * 1024
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A finished file as the Delta log will know it."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+    checksum: str
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether Arrow complains of what a file holds, as opposed to a file that cannot be reached."""
+    return isinstance(error, pa.ArrowException) or (isinstance(error, OSError) and error.errno is None)
+
+
+def opened(path: Path) -> pq.ParquetFile:
+    """A file to read, every page of which is checked against its checksum, where it has one."""
+    return pq.ParquetFile(path, page_checksum_verification=True)
+
+
+class ParquetFileWriter:
+    """One file being written. It opens with the first rows and is gone again if discarded."""
+
+    def __init__(self, directory: Path, name: str, table: Table) -> None:
+        self._path = directory / name
+        self._table = table
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def append(self, rows: pa.RecordBatch) -> None:
+        self._held.append(rows)
+        self._held_rows += rows.num_rows
+        if self._held_rows >= ROW_GROUP_ROWS:
+            self._write(self._held_rows - self._held_rows % ROW_GROUP_ROWS)
+
+    def close(self) -> ParquetFile | None:
+        """Finishes the file, durable when this returns; None if there was no row to write."""
+        if self._held_rows:
+            self._write(self._held_rows)
+        if self._writer is None:
+            return None
+        try:
+            self._writer.close()
+            faults.reach("lake.parquet.unsynced")
+            return finish(self._path)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self._path.parent), reason=error) from error
+
+    def discard(self) -> None:
+        if self._writer is not None:
+            with suppress(Exception):  # rows that could not be written
+                self._writer.close()
+            remove(self._path)
+
+    def _write(self, count: int) -> None:
+        rows = pa.Table.from_batches(self._held, self._table.schema)
+        try:
+            faults.reach("lake.parquet.write")
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, self._table.schema, **_layout(self._table))
+            self._writer.write_table(rows.slice(0, count), row_group_size=ROW_GROUP_ROWS)
+        except OSError as error:
+            raise LakeUnwritable(directory=str(self._path.parent), reason=error) from error
+        rest = rows.slice(count).combine_chunks()
+        self._held = rest.to_batches()
+        self._held_rows = rest.num_rows
+
+
+def _layout(table: Table) -> dict[str, Any]:
+    """Encodings by measurement: sorted integer keys pack into differences, everything else repeats."""
+    packed = [name for name in table.key[1:] if pa.types.is_integer(table.schema.field(name).type)]
+    return {
+        "compression": "zstd",
+        "use_dictionary": [name for name in table.schema.names if name not in packed],
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        "write_page_index": True,
+        "write_page_checksum": True,
+    }
+
+
+def finish(path: Path) -> ParquetFile:
+    """Makes a written file durable and describes it."""
+    sync_file(path)
+    sync_directory(path.parent)
+    metadata = pq.read_metadata(path)
+    stats = json.dumps(_statistics(metadata))
+    return ParquetFile(path.name, path.stat().st_size, metadata.num_rows, stats, checksum(path))
+
+
+def checksum(path: Path) -> str:
+    """Of every byte: the pages have theirs, the footer has none."""
+    found = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found = zlib.crc32(block, found)
+    return f"{found:08x}"
+
+
+def checksum_of(data: bytes) -> str:
+    return f"{zlib.crc32(data):08x}"
+
+
+def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Row count, bounds and null counts of the file, in the words of the Delta protocol."""
+    low: dict[str, int] = {}
+    high: dict[str, int] = {}
+    nulls: dict[str, int] = {}
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            name, found = column.path_in_schema, column.statistics
+            if found is None:
+                continue
+            nulls[name] = nulls.get(name, 0) + found.null_count
+            if found.has_min_max and isinstance(found.min, int) and not isinstance(found.min, bool):
+                low[name] = min(low.get(name, found.min), found.min)
+                high[name] = max(high.get(name, found.max), found.max)
+    return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}

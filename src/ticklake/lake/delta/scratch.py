@@ -1,0 +1,73 @@
+"""delta-rs at work on a copy of a log in a temporary folder: it writes by path, and syncs nothing.
+
+What it makes there goes into the real log by our own hand: whole, durable, and into the very folder that was meant.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from ticklake import faults
+from ticklake.errors import DamagedCommit
+from ticklake.lake.delta import commits
+from ticklake.lake.delta.folder import LOG, TableFolder
+
+HINT = "_last_checkpoint"
+
+
+def first_commit(name: str, schema: pa.Schema, configuration: Mapping[str, str | None]) -> bytes:
+    """The commit that makes a table."""
+    faults.reach("lake.create.before")
+    with _scratch() as folder:
+        DeltaTable.create(folder, schema, name=name, configuration=configuration, raise_if_key_not_exists=False)
+        return (folder / LOG / commits.name_of(0)).read_bytes()
+
+
+def checkpoint(source: TableFolder, version: int) -> dict[str, bytes]:
+    """The files of a checkpoint, by name; the hint that points to it comes last."""
+    faults.reach("lake.checkpoint.before")
+    with _scratch() as folder:
+        copied = {name: data for name in _needed(source, version) if (data := source.read(name)) is not None}
+        (folder / LOG).mkdir()
+        for name, data in copied.items():
+            if commits.is_commit(name):
+                _check(source, name, data)
+            (folder / LOG / name).write_bytes(data)
+        DeltaTable(folder, version=version).create_checkpoint()
+        made = sorted(path for path in (folder / LOG).iterdir() if path.name not in copied and path.name != HINT)
+        return {path.name: path.read_bytes() for path in (*made, folder / LOG / HINT) if path.is_file()}
+
+
+def _check(source: TableFolder, name: str, data: bytes) -> None:
+    """delta-rs passes over an empty commit in silence: its files would be in no checkpoint, and so in no table."""
+    try:
+        commits.decode_commit(data, "")
+    except ValueError as error:
+        raise DamagedCommit(file=str(source.log / name), reason=error) from error
+
+
+def _needed(source: TableFolder, version: int) -> list[str]:
+    """The newest checkpoint up to that version, and the commits after it."""
+    numbered = [(int(name[:20]), name) for name in source.names() if name[:20].isdigit() and len(name) > 20]
+    start = max((number for number, name in numbered if number < version and is_checkpoint(name)), default=-1)
+    return [
+        name
+        for number, name in numbered
+        if (number == start and is_checkpoint(name)) or (start < number <= version and commits.is_commit(name))
+    ]
+
+
+def is_checkpoint(name: str) -> bool:
+    return name[20:].startswith(".checkpoint.") and name.endswith(".parquet")
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="ticklake-log-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

@@ -1,0 +1,372 @@
+"""What runs on an executor: slices in, Parquet files and an account of each slice out."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ticklake import faults
+from ticklake.errors import (
+    LakeUnwritable,
+    OffTheGrid,
+    RowsDoNotFit,
+    StorageUnavailable,
+    StoredFileMissing,
+    TickLakeError,
+)
+from ticklake.lake.delta import ParquetFile, ParquetFileWriter, remove
+from ticklake.lake.empty import joined
+from ticklake.lake.flush.counts import checked_counts
+from ticklake.lake.order import beginnings, ordered
+from ticklake.lake.slices import Piece, Slice, Source
+from ticklake.lake.table import Table
+from ticklake.storage.codec import read_ticks
+from ticklake.storage.files import BatchFile, Storage
+from ticklake.text import error_text, message_text, traceback_text
+from ticklake.world import World
+
+Rows = Callable[[pa.RecordBatch, World | None], pa.RecordBatch]
+Observe = Callable[[pa.RecordBatch], Mapping[str, int]]
+Read = Callable[["Work", Slice], Iterator[pa.RecordBatch]]
+Ticks = npt.NDArray[np.int64]
+
+# A slice up to this size is decoded whole before any of it is written, so a bad one leaves no trace in a shared file.
+_WHOLE_BYTES = 32 << 20
+# Bytes of ticks that are decoded at a time.
+_CHUNK_BYTES = 8 << 20
+# Files beyond this size are closed and the next one begun, at the end of a slice.
+_FULL_ROWS = 16 << 20
+
+
+def _nothing(ticks: pa.RecordBatch) -> Mapping[str, int]:  # noqa: ARG001
+    return {}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every task of a flush is told."""
+
+    flush_id: str
+    storage: Storage | None
+    world: World | None
+    reads: tuple[str, ...]
+    table: Table | None = None
+    directory: str = ""
+    rows: Rows | None = None
+    observe: Observe = _nothing
+    read: Read | None = None
+    """Where ticks come from, if not from storage."""
+    ordinal: str = "tick_number"
+    """The column of what is read that counts: ticks, or batches of events."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return self.table.name if self.table else "no table"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Some ticks of a slice, the rows of the table that they make (None if there is no table), and what was counted."""
+
+    ticks: Ticks
+    rows: pa.RecordBatch | None
+    observed: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A piece of a slice that is in the files of this task, whole; `empty` are those of its ticks that have no row."""
+
+    number: int
+    ticks: Ticks
+    empty: Ticks
+    rows: int
+    observed: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A piece that was only checked: it can be indexed, and has these ticks."""
+
+    number: int
+    ticks: Ticks
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A piece that cannot be indexed, and why. Nothing of it is in a file."""
+
+    number: int
+    error: str
+    trace: str
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """The task could not do its work through no fault of any slice: the disk is full, the storage is gone."""
+
+    error: TickLakeError
+
+
+@dataclass(frozen=True)
+class Spent:
+    """For how long a task was at work."""
+
+    seconds: float
+
+
+Result = Indexed | Checked | Failed | ParquetFile | Unavailable | Spent
+
+
+def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
+    """Indexes the pieces into as few files as is sensible. Never raises for what a slice holds."""
+    files = Files(work, task)
+    try:
+        results = [index_piece(work, piece, files) for piece in pieces]
+        return [*results, *files.finish()]
+    except (LakeUnwritable, StorageUnavailable) as error:
+        files.discard()
+        return [Unavailable(error)]
+    except Exception as error:
+        # Rows that cannot be written, in a file that several pieces share: find out whose they are.
+        files.discard()
+        if len(pieces) == 1:
+            return [_failed(pieces[0], error)]
+    return [result for piece in pieces for result in index(work, task, [piece])]
+
+
+def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | Failed:
+    """Indexes one piece, or says what is wrong with it. Raises only what no piece is to blame for."""
+    account = Account(work, piece, files)
+    try:
+        for part in decoded_slice(work, piece.slice):
+            account.take(part)
+    except (LakeUnwritable, StorageUnavailable):
+        account.abandon()
+        raise
+    except Exception as error:
+        account.abandon()
+        return _failed(piece, error)
+    return account.settle()
+
+
+def _failed(piece: Piece, error: Exception) -> Failed:
+    return Failed(piece.number, failure_text(error), traceback_text(error))
+
+
+class Account:
+    """One piece on its way into the files: all of it or nothing."""
+
+    def __init__(self, work: Work, piece: Piece, files: Files) -> None:
+        self._work, self._piece, self._files = work, piece, files
+        self._held: list[pa.RecordBatch] = []
+        self._own: ParquetFileWriter | None = None
+        self._ticks: list[Ticks] = []
+        self._empty: list[Ticks] = []
+        self._rows = 0
+        self._observed: Counter[str] = Counter()
+
+    def take(self, part: Decoded) -> None:
+        self._ticks.append(part.ticks)
+        if self._piece.check:
+            return
+        self._observed.update(part.observed)
+        if part.rows is not None and self._work.table is not None:
+            self._empty.append(np.setdiff1d(part.ticks, _distinct(part.rows, self._work.table.ordinal)))
+            self._hold(part.rows)
+
+    def settle(self) -> Indexed | Checked:
+        """That was all of it: into the files with what is held."""
+        if self._piece.check:
+            return Checked(self._piece.number, joined(self._ticks))
+        if self._own is not None:
+            self._files.close(self._own)
+        elif self._rows:
+            self._pour(self._files.shared(self._rows))
+        return Indexed(self._piece.number, joined(self._ticks), joined(self._empty), self._rows, dict(self._observed))
+
+    def abandon(self) -> None:
+        """Leaves nothing of it anywhere."""
+        self._held.clear()
+        if self._own is not None:
+            self._files.abandon(self._own)
+
+    def _hold(self, rows: pa.RecordBatch) -> None:
+        self._rows += rows.num_rows
+        self._held.append(rows)
+        if self._own is None and sum(batch.nbytes for batch in self._held) > _WHOLE_BYTES:
+            self._own = self._files.open()
+        if self._own is not None:
+            self._pour(self._own)
+
+    def _pour(self, writer: ParquetFileWriter) -> None:
+        for batch in self._held:
+            writer.append(batch)
+        self._held.clear()
+
+
+class Files:
+    """The Parquet files of one task: a shared one for small slices, one of its own for a large slice."""
+
+    def __init__(self, work: Work, task: int) -> None:
+        self._work, self._task = work, task
+        # Spark may run a task again while its first attempt is still alive somewhere.
+        self._attempt = secrets.token_hex(4)
+        self._count = 0
+        self._open: list[ParquetFileWriter] = []
+        self._shared: ParquetFileWriter | None = None
+        self._shared_rows = 0
+        self._finished: list[ParquetFile] = []
+
+    def open(self) -> ParquetFileWriter:
+        assert self._work.table is not None  # noqa: S101  rows come only where there is a table
+        name = f"{self._work.flush_id}-{self._task:04d}-{self._attempt}-{self._count:04d}.parquet"
+        self._count += 1
+        writer = ParquetFileWriter(Path(self._work.directory), name, self._work.table)
+        self._open.append(writer)
+        return writer
+
+    def shared(self, rows: int) -> ParquetFileWriter:
+        if self._shared is not None and self._shared_rows + rows > _FULL_ROWS:
+            self.close(self._shared)
+            self._shared = None
+        if self._shared is None:
+            self._shared, self._shared_rows = self.open(), 0
+        self._shared_rows += rows
+        return self._shared
+
+    def close(self, writer: ParquetFileWriter) -> None:
+        finished = writer.close()
+        self._open.remove(writer)
+        if finished is not None:
+            self._finished.append(finished)
+
+    def abandon(self, writer: ParquetFileWriter) -> None:
+        writer.discard()
+        self._open.remove(writer)
+
+    def finish(self) -> list[ParquetFile]:
+        for writer in list(self._open):
+            self.close(writer)
+        faults.reach("lake.task.written")
+        return self._finished
+
+    def discard(self) -> None:
+        for writer in self._open:
+            writer.discard()
+        for finished in self._finished:
+            remove(Path(self._work.directory) / finished.path)
+
+
+def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
+    assert work.storage is not None and isinstance(piece.source, BatchFile)  # noqa: S101  others bring their own `read`
+    try:
+        yield from read_ticks(
+            work.storage,
+            piece.source,
+            ticks=piece.ticks,
+            skip=piece.skip,
+            fields=work.reads,
+            world=work.world,
+            chunk_bytes=_CHUNK_BYTES,
+        )
+    except (OSError, StoredFileMissing) as error:
+        if not work.storage.reachable(piece.source.run_id):
+            raise StorageUnavailable(storage=work.storage.url, reason=error) from error
+        raise
+
+
+def decoded_slice(work: Work, piece: Slice) -> Iterator[Decoded]:
+    """Decodes a slice and makes its rows. Raises if any of it cannot be indexed."""
+    for batch in (work.read or read)(work, piece):
+        yield decoded(work, piece.source, batch)
+
+
+def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
+    """Makes the rows of a batch and counts what there is to count. Raises if any of it cannot be indexed.
+
+    A flush, `index --replace` and `verify --deep` all judge a file by this function, so they cannot disagree.
+    """
+    # A copy: a view would keep the whole decoded batch alive.
+    ticks = batch.column(work.ordinal).to_numpy().copy()
+    _check_grid(work, source, ticks)
+    rows = checked_rows(work, batch) if work.table is not None else None
+    return Decoded(ticks, rows, checked_counts(work.observe(batch)))
+
+
+def failure_text(error: BaseException) -> str:
+    """Why a slice cannot be indexed, in one line."""
+    return message_text(error) if isinstance(error, TickLakeError) else error_text(error)
+
+
+def _check_grid(work: Work, file: Source, ticks: Ticks) -> None:
+    """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
+    step = work.world.sampling_interval if work.world else 1
+    off = ticks[ticks % step != 0]
+    if len(off):
+        raise OffTheGrid(key=file.key, tick=int(off[0]), step=step)
+
+
+def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The indexer's rows for these ticks. They fit the table, are of these ticks, and have each key whole and once."""
+    assert work.rows is not None and work.table is not None  # noqa: S101
+    rows = work.rows(batch, work.world)
+    found, wanted = _columns(rows.schema), _columns(work.table.schema)
+    if found != wanted:
+        raise RowsDoNotFit(table=work.table.name, reason=f"its columns are {found}, not {wanted}")
+    for name in work.table.key:
+        if rows.column(name).null_count:
+            raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {name}, which is part of the key")
+    for column, field in zip(rows.columns, work.table.schema, strict=True):
+        if missing := _null_in(column, field, field.name):
+            raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {missing}, which is never null")
+    rows = ordered(pa.RecordBatch.from_arrays(rows.columns, schema=work.table.schema), work.table.key)
+    strangers = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column(work.ordinal).to_numpy())
+    if len(strangers):
+        raise RowsDoNotFit(table=work.table.name, reason=f"it has rows for tick {strangers[0]}, which it was not given")
+    return rows
+
+
+_LISTS = (
+    *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+    *(pa.types.is_list_view, pa.types.is_large_list_view),
+)
+
+
+def _null_in(column: pa.Array, field: pa.Field, name: str) -> str | None:
+    """Returns the name of a field that is null but must not be, at any depth. Writing it would end the task."""
+    kind = field.type
+    if column.null_count and not field.nullable:
+        return name
+    if pa.types.is_struct(kind):
+        return _null_among(column.drop_null().flatten(), list(kind), name)
+    if pa.types.is_map(kind):
+        there = column.drop_null()
+        entries = slice(there.offsets[0].as_py(), there.offsets[-1].as_py())
+        return _null_among([there.keys[entries], there.items[entries]], [kind.key_field, kind.item_field], f"{name}[]")
+    if any(is_kind(kind) for is_kind in _LISTS):
+        return _null_in(column.flatten(), kind.value_field, f"{name}[]")
+    return None
+
+
+def _null_among(columns: Sequence[pa.Array], fields: Sequence[pa.Field], name: str) -> str | None:
+    found = (_null_in(part, inner, f"{name}.{inner.name}") for part, inner in zip(columns, fields, strict=True))
+    return next(filter(None, found), None)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in schema)
+
+
+def _distinct(rows: pa.RecordBatch, ordinal: str) -> Ticks:
+    """The ticks that have rows, which are in order."""
+    ascending: Ticks = rows.column(ordinal).to_numpy()
+    return ascending[beginnings(ascending)]

@@ -1,0 +1,31 @@
+"""Reading the lake: which tables there are, their rows, frames, series and SQL."""
+
+from __future__ import annotations
+
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.frames import Frames, OpenTable
+from ticklake.lake.read.presence import Presence, step_of
+from ticklake.lake.read.queries import Limits, Result, limited_query, query, texts
+from ticklake.lake.read.reading import read
+from ticklake.lake.read.series import MOST_POINTS, Charted, Series
+from ticklake.lake.read.views import create_views, register_ticks, with_delta
+
+__all__ = [
+    "MOST_POINTS",
+    "Catalog",
+    "Charted",
+    "Frames",
+    "Limits",
+    "OpenTable",
+    "Presence",
+    "Result",
+    "Series",
+    "create_views",
+    "limited_query",
+    "query",
+    "read",
+    "register_ticks",
+    "step_of",
+    "texts",
+    "with_delta",
+]

@@ -1,0 +1,185 @@
+"""Ticks of a run for the eye: one tick of a table, or a few columns of the ticks before it, from tables kept open."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ticklake.errors import TableNotInRun, TableUnreadable
+from ticklake.lake.delta import ANY_TICK, DeltaTable, Head, TableFolder, dataset_of, one_line
+from ticklake.lake.empty import EmptyTicks, Ticks, joined, ticks_of
+from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.metadata import read_metadata
+from ticklake.lake.read.catalog import Catalog, TableFacts, empty_of
+from ticklake.ticks import TickRange
+from ticklake.world import World
+
+T = TypeVar("T")
+
+OPEN_TABLES = 16
+FRESH_SECONDS = 1.0
+ROWS_AT_ONCE = 4_000_000
+"""How many rows a look back may read: a second's work."""
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table as of one look at its log. Its dataset remembers the footers that it has read."""
+
+    head: Head
+    delta: DeltaTable
+    dataset: pa.dataset.Dataset
+    empty_ticks: EmptyTicks
+
+    def tick(self, tick: int, columns: Sequence[str]) -> pa.Table:
+        """The rows of one tick: of the files, only the row groups that may have it are read."""
+        return self.dataset.to_table(columns=list(columns), filter=pc.field("tick_number") == tick)
+
+    def empty(self, ticks: TickRange) -> Ticks:
+        """The ticks that the table has and that have no row. Any other tick without a row is not in the table."""
+        return self.empty_ticks.within(ticks)
+
+    def has(self, ticks: TickRange) -> Ticks:
+        """The ticks of a range that the table has, with rows or without."""
+        rows = self.dataset.to_table(columns=["tick_number"], filter=_between(ticks))
+        return joined([ticks_of(rows["tick_number"]), self.empty(ticks)])
+
+    def look_back(self, ticks: TickRange, columns: Sequence[str], which: pc.Expression) -> pa.Table:
+        """Some rows of some ticks, in the order of the ticks."""
+        return self.dataset.to_table(columns=list(columns), filter=_between(ticks) & which).sort_by("tick_number")
+
+    def scan(
+        self, columns: Sequence[str], ticks: TickRange, wanted: Callable[[TickRange], bool]
+    ) -> Iterator[pa.RecordBatch]:
+        """Whole row groups, those whose ticks are wanted: to leave out the other ticks is cheaper once they are summed.
+
+        Arrow's own way, a filter that names the ticks, finds no row group without them.
+        """
+        for fragment in self.dataset.get_fragments(_between(ticks)):
+            groups = [place for place, found in enumerate(_groups(fragment)) if found.overlaps(ticks) and wanted(found)]
+            if groups:
+                yield from fragment.subset(row_group_ids=groups).to_batches(columns=list(columns))
+
+    def rows(self, ticks: TickRange) -> float:
+        """About how many rows these ticks have, by the statistics of the files."""
+        adds = pa.table(self.delta.get_add_actions(flatten=True))
+        if not adds.num_rows or "min.tick_number" not in adds.schema.names:
+            return 0.0
+        low, high = (adds[f"{kind}.tick_number"].to_numpy().astype(np.float64) for kind in ("min", "max"))
+        shared = np.minimum(high, ticks.end) - np.maximum(low, ticks.start) + 1
+        return float(np.nansum(np.clip(shared, 0, None) / (high - low + 1) * adds["num_records"].to_numpy()))
+
+
+class Frames:
+    """Shared by all viewers: a table is opened once, and its log looked at once a second at most.
+
+    A table may be removed and made anew in the same place, also with the same number of commits. What tells is the
+    mark of its newest commit: if that is another one, the table is opened again.
+    """
+
+    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
+        self._catalog, self._clock = catalog, clock
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[tuple[str, str], tuple[OpenTable, float]] = OrderedDict()
+        self._worlds: dict[str, tuple[Head, World]] = {}
+
+    def world(self, run_id: str) -> World | None:
+        """What the run's metadata table says; None as long as there is none."""
+        try:
+            head = self._opened(run_id, METADATA).head
+        except TableNotInRun:
+            return None
+        known, world = self._worlds.get(run_id, (None, None))
+        if known == head:
+            return world
+        metadata = read_metadata(self._catalog.root / run_id / METADATA)
+        if metadata is None:
+            return None
+        world = World.of(metadata)
+        self._worlds[run_id] = head, world
+        return world
+
+    def tables(self, run_id: str) -> list[str]:
+        return self._catalog.tables(run_id)
+
+    def facts(self, run_id: str, table: str) -> TableFacts:
+        return self._catalog.facts(run_id, table)
+
+    def reading(self, run_id: str, table: str, read: Callable[[OpenTable], T]) -> T:
+        """What is read of one look at a table; read again if its files were removed meanwhile."""
+        for last in (False, True):
+            try:
+                return read(self._opened(run_id, table))
+            except FileNotFoundError as error:
+                if last:
+                    raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
+                with self._lock:
+                    self._tables.pop((run_id, table), None)
+        raise AssertionError("never reached")
+
+    def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
+        """The last ticks up to `tick`, from a sampled one: as many samples as asked for, or as their rows allow."""
+        facts = self.facts(run_id, table)
+        if facts.ticks is None:
+            return TickRange(tick, tick)
+        sampled = max(1, (facts.ticks.end - facts.ticks.start) // step + 1)
+        affordable = ROWS_AT_ONCE * sampled // max(1, facts.rows)
+        span = (max(1, min(samples, affordable)) - 1) * step
+        return TickRange(max(facts.ticks.start, tick // step * step - span), tick)
+
+    def _opened(self, run_id: str, table: str) -> OpenTable:
+        with self._lock:
+            opened, looked_at = self._tables.pop((run_id, table), (None, 0.0))
+            if opened is None or self._clock() - looked_at > FRESH_SECONDS:
+                looked_at = self._clock()
+                if opened is None or not self._is_newest(opened.head, run_id, table):
+                    opened = self._open(run_id, table)
+            self._tables[run_id, table] = opened, looked_at
+            while len(self._tables) > OPEN_TABLES:
+                self._tables.popitem(last=False)
+            return opened
+
+    def _is_newest(self, head: Head, run_id: str, table: str) -> bool:
+        try:
+            with TableFolder(self._catalog.root / run_id / table) as folder:
+                return folder.mark(head.version) == head.mark and not folder.has_any_after(head.version)
+        except OSError:
+            return False
+
+    def _open(self, run_id: str, table: str) -> OpenTable:
+        tables = self._catalog.tables(run_id)
+        if table not in tables:
+            raise TableNotInRun(table=table, run_id=run_id, found=", ".join(tables) or "none")
+        directory = self._catalog.root / run_id / table
+        try:
+            while True:
+                with TableFolder(directory) as folder:
+                    delta = self._catalog.open(run_id, table)
+                    head = Head(int(delta.version()), folder.mark(int(delta.version())) or "")
+                    opened = OpenTable(head, delta, dataset_of(delta, directory), empty_of(delta, directory))
+                    # Otherwise the table was made anew in this very moment, and the mark may be of another one.
+                    if folder.is_here():
+                        return opened
+        except OSError as error:
+            raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
+
+
+def _between(ticks: TickRange) -> pc.Expression:
+    tick = pc.field("tick_number")
+    return (tick >= ticks.start) & (tick <= ticks.end)
+
+
+def _groups(fragment: pa.dataset.ParquetFileFragment) -> Iterator[TickRange]:
+    """The ticks of each row group; any, where its statistics do not tell."""
+    metadata, column = fragment.metadata, fragment.physical_schema.get_field_index("tick_number")
+    for place in range(metadata.num_row_groups):
+        found = metadata.row_group(place).column(column).statistics
+        yield TickRange(found.min, found.max) if found is not None and found.has_min_max else ANY_TICK

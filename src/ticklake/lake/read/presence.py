@@ -1,0 +1,86 @@
+"""Which ticks a table has, as ranges: what each of its files has is read once and remembered."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ticklake.coordination.gaps import even_on_grid, merged, ranges_of
+from ticklake.errors import BadMetadata, LakeUnreadable, TableUnreadable
+from ticklake.lake.delta import one_line, paths_of
+from ticklake.lake.empty import joined
+from ticklake.lake.ledger import ticks_in
+from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.metadata import read_metadata
+from ticklake.lake.read.catalog import Catalog, empty_of
+from ticklake.ticks import TickRange
+from ticklake.world import World
+
+REMEMBERED_FILES = 100_000
+_EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)
+
+
+class Presence:
+    """Shared by all who look. Files of a table never change, so a look reads only those that are new.
+
+    A table made anew in the same place has another id.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._files: OrderedDict[tuple[str, Path, int], list[TickRange]] = OrderedDict()
+
+    def ranges(
+        self, catalog: Catalog, run_id: str, table: str, step: int, seconds: float = math.inf
+    ) -> list[TickRange] | None:
+        """The sampled ticks of a table. None if it is not kept by ticks, or if reading took longer: then ask again."""
+        delta, directory = catalog.open(run_id, table), catalog.root / run_id / table
+        if "tick_number" not in [field.name for field in delta.schema().fields]:
+            return None
+        until, table_id = self._clock() + seconds, str(delta.metadata().id)
+        found: list[TickRange] = []
+        for path in paths_of(delta, directory):
+            if (ranges := self._of(table_id, path, step, until)) is None:
+                return None
+            found += ranges
+        runs = json.loads(empty_of(delta, directory).text())
+        for first, last, every in runs:
+            found += even_on_grid(first, last, every, step)
+        return merged(found, step)
+
+    def _of(self, table_id: str, path: Path, step: int, until: float) -> list[TickRange] | None:
+        key = table_id, path, step
+        with self._lock:
+            if key in self._files:
+                self._files.move_to_end(key)
+                return self._files[key]
+        if self._clock() > until:
+            return None
+        try:
+            ticks = joined(ticks_in(path, [_EVERY_TICK]))
+            found = ranges_of(ticks[ticks % step == 0], step)
+        except (OSError, pa.ArrowException) as error:
+            raise TableUnreadable(table=path, reason=one_line(error)) from error
+        with self._lock:
+            self._files[key] = found
+            while len(self._files) > REMEMBERED_FILES:
+                self._files.popitem(last=False)
+        return found
+
+
+def step_of(catalog: Catalog, run_id: str) -> int | None:
+    """The sampling interval of a run; None as long as its metadata is not in the lake, or makes no sense."""
+    try:
+        metadata = read_metadata(catalog.root / run_id / METADATA)
+        return None if metadata is None else World.of(metadata).sampling_interval
+    except (BadMetadata, LakeUnreadable, LookupError, TypeError, ValueError):
+        return None

@@ -1,0 +1,52 @@
+"""The lake inside a user's own Spark session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ticklake.errors import DeltaMissing
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.session import reason_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Its default, 50 tasks to read a log of a few files, takes longer than most queries.
+    "spark.databricks.delta.snapshotPartitions": str(os.cpu_count() or 2),
+}
+
+
+def register_ticks(spark: SparkSession) -> None:
+    from ticklake.lake.read.source import Ticks
+
+    spark.dataSource.register(Ticks)
+    # Off by default, and then Spark refuses a source that makes use of it.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def create_views(spark: SparkSession, catalog: Catalog, runs: Iterable[str]) -> None:
+    """One temporary view a table, named like it; a later one of the same name replaces it."""
+    for run_id in runs:
+        for table in catalog.tables(run_id):
+            path = (catalog.root / run_id / table).absolute()
+            try:
+                spark.read.format("delta").load(str(path)).createOrReplaceTempView(table)
+            except Exception as error:
+                raise DeltaMissing(table=path, reason=reason_of(error)) from error
+
+
+def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """The same builder, for a session that reads Delta tables; the jar comes from the Maven repository."""
+    try:
+        from delta import configure_spark_with_delta_pip
+    except ImportError as error:
+        raise DeltaMissing(table="any", reason=error) from error
+    for name, value in _DELTA.items():
+        builder = builder.config(name, value)
+    configured: SparkSession.Builder = configure_spark_with_delta_pip(builder)
+    return configured

@@ -1,0 +1,17 @@
+"""Upkeep of tables: fewer files (compaction), and no files that nothing needs (vacuum)."""
+
+from __future__ import annotations
+
+from ticklake.lake.upkeep.compaction import Compaction, Policy
+from ticklake.lake.upkeep.maintenance import Optimized, open_table, optimize_tables, vacuum_tables
+from ticklake.lake.upkeep.vacuum import Vacuum
+
+__all__ = [
+    "Compaction",
+    "Optimized",
+    "Policy",
+    "Vacuum",
+    "open_table",
+    "optimize_tables",
+    "vacuum_tables",
+]

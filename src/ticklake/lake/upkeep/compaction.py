@@ -1,0 +1,156 @@
+"""Compaction: small neighbouring files of a table become one large file, in one commit that changes no row.
+
+Indexing goes on meanwhile. What was appended in between does not matter; if anybody has removed one of the files, such
+as another compaction, the merged file is thrown away.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow.parquet as pq
+
+from ticklake import faults
+from ticklake.errors import CompactionChangedRows, TableUnreadable
+from ticklake.lake.delta import ANY_TICK, CommitConflict, LiveFile, ParquetFile, ParquetFileWriter, is_damage, one_line
+from ticklake.lake.ledger import Ledger
+from ticklake.lake.upkeep.merging import merged
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which files to merge. The defaults suit the background, where a row should be rewritten a few times at most."""
+
+    full_bytes: int = 32 << 20
+    """Nothing larger is made, and a file of half this size is left alone."""
+    fan_in: int = 8
+    """So many files at least, unless fewer make one that is left alone from then on."""
+    growth: int = 4
+    """A file is rewritten only into one so many times as large, or into one that is left alone from then on."""
+
+
+BY_HAND = Policy(fan_in=2, growth=1)
+"""As few files as possible, at once."""
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What one step did."""
+
+    files_removed: int = 0
+    files_added: int = 0
+    bytes_removed: int = 0
+    bytes_added: int = 0
+
+    def __add__(self, other: Compacted) -> Compacted:
+        return Compacted(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
+
+
+def plan(files: Iterable[LiveFile], policy: Policy) -> list[list[LiveFile]]:
+    """The groups of neighbouring files, in tick order, that should each become one."""
+    known = sorted((file for file in files if file.ticks != ANY_TICK), key=lambda file: (file.ticks, file.path))
+    return [
+        group
+        for small, run in groupby(known, key=lambda file: 2 * file.size < policy.full_bytes)
+        if small
+        for part in _cut(list(run), policy.full_bytes)
+        for group in _worthwhile(part, policy)
+    ]
+
+
+class Compaction:
+    """Compaction of one table, any number of which may be at work at once."""
+
+    def __init__(self, ledger: Ledger, policy: Policy = Policy()) -> None:  # noqa: B008
+        self._ledger = ledger
+        self._policy = policy
+
+    def steps(self) -> Iterator[Compacted]:
+        """Merges one group after the other until no more is worth it."""
+        self._ledger.refresh()
+        # Fewer files after every merge, so this ends; groups that were lost to another are planned anew.
+        while groups := plan(self._ledger.files, self._policy):
+            for group in groups:
+                if all(map(self._ledger.has, group)):
+                    yield self._merge(group)
+            self._ledger.refresh()
+
+    def waiting(self) -> int:
+        """How many files the next steps would merge."""
+        self._ledger.refresh()
+        return sum(map(len, plan(self._ledger.files, self._policy)))
+
+    def _merge(self, group: Sequence[LiveFile]) -> Compacted:
+        file = self._write(group)
+        faults.reach("lake.compaction.written")
+        if not self._swap(group, file):
+            self._ledger.discard([file])
+            return Compacted()
+        faults.reach("lake.compaction.committed")
+        return Compacted(len(group), 1, sum(one.size for one in group), file.size)
+
+    def _swap(self, group: Sequence[LiveFile], file: ParquetFile) -> bool:
+        """False where the group is no longer what the table consists of."""
+        while True:
+            try:
+                self._ledger.replace(group, file)
+                return True
+            except CommitConflict:
+                self._ledger.refresh()
+                if self._ledger.has(file):
+                    return True
+                if not all(map(self._ledger.has, group)):
+                    return False
+
+    def _write(self, group: Sequence[LiveFile]) -> ParquetFile:
+        directory, table = self._ledger.directory, self._ledger.table
+        paths = [directory / file.path for file in group]
+        writer = ParquetFileWriter(directory, f"{uuid.uuid4().hex}-compacted.parquet", table)
+        try:
+            for rows in merged(paths, table):
+                writer.append(rows)
+                faults.reach("lake.compaction.writing")
+            file = writer.close()
+            expected = sum(pq.read_metadata(path).num_rows for path in paths)
+            if file is None or file.rows != expected:
+                raise CompactionChangedRows(table=table.name, expected=expected, found=file.rows if file else 0)
+        except BaseException as error:
+            writer.discard()
+            if is_damage(error):
+                raise TableUnreadable(table=directory, reason=one_line(error)) from error
+            raise
+        return file
+
+
+def _cut(files: Sequence[LiveFile], full: int) -> Iterator[list[LiveFile]]:
+    """Neighbours in groups that make a file of at most `full` bytes."""
+    group: list[LiveFile] = []
+    size = 0
+    for file in files:
+        if group and size + file.size > full:
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    yield group
+
+
+def _worthwhile(group: Sequence[LiveFile], policy: Policy) -> Iterator[list[LiveFile]]:
+    """The group; or, where its largest file would gain too little by it, what is left and right of that one."""
+    sizes = [file.size for file in group]
+    final = 2 * sum(sizes) >= policy.full_bytes
+    if len(group) < 2 or (len(group) < policy.fan_in and not final):
+        return
+    if final or max(sizes) * policy.growth <= sum(sizes):
+        yield list(group)
+        return
+    largest = sizes.index(max(sizes))
+    yield from _worthwhile(group[:largest], policy)
+    yield from _worthwhile(group[largest + 1 :], policy)
+
+
+def _values(compacted: Compacted) -> tuple[int, ...]:
+    return tuple(vars(compacted).values())

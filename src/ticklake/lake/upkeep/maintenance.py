@@ -1,0 +1,106 @@
+"""Upkeep of a lake's tables: compaction and vacuum of all of them, or of those asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from ticklake.errors import LakeUnwritable, TableNotInLake, TableUnreadable
+from ticklake.lake.delta import DeltaError, one_line
+from ticklake.lake.ledger import Ledger, open_existing
+from ticklake.lake.read import Catalog
+from ticklake.lake.upkeep.compaction import BY_HAND, Compacted, Compaction
+from ticklake.lake.upkeep.vacuum import Garbage, Vacuum
+
+Progress = Callable[[str, int, int], None]
+"""Told how far the work on a table is: its name, how much is done, of how much."""
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """What a compaction did to a table, and how many files it has now."""
+
+    run_id: str
+    table: str
+    files: int
+    files_removed: int
+    files_added: int
+    bytes_removed: int
+    bytes_added: int
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """The files that were removed from a table, or would be."""
+
+    run_id: str
+    table: str
+    files: int
+    bytes: int
+
+
+def tables_of(catalog: Catalog, run_id: str | None, wanted: Sequence[str]) -> list[tuple[str, str]]:
+    """Runs and tables, all there are or those asked for, each of which some run must have."""
+    there = [(run, table) for run in catalog.chosen(run_id) for table in catalog.tables(run)]
+    names = {table for _, table in there}
+    for table in wanted:
+        if table not in names:
+            raise TableNotInLake(table=table, lake=catalog.root, found=", ".join(sorted(names)) or "none")
+    return [(run, table) for run, table in there if not wanted or table in wanted]
+
+
+def optimize_tables(
+    catalog: Catalog, run_id: str | None, wanted: Sequence[str], progress: Progress
+) -> Iterator[Optimized]:
+    """Makes as few files of each table as is sensible, and a checkpoint of its log."""
+    for run, table in tables_of(catalog, run_id, wanted):
+        ledger = open_table(catalog.root / run / table)
+        if ledger is None:
+            continue
+        done = _compact(ledger, partial(progress, f"{run}/{table}"))
+        yield Optimized(run, table, len(ledger.files), **vars(done))
+
+
+def vacuum_tables(
+    catalog: Catalog,
+    run_id: str | None,
+    wanted: Sequence[str],
+    older_than: float,
+    progress: Progress,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Iterator[Vacuumed]:
+    """Removes what no version of a table within the last `older_than` seconds needs."""
+    for run, table in tables_of(catalog, run_id, wanted):
+        it = Vacuum(catalog.root / run / table, older_than, force=force)
+        garbage = it.find()
+        gone: list[Garbage] = list(garbage) if dry_run else []
+        for one in () if dry_run else it.remove(garbage):
+            gone.append(one)
+            progress(f"{run}/{table}", len(gone), len(garbage))
+        yield Vacuumed(run, table, len(gone), sum(one.size for one in gone))
+
+
+def open_table(directory: Path) -> Ledger | None:
+    """None for a table that is not kept by ticks, such as `metadata`: it has nothing to merge."""
+    try:
+        return open_existing(directory)
+    except (DeltaError, OSError) as error:
+        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+
+
+def _compact(ledger: Ledger, progress: Callable[[int, int], None]) -> Compacted:
+    compaction = Compaction(ledger, BY_HAND)
+    whole = compaction.waiting()
+    done = Compacted()
+    for step in compaction.steps():
+        done += step
+        progress(min(done.files_removed, whole), whole)
+    try:
+        ledger.checkpoint()
+    except (DeltaError, OSError) as error:
+        raise LakeUnwritable(directory=str(ledger.directory), reason=one_line(error)) from error
+    return done

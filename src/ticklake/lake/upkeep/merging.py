@@ -1,0 +1,77 @@
+"""Rows of several Parquet files in the order of their key, read a stretch of ticks at a time: memory stays bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ticklake.errors import NullInKey
+from ticklake.lake.delta import opened
+from ticklake.lake.empty import ticks_of
+from ticklake.lake.order import ordered
+from ticklake.lake.table import Table
+from ticklake.ticks import TickRange
+
+Numbers = npt.NDArray[np.int64]
+
+# Rows that are in memory together, unless one tick has more.
+_ROWS_AT_ONCE = 1 << 18
+
+
+def merged(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
+    """All rows, ascending. Two rows of one key are an error."""
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+    dataset = ds.dataset([str(path) for path in paths], schema=table.schema, format=parquet)
+    column = ds.field(table.ordinal)
+    for first, last in stretches(*_rows_per_tick(paths, table.ordinal), _ROWS_AT_ONCE):
+        # One after the other: what is read ahead in parallel would be held as well.
+        wanted = (column >= first) & (column <= last)
+        rows = dataset.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
+        for batch in rows.combine_chunks().to_batches():
+            yield ordered(batch, table.key)
+
+
+def stretches(ticks: Numbers, rows: Numbers, at_once: int) -> Iterator[TickRange]:
+    """These ascending ticks in ranges of at most so many rows; one tick is never divided."""
+    start = held = 0
+    for place, count in enumerate(rows.tolist()):
+        if place > start and held + count > at_once:
+            yield TickRange(int(ticks[start]), int(ticks[place - 1]))
+            start, held = place, 0
+        held += count
+    if len(ticks):
+        yield TickRange(int(ticks[start]), int(ticks[-1]))
+
+
+def _rows_per_tick(paths: Sequence[Path], ordinal: str) -> tuple[Numbers, Numbers]:
+    """Reads tick numbers alone, and those only where a row group holds more than one tick."""
+    found = [_counts(file, group, ordinal) for path in paths for file, group in _row_groups(path)]
+    ticks = np.concatenate([np.empty(0, np.int64), *(part[0] for part in found)])
+    rows = np.concatenate([np.empty(0, np.int64), *(part[1] for part in found)])
+    distinct, places = np.unique(ticks, return_inverse=True)
+    return distinct, np.bincount(places, rows, len(distinct)).astype(np.int64)
+
+
+def _row_groups(path: Path) -> Iterator[tuple[pq.ParquetFile, int]]:
+    with opened(path) as file:
+        for group in range(file.num_row_groups):
+            yield file, group
+
+
+def _counts(file: pq.ParquetFile, group: int, ordinal: str) -> tuple[Numbers, Numbers]:
+    metadata = file.metadata.row_group(group)
+    bounds = metadata.column(file.schema_arrow.get_field_index(ordinal)).statistics
+    if bounds is not None and bounds.has_min_max and bounds.min == bounds.max and not bounds.null_count:
+        return np.array([bounds.min], np.int64), np.array([metadata.num_rows], np.int64)
+    column = file.read_row_group(group, columns=[ordinal]).column(0)
+    if column.null_count:
+        raise NullInKey(column=ordinal)
+    ticks, rows = np.unique(ticks_of(column), return_counts=True)
+    return ticks, rows

@@ -1,0 +1,130 @@
+"""Vacuum: files that no version of a table within the retention needs, found and removed.
+
+Such are the files that a compaction or a removal has replaced, and those of flushes that were never committed. How old
+a file or a commit is, its file system says.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ticklake import faults
+from ticklake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
+from ticklake.lake.delta import (
+    Commit,
+    DeltaError,
+    DeltaTable,
+    TableFolder,
+    check_intact,
+    decode_commit,
+    durable_version,
+    one_line,
+    paths_of,
+)
+
+RETENTION = 7 * 86_400.0
+"""Seconds for which files stay that the table no longer needs: a query may have begun before it did."""
+SHORTEST_RETENTION = 86_400.0
+
+# So many at a time, because nobody can commit meanwhile.
+_AT_ONCE = 200
+# Temporary files of ours, of delta-rs and of its object store; commits and checkpoints that were set aside.
+_LEFTOVER = re.compile(r"\..*\.tmp|_commit_.*\.tmp|.*#\d+|.*\.torn")
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """A file that can go."""
+
+    path: Path
+    size: int
+
+
+class Vacuum:
+    """Vacuum of one table, while others index, compact and read it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        older_than: float = RETENTION,
+        *,
+        force: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if older_than < SHORTEST_RETENTION and not force:
+            raise RetentionTooShort(hours=older_than / 3600, shortest=SHORTEST_RETENTION / 3600)
+        self._directory = directory
+        self._log = directory / "_delta_log"
+        self._older_than = older_than
+        self._clock = clock
+        self._id = ""
+
+    def find(self) -> list[Garbage]:
+        """What can go, as of now. Reads names, ages, and the commits within the retention."""
+        cutoff = self._clock() - self._older_than
+        self._id, live = self._live()
+        needed = live | self._removed_since(cutoff)
+        data = (path for path in self._directory.glob("*.parquet") if path.name not in needed)
+        left = (path for folder in (self._directory, self._log) for path in _leftovers(folder))
+        found = (_aged(path, cutoff) for path in (*data, *left, *self._old_checkpoints()))
+        return sorted((one for one in found if one is not None), key=lambda one: one.path)
+
+    def remove(self, garbage: Sequence[Garbage]) -> Iterator[Garbage]:
+        """Removes them, unless they have been committed since, or another table has come into this one's place."""
+        for start in range(0, len(garbage), _AT_ONCE):
+            with TableFolder(self._directory) as folder, folder.removing():
+                found, live = self._live()
+                if found != self._id or not folder.is_here():
+                    return
+                gone = [one for one in garbage[start : start + _AT_ONCE] if one.path.name not in live]
+                faults.reach("lake.vacuum.remove")
+                for one in gone:
+                    folder.remove(str(one.path.relative_to(self._directory)))
+            yield from gone
+
+    def _live(self) -> tuple[str, set[str]]:
+        """The table's id, and the names of its files."""
+        try:
+            with TableFolder(self._directory) as folder:
+                states = folder.states(durable_version(folder))
+                # The files of a commit that is missing, or empty while it is copied, would look like garbage.
+                check_intact(folder)
+                delta = DeltaTable(self._directory)
+                changed = [name for name, state in states.items() if folder.state(name) != state]
+            if changed:
+                raise TableUnreadable(table=self._directory, reason=f"{changed[0]} has changed meanwhile. Try again")
+            return str(delta.metadata().id), {path.name for path in paths_of(delta, self._directory)}
+        except (DeltaError, OSError) as error:
+            raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
+
+    def _removed_since(self, cutoff: float) -> set[str]:
+        """Files that were part of the table at some time since then."""
+        recent = (path for path in self._log.glob("*.json") if path.stem.isdigit() and path.stat().st_mtime >= cutoff)
+        return {name for path in recent for name in _decoded(path).removes}
+
+    def _old_checkpoints(self) -> list[Path]:
+        """All but the newest: each sums up what the ones before did, and all commits are kept."""
+        return sorted(self._log.glob("*.checkpoint.parquet"))[:-1]
+
+
+def _decoded(path: Path) -> Commit:
+    try:
+        return decode_commit(path.read_bytes(), "")
+    except ValueError as error:
+        raise DamagedCommit(file=str(path), reason=error) from error
+
+
+def _leftovers(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name))
+
+
+def _aged(path: Path, cutoff: float) -> Garbage | None:
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return None
+    return Garbage(path, facts.st_size) if facts.st_mtime < cutoff else None

@@ -1,0 +1,20 @@
+"""Checks of a table against itself and against the batch files it was made of."""
+
+from __future__ import annotations
+
+from ticklake.lake.verify.coverage import TICK, covered, key_of, properties_of, row_counts, rows_of, table_id
+from ticklake.lake.verify.damage import damaged_files
+from ticklake.lake.verify.deep import Deep, compare_deeply
+
+__all__ = [
+    "TICK",
+    "Deep",
+    "compare_deeply",
+    "covered",
+    "damaged_files",
+    "key_of",
+    "properties_of",
+    "row_counts",
+    "rows_of",
+    "table_id",
+]

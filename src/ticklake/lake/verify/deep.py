@@ -1,0 +1,163 @@
+"""The deep comparison: every batch file decoded again on Spark, and every tick's rows compared with the table's."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ticklake.coordination.gaps import ranges_of
+from ticklake.errors import DamagedTableFile, FlushFailed
+from ticklake.lake.delta import DeltaError, DeltaTable, LiveFile, checksum, live_files, one_line, opened
+from ticklake.lake.flush import Work, decoded_slice, failure_text
+from ticklake.lake.session import parallelism, reason_of
+from ticklake.lake.slices import Slice
+from ticklake.lake.table import Table
+from ticklake.lake.verify.fingerprint import Fingerprints, at, fingerprints, merged
+from ticklake.lake.verify.inspection import inspected
+from ticklake.storage.files import BatchFile
+from ticklake.ticks import TickRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Files are dealt out to so many times more tasks than run at once, so that none has much to do at the end.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Deep:
+    """The ticks that were compared; those whose rows differ from every file's; those that two files tell differently;
+    those with rows and no file; those that have no rows, as it should be; and files, also of the table and of its log,
+    that cannot be read or are not as they were written, with why."""
+
+    ticks: int
+    different: list[TickRange]
+    disputed: list[TickRange]
+    unproven: list[TickRange]
+    without_rows: list[TickRange]
+    unreadable: dict[str, str]
+
+    @property
+    def flaws(self) -> int:
+        return len(self.different) + len(self.disputed) + len(self.unproven) + len(self.unreadable)
+
+
+def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep:
+    """`work` says which table and how its rows are made, just as for a flush."""
+    decoded = _deal(spark, files, lambda file: _decode(work, file))
+    unreadable = {key: result for key, result in decoded if isinstance(result, str)}
+    from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
+    directory = Path(work.directory)
+    assert work.table is not None  # noqa: S101  there is a table to compare with
+    log = inspected(directory, work.table.ordinal)
+    items = [
+        _Item(directory, work.table, file, log.checksums.get(file.path, ""))
+        for file in _files(directory, work.table.ordinal)
+    ]
+    scanned = _deal(spark, items, _scan)
+    unreadable |= {path: result for path, result in scanned if isinstance(result, str)}
+    unreadable |= log.flaws
+    table = merged(result for _, result in scanned if isinstance(result, Fingerprints))
+    return judge(from_files, table, unreadable, work.world.sampling_interval if work.world else 1)
+
+
+def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:
+    """What the files say against what the table has."""
+    ticks = np.concatenate([np.empty(0, np.int64), *(part.ticks for part in from_files)])
+    rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in from_files)])
+    hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in from_files)])
+    there_rows, there_hashes = at(table, ticks)
+    same = (rows == there_rows) & (hashes == there_hashes)
+    matched, all_ticks = np.unique(ticks[same]), np.unique(ticks)
+    return Deep(
+        ticks=len(all_ticks),
+        different=ranges_of(np.setdiff1d(all_ticks, matched), step),
+        disputed=ranges_of(np.intersect1d(matched, ticks[~same]), step),
+        unproven=ranges_of(np.setdiff1d(table.ticks, all_ticks), step),
+        without_rows=ranges_of(np.unique(ticks[same & (rows == 0)]), step),
+        unreadable=unreadable,
+    )
+
+
+def _deal(spark: SparkSession, items: Sequence[Any], act: Callable[[Any], tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Has `act` done to every item on Spark's workers."""
+    if not items:
+        return []
+    tasks = min(len(items), parallelism(spark) * _ROUNDS)
+    shares = [list(items[task::tasks]) for task in range(tasks)]
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for item in shares[number]:
+                    yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(act(item))]})
+
+    try:
+        rows = spark.range(0, tasks, 1, tasks).mapInArrow(run, "result binary").collect()
+    except Exception as error:
+        raise FlushFailed(table="a deep comparison", reason=reason_of(error)) from error
+    # What comes back was made by our own tasks a moment ago.
+    return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
+
+
+def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
+    """A file's key, and the fingerprints of all of its rows, or why it has none."""
+    try:
+        return file.key, merged(_parts(work, Slice(file, file.ticks)))
+    except Exception as error:
+        # An indexer of the user's own may raise anything.
+        return file.key, failure_text(error)
+
+
+def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
+    for part in decoded_slice(work, whole):
+        if part.rows is not None and work.table is not None:
+            yield fingerprints(part.rows, part.ticks, work.table.ordinal)
+
+
+class _Item(NamedTuple):
+    """A file of the table, and the checksum that it should have, where that is known."""
+
+    directory: Path
+    table: Table
+    file: LiveFile
+    checksum: str
+
+    @property
+    def path(self) -> Path:
+        return self.directory / self.file.path
+
+    def damaged(self, reason: str) -> tuple[str, str]:
+        ticks = self.file.ticks
+        error = DamagedTableFile(
+            file=str(self.path), table=self.table.name, first=ticks.start, last=ticks.end, reason=reason
+        )
+        return str(self.path), str(error)
+
+
+def _files(directory: Path, ordinal: str) -> list[LiveFile]:
+    """None where the log cannot be read, of which the look at the log tells."""
+    try:
+        return live_files(DeltaTable(directory), ordinal)
+    except (DeltaError, OSError):
+        return []
+
+
+def _scan(item: _Item) -> tuple[str, Fingerprints | str]:
+    try:
+        if item.checksum and checksum(item.path) != item.checksum:
+            return item.damaged("its checksum is wrong")
+        # Another engine may have laid the same columns out in another order, and as other types of Arrow.
+        schema = item.table.schema
+        with opened(item.path) as file:
+            groups = map(file.read_row_group, range(file.num_row_groups))
+            rows = (group.select(schema.names).cast(schema) for group in groups)
+            return str(item.path), merged(fingerprints(part, ordinal=item.table.ordinal) for part in rows)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        return item.damaged(one_line(error))

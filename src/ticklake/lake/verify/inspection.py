@@ -1,0 +1,101 @@
+"""A look at every entry of a table's log: whether it is as it was written, and whether all of them add up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ticklake.errors import DamagedCommit
+from ticklake.lake.delta import (
+    HINT,
+    Commit,
+    DeltaError,
+    DeltaTable,
+    LiveFile,
+    Snapshot,
+    Summary,
+    TableFolder,
+    checkpoint_name,
+    checksum,
+    decode_commit,
+    live_files,
+    one_line,
+    opens_without,
+)
+
+# In this order: a table does not open while the hint names a checkpoint that is gone.
+_REMOVE = f"remove {HINT} beside it and then itself, the commits are all there"
+
+
+class Inspection(NamedTuple):
+    """What is wrong with which entry of a log, by its path, and the checksums of the files that it names."""
+
+    flaws: dict[str, str]
+    checksums: dict[str, str]
+
+
+def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
+    """Reads all of the log."""
+    log = directory / "_delta_log"
+    summary = Summary.stored(log)
+    own = {checkpoint_name(summary.version): summary.checkpoint}
+    checkpoints = sorted(log.glob("*.checkpoint.parquet"))
+    flaws = {str(path): flaw for path in checkpoints if (flaw := _flaw(path, own.get(path.name, "")))}
+    history: dict[int, Commit] = {}
+    for path in sorted(path for path in log.glob("*.json") if path.stem.isdigit()):
+        try:
+            history[int(path.stem)] = decode_commit(path.read_bytes(), ordinal)
+        except (OSError, ValueError) as error:
+            flaws[str(path)] = str(DamagedCommit(file=str(path), reason=one_line(error)))
+    if not flaws:
+        flaws |= _difference(directory, history, ordinal)
+    sums = {path: found for commit in history.values() for path, found in commit.checksums.items()}
+    return Inspection(flaws, sums)
+
+
+def _flaw(checkpoint: Path, expected: str) -> str:
+    """If the table does not open without it, another writer may have made it anew and cleaned the log up."""
+    with TableFolder(checkpoint.parents[1]) as folder:
+        spare = opens_without(folder, [checkpoint.name])
+    advice = _REMOVE if spare else "restore it, commits under it are gone"
+    if spare and expected and checksum(checkpoint) != expected:
+        return f"its checksum is wrong; {advice}"
+    try:
+        pq.read_table(checkpoint)
+    except (OSError, pa.ArrowException) as error:
+        return f"{one_line(error)}; {advice}"
+    return ""
+
+
+def _difference(directory: Path, history: dict[int, Commit], ordinal: str) -> dict[str, str]:
+    """A checkpoint has no checksum, but every commit that it sums up is kept: the two must agree."""
+    try:
+        delta = DeltaTable(directory)
+        found = set(live_files(delta, ordinal))
+    except (DeltaError, OSError) as error:
+        return {str(directory / "_delta_log"): one_line(error)}
+    versions = range(int(delta.version()) + 1)
+    if not all(version in history for version in versions):
+        return {}
+    return _compared(directory, found, set(_replayed([history[version] for version in versions])))
+
+
+def _compared(directory: Path, found: set[LiveFile], replayed: set[LiveFile]) -> dict[str, str]:
+    if found == replayed:
+        return {}
+    file = min(found ^ replayed)
+    reason = f"it does not agree with the commits, first about {file.path}; {_REMOVE}"
+    return {str(newest): reason for newest in sorted((directory / "_delta_log").glob("*.checkpoint.parquet"))[-1:]}
+
+
+def _replayed(history: list[Commit]) -> Snapshot:
+    files = Snapshot()
+    for commit in history:
+        for path in commit.removes:
+            files.remove(path)
+        for file in commit.adds:
+            files.add(file)
+    return files
