@@ -28,7 +28,7 @@ from ticklake.storage.files import BatchFile
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
 from ticklake.topics.reader import Message, TopicReader
-from ticklake.web.exposition import Families
+from ticklake.web.api.prometheus import Families
 
 RUN, TOPIC, GROUP = "20251014-143025-550e8400", "batch-topic", "indexer"
 

@@ -19,9 +19,9 @@ import indexed
 from click.testing import CliRunner
 from ticklake.cli import cli
 from ticklake.events import Event, IndexerQueue
-from ticklake.instance import Instance
+from ticklake.node.instance import Instance
 from ticklake.topics import Database
-from ticklake.web.guard import find_token
+from ticklake.web.security.guard import find_token
 
 def work(root):
     url = indexed.make_run(root, shape=(16, 16), ticks=40, organisms=3)

@@ -31,9 +31,9 @@ from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.errors import BadNodeAddress
 from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second
 from ticklake.lake.read.catalog import Catalog
+from ticklake.node.client import ServiceReport, services_of
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
-from ticklake.web.elsewhere import ServiceReport, services_of
 
 RUN = "20251014-143025-550e8400-a-longer-one-than-usual"
 

@@ -24,7 +24,7 @@ from ticklake.errors import DatabaseUnavailable
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
 from ticklake.topics.store import OpenTransaction
-from ticklake.web.lag import ask
+from ticklake.web.feeds.lag import ask
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.presence import Presence
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
+from ticklake.web.feeds.survey import surveyed
 from ticklake.web.site import Site
-from ticklake.web.survey import surveyed
 
 
 @dataclass(frozen=True)

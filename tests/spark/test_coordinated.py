@@ -29,7 +29,7 @@ from ticklake.insights import gaps_of
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.upkeep.maintenance import optimize_tables
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
 from ticklake.ticks import TickRange
 from ticklake.topics import Database

@@ -28,7 +28,7 @@ from ticklake.errors import (
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.indexers.events import TABLE, EventIndexer
 from ticklake.lake.read.catalog import Catalog
-from ticklake.node import Node
+from ticklake.node.node import Node
 
 SOME = [Event(f"event-{number}", "moved", {"to": [number, 2]}, 1000.0 + number) for number in range(250)]
 

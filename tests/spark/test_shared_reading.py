@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from ticklake.config import load
-from ticklake.lake.flush import job
-from ticklake.lake.flush import rendezvous as sharing
-from ticklake.node import Node
+from ticklake.lake.flush import job, rendezvous
+from ticklake.node.node import Node
 
 CONFIGURATION = """
 resources {{
@@ -51,7 +50,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return real(spark, name, *rest)
 
     monkeypatch.setattr(job, "run_tasks", run_tasks)
-    monkeypatch.setattr(sharing, "run_tasks", run_tasks)
+    monkeypatch.setattr(rendezvous, "run_tasks", run_tasks)
     return ran
 
 

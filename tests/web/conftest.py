@@ -13,12 +13,12 @@ import pytest
 
 from ticklake.config import load
 from ticklake.config.options import HttpOptions
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
-from ticklake.web.app import assembled
-from ticklake.web.guard import Guard
-from ticklake.web.pages import ROUTES, join
+from ticklake.web.api.app import assembled
+from ticklake.web.pages.routes import ROUTES, join
+from ticklake.web.security.guard import Guard
 from ticklake.web.server import HttpServer, open_server, open_site
 from ticklake.web.site import Site
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from ticklake.node import Node
+from ticklake.node.node import Node
 
 
 def test_it_lists_services_with_their_states_and_metrics(client: httpx.Client, eventually: Callable[..., None]) -> None:

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ticklake.cli import cli
 from ticklake.config import load
 from ticklake.contracts import BatchInfo, MetadataInfo
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.files import Storage
 from ticklake.topics import Database, Run
 from ticklake.web.site import Site

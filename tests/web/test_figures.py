@@ -71,13 +71,13 @@ from stories import Life, Told
 from ticklake.cli import cli
 from ticklake.config.options import HttpOptions
 from ticklake.contracts import BatchInfo
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
+from ticklake.web.pages.world import HEADER, NO_CELLS, NO_ORGANISMS
 from ticklake.web.server import open_server, open_site
 from ticklake.web.site import Site
-from ticklake.web.world import HEADER, NO_CELLS, NO_ORGANISMS
 
 DASH = "\N{EN DASH}"
 FIGURES = ("population", "births", "deaths", "energy", "occupied_cells")

@@ -18,7 +18,7 @@ from stories import Life, PlainSql, Story, Told, shown_rows
 
 from ticklake.config import load
 from ticklake.contracts import BatchInfo, RunCompleted
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from stories import Life, PlainSql, Story, Told, as_size, shown_rows
 
 from ticklake.cli import cli
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.ticks import TickRange
 from ticklake.web.site import Site
 

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from ticklake.errors import AddressUnavailable, TokenMissing, TokenTooShort
-from ticklake.node import Node
-from ticklake.web.guard import Guard, find_token
+from ticklake.node.node import Node
+from ticklake.web.security.guard import Guard, find_token
 from ticklake.web.server import open_server
 
 TOKEN = "x" * 32

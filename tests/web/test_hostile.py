@@ -16,13 +16,13 @@ import httpx
 import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.services.base import State
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
-from ticklake.web.app import OPERATIONS
-from ticklake.web.operations import routes
-from ticklake.web.pages import ROUTES
+from ticklake.web.api.app import OPERATIONS
+from ticklake.web.api.operations import routes
+from ticklake.web.pages.routes import ROUTES
 from ticklake.web.site import Site
 
 RUN = "20261014-143025-550e8400"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from ticklake.web import sessions
-from ticklake.web.guard import Guard
+from ticklake.web.security import sessions
+from ticklake.web.security.guard import Guard
 from ticklake.web.server import HttpServer
 
 TOKEN = "a-token-for-these-tests-only"

@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ticklake.metrics import METRICS
 from ticklake.monitoring import Monitor
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.topics import Database
-from ticklake.web import lag
-from ticklake.web.exposition import Families
-from ticklake.web.sampling import Sampler
+from ticklake.web.api.prometheus import Families
+from ticklake.web.feeds import lag
+from ticklake.web.feeds.sampling import Sampler
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 

@@ -8,10 +8,10 @@ import httpx
 import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
-from ticklake.node import Node
-from ticklake.web.app import OPERATIONS, create_app
-from ticklake.web.guard import Guard
-from ticklake.web.openapi import SCHEMAS, document
+from ticklake.node.node import Node
+from ticklake.web.api.app import OPERATIONS, create_app
+from ticklake.web.api.openapi import SCHEMAS, document
+from ticklake.web.security.guard import Guard
 
 
 def served(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:

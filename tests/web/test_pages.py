@@ -19,16 +19,18 @@ from deltalake import DeltaTable
 
 from ticklake.contracts import BatchInfo
 from ticklake.insights import Announcement, GapsReport, Glance, GroupReport, TableReport
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
-from ticklake.web import charts, coverage, pipeline, rendering
-from ticklake.web.live import Live
-from ticklake.web.sampling import PerRun, Sampler
+from ticklake.web import rendering
+from ticklake.web.feeds import pipeline
+from ticklake.web.feeds.live import Live
+from ticklake.web.feeds.sampling import PerRun, Sampler
+from ticklake.web.feeds.survey import Ranges
+from ticklake.web.pages import charts, completeness
+from ticklake.web.pages.world import HEADER, NO_CELLS, NO_ORGANISMS
 from ticklake.web.site import Site
-from ticklake.web.survey import Ranges
-from ticklake.web.world import HEADER, NO_CELLS, NO_ORGANISMS
 
 PATHS = [entry.path for entry in rendering.MENU]
 Serve = Callable[..., httpx.Client]
@@ -437,7 +439,7 @@ class TestMaps:
 
     @pytest.mark.parametrize(("start", "end"), [(0, 999), (0, 0), (400, 500), (998, 999), (0, 1)])
     def test_wherever_one_zooms_one_stays_in_the_run(self, start: int, end: int) -> None:
-        for _, _, ticks in coverage.zooming(TickRange(start, end), TickRange(0, 999)):
+        for _, _, ticks in completeness.zooming(TickRange(start, end), TickRange(0, 999)):
             assert ticks and ticks.within(TickRange(0, 999)) == ticks
 
     def test_whoever_zooms_is_shown_what_was_found_before(self, pages: httpx.Client) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ticklake.insights import Glance
-    from ticklake.web.elsewhere import ServiceReport
+    from ticklake.node.client import ServiceReport
 
 UNKNOWN = "\N{EN DASH}"
 STATE_COLORS = {"running": "green", "paused": "yellow", "error": "red"}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ticklake.config import NodeSettings
     from ticklake.insights import RunReport
     from ticklake.lake.read import Catalog
-    from ticklake.node import Node
+    from ticklake.node.node import Node
 
 NOT_BEGUN = "Stopped before any tick was in the tables."
 COLUMNS = ("table", "rows", "files", "size", "ticks")
@@ -42,7 +42,7 @@ LINEAGES = (
 def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
     """Run a small artificial-life simulation and index its ticks into Delta tables while it runs."""
     with graceful_stop() as stop:
-        from ticklake.node import Node
+        from ticklake.node.node import Node
         from ticklake.places import local_path
 
         if stop.is_set():

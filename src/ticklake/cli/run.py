@@ -15,7 +15,7 @@ from ticklake.cli._numbers import PORT, Seconds
 from ticklake.errors import WebMissing
 
 if TYPE_CHECKING:
-    from ticklake.node import Node
+    from ticklake.node.node import Node
 
 LOOK_SECONDS = 0.2
 FAILED, LATE = 1, 3
@@ -58,7 +58,7 @@ def build(config: str, port: int | None = None) -> Node:
     """The node that a configuration describes, ready to start. Creates no file and no table."""
     from ticklake.config import load
     from ticklake.config.footing import check_directories
-    from ticklake.node import Node
+    from ticklake.node.node import Node
 
     node = Node(load(config))
     check_directories(node.settings)
@@ -71,8 +71,8 @@ def build(config: str, port: int | None = None) -> Node:
 def _check_http(host: str, directory: str) -> None:
     """Whether there is what serves HTTP, a host to listen on, and a token if one must be given. Makes none."""
     try:
-        from ticklake.web.elsewhere import token_of
-        from ticklake.web.guard import find_token, is_loopback
+        from ticklake.node.client import token_of
+        from ticklake.web.security.guard import find_token, is_loopback
         from ticklake.web.server import check_host
     except ModuleNotFoundError as error:
         raise WebMissing(module=error.name) from error

@@ -37,12 +37,12 @@ def top(
 ) -> None:  # fmt: skip
     """Watch a run, the given one or the newest, until Ctrl-C. It reads bounded figures and changes nothing."""
     if node is not None:
-        from ticklake.web.elsewhere import check_address
+        from ticklake.node.client import check_address
 
         check_address(node)
     elif config:
         from ticklake.config import load
-        from ticklake.web.elsewhere import address_of
+        from ticklake.node.client import address_of
 
         node = address_of(load(config))
     with open_places(storage, lake, database) as places, _ended_by_signals():
@@ -59,7 +59,7 @@ def top(
 def _frames(places: Places, run_id: str | None, node: str | None, interval: float) -> Iterator[Frame]:
     """For ever. A database that is away for a while is a line in the picture, not the end of it."""
     from ticklake.insights import rows_per_second
-    from ticklake.web.elsewhere import services_of, token_of
+    from ticklake.node.client import services_of, token_of
 
     seen: Glance | None = None
     rates: dict[str, float] = {}

@@ -29,8 +29,8 @@ def ui(
     from ticklake.places import lake_path
 
     try:
-        from ticklake.web.elsewhere import token_of
-        from ticklake.web.guard import find_token
+        from ticklake.node.client import token_of
+        from ticklake.web.security.guard import find_token
         from ticklake.web.server import open_site
         from ticklake.web.site import Site
     except ModuleNotFoundError as error:

@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse, Response
 from ticklake.errors import InvalidOption, RunNotFound, RunNotInLake, TickLakeError
 from ticklake.logs import redacted
 from ticklake.ticks import TickRange
-from ticklake.web.answers import status_of
-from ticklake.web.sessions import COOKIE
+from ticklake.web.responses import status_of
+from ticklake.web.security.sessions import COOKIE
 from ticklake.web.site import Site
 
 POLICY = (

@@ -13,12 +13,12 @@ from starlette.applications import Starlette
 
 from ticklake.config.options import HttpOptions
 from ticklake.errors import AddressUnavailable, HostUnavailable
-from ticklake.node import Node
-from ticklake.web.app import assembled, create_app
-from ticklake.web.guard import Guard, find_token
-from ticklake.web.operations import routes
-from ticklake.web.pages import ROUTES, join
-from ticklake.web.probes import HEALTH
+from ticklake.node.node import Node
+from ticklake.web.api.app import assembled, create_app
+from ticklake.web.api.operations import routes
+from ticklake.web.api.probes import HEALTH
+from ticklake.web.pages.routes import ROUTES, join
+from ticklake.web.security.guard import Guard, find_token
 from ticklake.web.site import Site
 
 STOP_SECONDS = 5

@@ -9,7 +9,7 @@ from pathlib import Path
 from ticklake.config import NodeSettings
 from ticklake.insights import Places
 from ticklake.lake.read import Catalog, Frames, Presence
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.files import Storage
 from ticklake.topics import Database
 

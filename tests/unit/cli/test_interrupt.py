@@ -144,8 +144,8 @@ services { simulation { }, persistence-service { resources { out = "topic-write:
 @pytest.mark.parametrize(
     ("words", "heavy", "code", "last"),
     [
-        (["run", "node.conf"], "ticklake.node", 0, "Stopped; everything that was accepted is written."),
-        (["demo", "--directory", "demo"], "ticklake.node", 130, "Stopped before any tick was in the tables."),
+        (["run", "node.conf"], "ticklake.node.node", 0, "Stopped; everything that was accepted is written."),
+        (["demo", "--directory", "demo"], "ticklake.node.node", 130, "Stopped before any tick was in the tables."),
         (
             ["index", RUN_ID, "--storage", "storage", "--lake", "lake"],
             "ticklake.indexers.finished",
@@ -182,7 +182,7 @@ def test_a_signal_while_a_command_is_still_being_loaded_ends_it_as_any_other_tim
 STARTING = """
 import os, signal, sys
 from ticklake.cli import main
-from ticklake.node import Node
+from ticklake.node.node import Node
 
 Node.warm_up = lambda node: os.kill(os.getpid(), signal.SIGTERM)
 main()

@@ -136,7 +136,7 @@ def test_the_package_has_no_module_without_a_noun():
 
 WATCHED = ("services", "indexers", "topics", "consumer", "events", "coordination")
 RECORDED_ELSEWHERE = {
-    "services/supervisor.py:_schedule": "Service._fail records what the service died of",
+    "node/supervisor.py:_schedule": "Service._fail records what the service died of",
     "topics/patience.py:patiently": "tell, which every caller has to pass, records it",
 }
 

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from ticklake import SimulationMetadata, faults
 from ticklake.contracts import EnvironmentConfig
 from ticklake.errors import DamagedCommit, LakeUnreadable, TableReplaced, TableUnreadable
-from ticklake.lake.delta import commits, history, log
-from ticklake.lake.delta import recovery as torn
+from ticklake.lake.delta import commits, history, log, recovery
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.log import CommitConflict
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
@@ -254,7 +253,7 @@ def test_a_newest_commit_that_is_being_copied_back_is_waited_for(
         if not copied:
             copied.append(commit_of(ledger, 4).write_bytes(whole))
 
-    monkeypatch.setattr(torn.time, "sleep", sleep)
+    monkeypatch.setattr(recovery.time, "sleep", sleep)
     assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
     assert copied and not touched(ledger)
 
@@ -470,8 +469,8 @@ def test_compaction_does_not_make_a_table_again_that_was_moved_away(ledger: Ledg
 
 
 def test_a_checkpoint_that_cannot_be_read_is_not_taken_for_a_torn_one(ledger: Ledger) -> None:
-    unreadable = ledger.directory / "_delta_log" / torn.checkpoint_name(3)
+    unreadable = ledger.directory / "_delta_log" / recovery.checkpoint_name(3)
     unreadable.mkdir()
     with TableFolder(ledger.directory) as folder, pytest.raises(IsADirectoryError):
-        torn.recover_all(folder)
+        recovery.recover_all(folder)
     assert unreadable.exists()

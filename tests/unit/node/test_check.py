@@ -42,7 +42,7 @@ from ticklake.indexers.base import Indexer, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake.lake import Lake
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.storage.files import Storage
 
 RUN = "20251014-143025-550e8400"

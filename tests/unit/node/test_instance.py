@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ticklake.errors import InstanceRunning
-from ticklake.instance import Instance, read_holder
+from ticklake.node.instance import Instance, read_holder
 
 HOLD = """
 import sys
-from ticklake.instance import Instance
+from ticklake.node.instance import Instance
 Instance(*sys.argv[1:]).acquire()
 print("held", flush=True)
 sys.stdin.read()

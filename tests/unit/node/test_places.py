@@ -17,9 +17,9 @@ from ticklake.cli import cli
 from ticklake.config import load
 from ticklake.errors import BadValue, StorageLibraryMissing, UnknownDatabase, UnsupportedPlace
 from ticklake.events import IndexerQueue
-from ticklake.instance import Instance
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
+from ticklake.node.instance import Instance
 from ticklake.places import local_path
 from ticklake.services.compaction import CompactionService
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticklake.errors import DatabaseUnavailable, InvalidOption, MissingConsumerGroup, OtherTableSchema
+from ticklake.node.supervisor import HOPELESS, RestartPolicy, Supervisor
 from ticklake.services.base import Service
-from ticklake.services.supervisor import HOPELESS, RestartPolicy, Supervisor
 
 SOON = 30.0
 

@@ -12,14 +12,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount
 
 from ticklake.errors import TickLakeError
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.topics import Database
-from ticklake.web import answers, control, lag, probes
-from ticklake.web.exposition import Exposition
-from ticklake.web.guard import Guard, Guarded
-from ticklake.web.openapi import document
-from ticklake.web.operations import Operation, routes
-from ticklake.web.sampling import Sampler
+from ticklake.web import responses
+from ticklake.web.api import control, probes
+from ticklake.web.api.openapi import document
+from ticklake.web.api.operations import Operation, routes
+from ticklake.web.api.prometheus import Exposition
+from ticklake.web.feeds import lag
+from ticklake.web.feeds.sampling import Sampler
+from ticklake.web.security.guard import Guard, Guarded
 
 LAG_SECONDS = 5.0
 """The databases are not asked at every scrape."""
@@ -53,9 +55,9 @@ def assembled(found: Sequence[BaseRoute], guard: Guard) -> Starlette:
         routes=[Mount(guard.prefix, routes=found)] if guard.prefix else found,
         middleware=[Middleware(Guarded, guard=guard)],
         exception_handlers={
-            TickLakeError: answers.refused,
-            HTTPException: answers.wrong_request,
-            Exception: answers.failed,
+            TickLakeError: responses.refused,
+            HTTPException: responses.wrong_request,
+            Exception: responses.failed,
         },
     )
     app.state.prefix, app.state.token = guard.prefix, guard.token

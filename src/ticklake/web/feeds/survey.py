@@ -15,7 +15,7 @@ from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, runs_in
 from ticklake.verdicts import FilesVerdict, MessagesVerdict, TableVerdict
-from ticklake.web.sampling import PerRun, Sampler
+from ticklake.web.feeds.sampling import PerRun, Sampler
 from ticklake.web.site import Site
 
 SECONDS = 2.0

@@ -34,7 +34,7 @@ class ServiceReport(NamedTuple):
 
 def address_of(settings: NodeSettings) -> str | None:
     """Where the node of this configuration listens, if it runs here and does."""
-    from ticklake.instance import read_holder
+    from ticklake.node.instance import read_holder
 
     url = read_holder(Path(settings.node.directory) / f"{settings.node.name}.lock").get("url")
     return url if isinstance(url, str) else None

@@ -7,10 +7,10 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ticklake.node import Node
-from ticklake.web import views
-from ticklake.web.answers import problem
-from ticklake.web.operations import Operation
+from ticklake.node.node import Node
+from ticklake.web.api import node_json
+from ticklake.web.api.operations import Operation
+from ticklake.web.responses import problem
 
 STOP_SECONDS = 10.0
 """How long an answer waits for a service to stop; it goes on stopping after that."""
@@ -24,23 +24,23 @@ def node_of(request: Request) -> Node:
 
 
 def show_node(request: Request) -> Response:
-    return JSONResponse(views.node_view(node_of(request)))
+    return JSONResponse(node_json.node_view(node_of(request)))
 
 
 def list_services(request: Request) -> Response:
-    return JSONResponse(views.services_view(node_of(request)))
+    return JSONResponse(node_json.services_view(node_of(request)))
 
 
 def show_service(request: Request) -> Response:
-    return JSONResponse(views.service_view(node_of(request), request.path_params["name"]))
+    return JSONResponse(node_json.service_view(node_of(request), request.path_params["name"]))
 
 
 def list_errors(request: Request) -> Response:
-    return JSONResponse(views.errors_view(node_of(request), request.path_params["name"]))
+    return JSONResponse(node_json.errors_view(node_of(request), request.path_params["name"]))
 
 
 def list_resources(request: Request) -> Response:
-    return JSONResponse(views.resources_view(node_of(request)))
+    return JSONResponse(node_json.resources_view(node_of(request)))
 
 
 def change_service(request: Request) -> Response:
@@ -57,7 +57,7 @@ def change_service(request: Request) -> Response:
         service.pause()
     else:
         service.resume()
-    return JSONResponse(views.service_view(node, name), HTTPStatus.OK if done else HTTPStatus.ACCEPTED)
+    return JSONResponse(node_json.service_view(node, name), HTTPStatus.OK if done else HTTPStatus.ACCEPTED)
 
 
 OPERATIONS = (

@@ -14,8 +14,8 @@ from ticklake.errors import TickLakeError
 from ticklake.insights import Announcement, Glance, announced_of, rows_per_second
 from ticklake.logs import redacted
 from ticklake.services.simulation import SimulationService
-from ticklake.web.pipeline import Flow, Producer
-from ticklake.web.sampling import PerRun, Sampler
+from ticklake.web.feeds.pipeline import Flow, Producer
+from ticklake.web.feeds.sampling import PerRun, Sampler
 from ticklake.web.site import Site
 
 SAMPLE_SECONDS = 2.0

@@ -14,9 +14,9 @@ from starlette.routing import Route
 from ticklake.doctor import Finding, Patient, examine
 from ticklake.doctor.patient import Store
 from ticklake.errors import TickLakeError
-from ticklake.web import views
-from ticklake.web.control import ACTIONS, STOP_SECONDS
-from ticklake.web.elsewhere import address_of, services_of
+from ticklake.node.client import address_of, services_of
+from ticklake.web.api import node_json
+from ticklake.web.api.control import ACTIONS, STOP_SECONDS
 from ticklake.web.forms import Form, posted
 from ticklake.web.rendering import explained, page, part, site_of
 from ticklake.web.site import Site
@@ -30,7 +30,7 @@ def show_system(request: Request) -> Response:
     site = site_of(request)
     if site.node is None:
         return page(request, "system.html", services=None, node=None, **_elsewhere(site))
-    return page(request, "system.html", services=_services(site), node=views.node_view(site.node), allowed=ALLOWED)
+    return page(request, "system.html", services=_services(site), node=node_json.node_view(site.node), allowed=ALLOWED)
 
 
 @explained
@@ -70,7 +70,7 @@ def _elsewhere(site: Site) -> dict[str, Any]:
 def _services(site: Site) -> list[dict[str, object]]:
     assert site.node is not None  # noqa: S101
     return [
-        {**views.service_view(site.node, name), "errors": views.errors_view(site.node, name)[: -ERRORS - 1 : -1]}
+        node_json.service_view(site.node, name) | {"errors": node_json.errors_view(site.node, name)[: -ERRORS - 1 : -1]}
         for name in site.node.services
     ]
 

@@ -13,11 +13,11 @@ from prometheus_client.registry import Collector
 
 from ticklake.metrics import GROUP, HELP, NODE, READER, SERVICE, TOPICS, WRITER, Scope
 from ticklake.monitoring import Monitor
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.services.base import Service, State
-from ticklake.web import views
-from ticklake.web.lag import LagSample
-from ticklake.web.sampling import Sampler
+from ticklake.web.api import node_json
+from ticklake.web.feeds.lag import LagSample
+from ticklake.web.feeds.sampling import Sampler
 
 _Family = TypeVar("_Family", bound=Metric)
 OWN = "Counted by an indexer of your own."
@@ -70,7 +70,7 @@ class NodeCollector(Collector):
         node = self._node
         who = {"name": node.settings.node.name, "version": version("ticklake")}
         families.gauge(NODE, "info", tuple(who.values()), 1, labels=tuple(who))
-        families.gauge(NODE, "ready", (), not (views.not_ready(node) or sample.away))
+        families.gauge(NODE, "ready", (), not (node_json.not_ready(node) or sample.away))
         families.gauge(NODE, "store_up", (), sample.up)
         for transaction, seconds in sample.held_back.items():
             families.gauge(NODE, "open_transaction_seconds", (transaction,), seconds, labels=("transaction",))

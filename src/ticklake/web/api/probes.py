@@ -8,9 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ticklake.web import views
-from ticklake.web.control import node_of
-from ticklake.web.operations import Operation
+from ticklake.web.api import node_json
+from ticklake.web.api.control import node_of
+from ticklake.web.api.operations import Operation
 
 
 def health(_request: Request) -> Response:
@@ -20,7 +20,7 @@ def health(_request: Request) -> Response:
 
 def ready(request: Request) -> Response:
     """Every service can do its work, and every database of the configuration answers."""
-    problems, away = views.not_ready(node_of(request)), request.app.state.lag.latest().away
+    problems, away = node_json.not_ready(node_of(request)), request.app.state.lag.latest().away
     if problems or away:
         found = {"status": "not ready", "services": problems, "databases": away}
         return JSONResponse(found, HTTPStatus.SERVICE_UNAVAILABLE)

@@ -13,7 +13,7 @@ from ticklake.config import showing
 from ticklake.indexers.base import Indexer
 from ticklake.logs import redacted
 from ticklake.monitoring import Monitor
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.services.base import State
 
 

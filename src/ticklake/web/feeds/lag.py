@@ -10,7 +10,7 @@ from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
 from ticklake.insights import GroupReport, groups_of, held_back_of
 from ticklake.logs import redacted
-from ticklake.node import Node
+from ticklake.node.node import Node
 from ticklake.topics import Database
 
 log = logging.getLogger(__name__)

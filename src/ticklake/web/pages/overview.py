@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ticklake.web.live import Live, Watch
-from ticklake.web.pipeline import Flow, drawn_tall, drawn_wide, stages
+from ticklake.web.feeds.live import Live, Watch
+from ticklake.web.feeds.pipeline import Flow, drawn_tall, drawn_wide, stages
 from ticklake.web.rendering import chosen_run, explained, fragment, nothing, page
 
 SPARK_WIDTH, SPARK_HEIGHT = 600, 60

@@ -7,8 +7,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ticklake.ticks import TickRange
+from ticklake.web.feeds.survey import Survey
 from ticklake.web.rendering import asked_ticks, chosen_run, explained, nothing, page, site_of
-from ticklake.web.survey import Survey
 
 
 @explained

@@ -15,8 +15,8 @@ from starlette.routing import Route
 from ticklake.errors import InvalidOption
 from ticklake.topics import DeadLetter, DeadLetterFilter, Run
 from ticklake.web.forms import Form, posted
+from ticklake.web.pages.topics import named_runs, runs_chosen
 from ticklake.web.rendering import chosen_run, explained, nothing, page, part
-from ticklake.web.topics import named_runs, runs_chosen
 
 LISTED, LOOKED_AT, REASONS = 50, 1000, 12
 

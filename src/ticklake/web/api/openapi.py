@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Any
 
 from ticklake.services.base import State
-from ticklake.web.operations import Operation
+from ticklake.web.api.operations import Operation
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

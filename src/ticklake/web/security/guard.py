@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ticklake.errors import TokenMissing, TokenTooShort
-from ticklake.web import sessions
-from ticklake.web.answers import problem
-from ticklake.web.elsewhere import TOKEN_VARIABLE
-from ticklake.web.login import LOGIN, LOGOUT, ask
+from ticklake.node.client import TOKEN_VARIABLE
+from ticklake.web.responses import problem
+from ticklake.web.security import sessions
+from ticklake.web.security.login import LOGIN, LOGOUT, ask
 
 TOKEN_FILE = "http-token"  # noqa: S105
 SHORTEST_TOKEN = 16

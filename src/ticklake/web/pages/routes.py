@@ -8,22 +8,23 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from ticklake.web import charts, coverage, letters, login, overview, system, tables, topics, world
-from ticklake.web.live import Live
+from ticklake.web.feeds.live import Live
+from ticklake.web.feeds.survey import surveys
+from ticklake.web.pages import charts, completeness, dead_letters, overview, system, tables, topics, world
+from ticklake.web.security import login
 from ticklake.web.site import Site
-from ticklake.web.survey import surveys
 
 ROUTES: list[BaseRoute] = [
     *overview.ROUTES,
     *world.ROUTES,
     *charts.ROUTES,
     *topics.ROUTES,
-    *letters.ROUTES,
-    *coverage.ROUTES,
+    *dead_letters.ROUTES,
+    *completeness.ROUTES,
     *tables.ROUTES,
     *system.ROUTES,
     *login.ROUTES,
-    Mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static"),
+    Mount("/static", StaticFiles(directory=Path(__file__).parents[1] / "static"), name="static"),
 ]
 
 

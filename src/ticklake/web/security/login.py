@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ticklake.web import sessions
 from ticklake.web.forms import Form, posted
 from ticklake.web.rendering import HEADERS, fragment
+from ticklake.web.security import sessions
 
 LOGIN, LOGOUT = "/login", "/logout"
 

@@ -1,0 +1,1 @@
+"""One configuration at work: its resources and services, started, supervised and stopped."""

@@ -1,0 +1,148 @@
+"""The composition root: from settings to resources and services, started in order and stopped in reverse."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+from types import TracebackType
+from typing import Self, cast
+
+from ticklake.config import NodeSettings, ServiceSettings
+from ticklake.config import options as given
+from ticklake.config.order import start_order
+from ticklake.config.suggest import listed, nearest
+from ticklake.errors import UnknownService
+from ticklake.indexers.base import Indexer
+from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.events import EventIndexer
+from ticklake.lake.flush import warm_up
+from ticklake.node.indexers import check_event_queues
+from ticklake.node.instance import Instance
+from ticklake.node.resources import Resources
+from ticklake.node.services import ServiceBuilder
+from ticklake.node.supervisor import RestartPolicy, Supervisor
+from ticklake.services.base import Service, State
+from ticklake.services.queue import TickQueue
+from ticklake.storage.names import new_run_id
+from ticklake.topics import Database
+
+log = logging.getLogger(__name__)
+
+
+class Node:
+    """One configuration at work in this process."""
+
+    def __init__(self, settings: NodeSettings, clock: Callable[[], float] = time.time) -> None:
+        settings.check_complete()
+        self._settings = settings
+        self._clock = clock
+        self._resources = Resources(settings)
+        builder = ServiceBuilder(settings, self._resources, self.run_id, clock)
+        check_event_queues(settings)
+        built = {service.name: builder.build(service) for service in _build_order(settings)}
+        self._simulation = builder.simulation
+        self.services: dict[str, Service] = {name: built[name] for name in start_order(settings)}
+        self.supervisor = Supervisor(self.services.values(), _restart_policy(settings.node.restart))
+        self.instance = Instance(settings.node.directory, settings.node.name, settings.node.instances)
+        self.started_at: float | None = None
+        self.stopping = False
+
+    @property
+    def settings(self) -> NodeSettings:
+        return self._settings
+
+    @property
+    def databases(self) -> list[Database]:
+        """Those that a service uses."""
+        return list(self._resources.databases.values())
+
+    def database(self, name: str) -> Database | None:
+        """The database of this resource, where a service uses it."""
+        resource = self._settings.resources[name]
+        if resource.class_name != "Database":
+            return None
+        return self._resources.databases.get(cast(given.DatabaseOptions, resource.options).dsn())
+
+    def runs(self) -> list[str]:
+        """The runs that this node produces or indexes, as far as they are known by now."""
+        produced = {self.run_id} if self._simulation is not None else set()
+        indexers = [service for service in self.services.values() if isinstance(service, Indexer)]
+        indexed = {one.run_id or one.options.run_id for one in indexers}
+        indexed |= {one.run_id for one in self.services.values() if isinstance(one, EventIndexer)}
+        return sorted(produced | {run for run in indexed if run is not None})
+
+    @property
+    def queues(self) -> Mapping[str, TickQueue]:
+        return self._resources.queues
+
+    def start(self) -> None:
+        """Starts the services, those that others depend on first. Raises `InstanceRunning` where another one runs."""
+        self.instance.acquire()
+        self.started_at = self._clock()
+        self.supervisor.start_all()
+
+    def warm_up(self) -> None:
+        """Starts what takes its time, Spark and its workers, before the first tick needs it."""
+        for service in self.services.values():
+            if isinstance(service, BatchIndexer) and service.resources.spark is not None:
+                warm_up(service.resources.spark(), type(service).rows)
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Stops the services, last started first, and gives the resources back. False where one took too long."""
+        self.stopping = True
+        late = self.supervisor.stop_all(self._settings.node.stop_timeout if timeout is None else timeout)
+        self.close()
+        if not late:  # a session with a job under way may take its time
+            self._resources.stop_sessions()
+        self.instance.release()
+        return not late
+
+    def close(self) -> None:
+        """Closes the databases; all there is to do for a node that was never started."""
+        self._resources.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether no service is at work any more, nor will be by itself."""
+        return self.supervisor.ended
+
+    def service(self, name: str) -> Service:
+        if name not in self.services:
+            raise UnknownService(name=name, hint=nearest(name, self.services), found=listed(self.services))
+        return self.services[name]
+
+    @property
+    def failed(self) -> list[Service]:
+        return [service for service in self.services.values() if service.state is State.ERROR]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @cached_property
+    def run_id(self) -> str:
+        """The run that this node's simulation produces."""
+        options = [service.options for service in self._settings.services.values()]
+        named = [one.run_id for one in options if isinstance(one, given.SimulationOptions) and one.run_id]
+        return named[0] if named else new_run_id(datetime.fromtimestamp(self._clock(), UTC))
+
+
+def _build_order(settings: NodeSettings) -> list[ServiceSettings]:
+    """Indexers first: they look for a run that starts after they were made. Who persists a simulation, after it."""
+    ranks = {"Simulation": 1} | dict.fromkeys(("PersistenceService", "CompletionService"), 2)
+    ranks |= dict.fromkeys(("MetadataPersistenceService", "ReconciliationService"), 2)
+    return sorted(settings.services.values(), key=lambda service: ranks.get(service.class_name, 0))
+
+
+def _restart_policy(options: given.RestartOptions) -> RestartPolicy:
+    return RestartPolicy(
+        options.max_restarts, options.first_delay_ms / 1000, options.max_delay_ms / 1000, options.reset_after_ms / 1000
+    )

@@ -1,0 +1,131 @@
+"""From settings to services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from ticklake.config import NodeSettings, ServiceSettings
+from ticklake.config import options as given
+from ticklake.errors import ProducerMissing, TwoProducers
+from ticklake.lake.upkeep import Policy
+from ticklake.node.indexers import IndexerBuilder
+from ticklake.node.resources import Resources
+from ticklake.services.base import Service
+from ticklake.services.compaction import CompactionService
+from ticklake.services.completion import CompletionService
+from ticklake.services.metadata import MetadataPersistenceService
+from ticklake.services.persistence import PersistenceOptions, PersistenceService
+from ticklake.services.reconciliation import ReconciliationService
+from ticklake.services.retry import Retry
+from ticklake.services.simulation import SimulationService
+from ticklake.simulation import SimulationSettings
+from ticklake.storage.names import check_run_id
+
+
+class ServiceBuilder:
+    """Builds the services of one configuration, one after the other. `run_id` is the run that the node produces."""
+
+    def __init__(self, settings: NodeSettings, resources: Resources, run_id: str, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._resources = resources
+        self._run_id = run_id
+        self._clock = clock
+        self._indexers = IndexerBuilder(settings, resources, run_id)
+        self.simulation: SimulationService | None = None
+
+    def build(self, service: ServiceSettings) -> Service:
+        builders: dict[str, Callable[[ServiceSettings], Service]] = {
+            "Simulation": self._simulation,
+            "PersistenceService": self._persistence,
+            "MetadataPersistenceService": self._metadata_persistence,
+            "CompletionService": self._completion,
+            "ReconciliationService": self._reconciliation,
+            "CompactionService": self._compaction,
+            "EventIndexer": self._indexers.event_indexer,
+        }
+        run_id = getattr(service.options, "run_id", None)
+        if run_id is not None:
+            check_run_id(run_id)
+        return builders.get(service.class_name, self._indexers.indexer)(service)
+
+    def _simulation(self, service: ServiceSettings) -> Service:
+        if self.simulation is not None:
+            raise TwoProducers(file=self._settings.file, first=self.simulation.name, second=service.name)
+        options = cast(given.SimulationOptions, service.options)
+        settings = SimulationSettings(
+            shape=(options.shape[0], options.shape[1]),
+            seed=options.seed,
+            organisms=options.organisms,
+            season_ticks=options.season_ticks,
+            sampling_interval=options.sampling_interval,
+        )
+        self.simulation = SimulationService(
+            self._run_id,
+            settings,
+            self._resources.queue(service),
+            options.max_ticks,
+            name=service.name,
+            clock=self._clock,
+        )
+        return self.simulation
+
+    def _persistence(self, service: ServiceSettings) -> Service:
+        options = cast(given.PersistenceOptions, service.options)
+        limits = PersistenceOptions(
+            options.max_batch_size, options.batch_timeout_seconds, options.max_batch_bytes, _retry(options.retry)
+        )
+        database, topic = self._resources.topic(service)
+        return PersistenceService(
+            database.run(self._run_id),
+            self._resources.storage(service),
+            self._resources.queue(service),
+            limits,
+            topic=topic,
+            name=service.name,
+        )
+
+    def _metadata_persistence(self, service: ServiceSettings) -> Service:
+        if self.simulation is None:
+            raise ProducerMissing(file=self._settings.file, service=service.name)
+        options = cast(given.MetadataPersistenceOptions, service.options)
+        database, topic = self._resources.topic(service)
+        return MetadataPersistenceService(
+            database.run(self._run_id),
+            self._resources.storage(service),
+            self.simulation.metadata,
+            _retry(options.retry),
+            topic=topic,
+            name=service.name,
+        )
+
+    def _completion(self, service: ServiceSettings) -> Service:
+        options = cast(given.CompletionOptions, service.options)
+        database, topic = self._resources.topic(service)
+        return CompletionService(
+            database.run(self._run_id),
+            self._resources.storage(service),
+            self._resources.queue(service),
+            _retry(options.retry),
+            topic=topic,
+            name=service.name,
+        )
+
+    def _reconciliation(self, service: ServiceSettings) -> Service:
+        options = cast(given.ReconciliationOptions, service.options)
+        database, topic = self._resources.topic(service)
+        interval = options.interval_ms / 1000
+        return ReconciliationService(
+            database, self._resources.storage(service), interval, run_id=options.run_id, topic=topic, name=service.name
+        )
+
+    def _compaction(self, service: ServiceSettings) -> Service:
+        options = cast(given.CompactionOptions, service.options)
+        lake = cast(given.LakeOptions, self._settings.of_kind(service.name, "Lake").options)
+        policy = Policy(full_bytes=options.full_bytes, fan_in=options.fan_in)
+        interval = options.interval_ms / 1000
+        return CompactionService(lake.path, interval, run_id=options.run_id, policy=policy, name=service.name)
+
+
+def _retry(options: given.RetryOptions) -> Retry:
+    return Retry(options.max_attempts, options.first_delay_ms / 1000, options.max_delay_ms / 1000)
