@@ -14,7 +14,6 @@ import numpy as np
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination, topics_with
-from ticklake.coordination.gaps import merged, on_grid, subtract
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.coordination.verdict import Expected, Verdict, judge, judge_batches, overall
@@ -41,7 +40,7 @@ from ticklake.lake.verify import (
     table_id,
 )
 from ticklake.storage.files import Storage
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, merged, on_grid, subtract
 from ticklake.topics import Database, runs_in
 from ticklake.verdicts import TICKS, FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 from ticklake.world import World

@@ -20,13 +20,13 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from ticklake import RunCompleted
 from ticklake.coordination.coordinator import Claim, Coordinator
-from ticklake.coordination.gaps import Short, ranges_of
+from ticklake.coordination.gaps import Short
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, ranges_of
 from ticklake.topics import Run
 
 LEASE = 60.0

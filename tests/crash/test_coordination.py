@@ -15,12 +15,12 @@ from uuid import uuid4
 import pytest
 
 from ticklake.coordination.coordinator import Coordinator
-from ticklake.coordination.gaps import PERMANENT, subtract
+from ticklake.coordination.gaps import PERMANENT
 from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.organism import OrganismIndexer
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, subtract
 from ticklake.topics import Database
 
 pytestmark = [pytest.mark.chaos]

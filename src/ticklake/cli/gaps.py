@@ -59,7 +59,8 @@ def show(run: RunVerdict) -> None:
 
 
 def _show_table(table: TableVerdict) -> None:
-    from ticklake.coordination.gaps import PERMANENT, common, subtract
+    from ticklake.coordination.gaps import PERMANENT
+    from ticklake.ticks import common, subtract
 
     coverage = table.coverage
     # A gap that was given up may have been filled since, or have a file by now.

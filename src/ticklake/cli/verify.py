@@ -93,7 +93,7 @@ def show(run: RunVerdict) -> None:
 
 
 def _row(table: TableVerdict) -> tuple[object, ...]:
-    from ticklake.coordination.gaps import count
+    from ticklake.ticks import count
 
     missing = count(table.coverage.missing, table.step)
     return table.table, table.rows, table.coverage.ticks, missing, table.duplicated, table.verdict
@@ -141,7 +141,7 @@ def _show_flaws(table: TableVerdict) -> None:
 
 
 def _show_sum(run: RunVerdict) -> None:
-    from ticklake.coordination.gaps import count
+    from ticklake.ticks import count
 
     if run.unindexed or not run.tables:
         click.echo("No table of ticks in this lake: ticklake index writes them.")

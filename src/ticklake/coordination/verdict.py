@@ -9,8 +9,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from ticklake.coordination.gaps import common, count, on_grid, ranges_of, subtract
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, common, count, on_grid, ranges_of, subtract
 
 
 class Verdict(StrEnum):

@@ -11,7 +11,6 @@ from typing import ClassVar
 import pyarrow as pa
 
 from ticklake.contracts import SimulationMetadata
-from ticklake.coordination.gaps import on_grid
 from ticklake.coordination.groups import bind
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded, TableReplaced, TableUnreadable
@@ -27,7 +26,7 @@ from ticklake.lake.table import Table
 from ticklake.lake.verify import table_id
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, on_grid
 from ticklake.world import World
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TypeVar
 
 from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
-from ticklake.coordination.gaps import PENDING, WHOLE, Searched, Short, count, merged, on_grid, ranges_of, subtract
+from ticklake.coordination.gaps import PENDING, WHOLE, Searched, Short
 from ticklake.coordination.target import NO_TABLE, Target
 from ticklake.errors import BadFile, DamagedTableFile, StorageUnavailable, StoredFileMissing, TableUnreadable
 from ticklake.indexers.base import IndexerOptions, IndexerResources
@@ -25,7 +25,7 @@ from ticklake.lake.ledger import Ledger
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, count, merged, on_grid, ranges_of, subtract
 from ticklake.topics import Database
 from ticklake.topics.patience import patiently
 from ticklake.world import World

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
-from ticklake.coordination.gaps import ranges_of
 from ticklake.errors import NothingToIndex, RunNotFound
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
@@ -20,7 +19,7 @@ from ticklake.lake.flush import Sharing
 from ticklake.lake.ledger import Ledger, Removal
 from ticklake.monitoring import Monitor
 from ticklake.storage.names import MAX_TICK, check_run_id
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, ranges_of
 from ticklake.world import World
 
 log = logging.getLogger(__name__)

@@ -9,21 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticklake.coordination.gaps import (
-    PERMANENT,
-    Gap,
-    Searched,
-    common,
-    count,
-    discover,
-    even_on_grid,
-    gap_before,
-    merged,
-    on_grid,
-    split,
-    subtract,
-)
-from ticklake.ticks import TickRange
+from ticklake.coordination.gaps import PERMANENT, Gap, Searched, discover, gap_before
+from ticklake.ticks import TickRange, common, count, even_on_grid, merged, on_grid, split, subtract
 
 
 def found(batches: Sequence[TickRange], step: int) -> tuple[int | None, list[Gap]]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ticklake.coordination.gaps import even_on_grid, merged, ranges_of
 from ticklake.errors import BadMetadata, LakeUnreadable, TableUnreadable
 from ticklake.lake.delta import one_line, paths_of
 from ticklake.lake.empty import joined
@@ -21,7 +20,7 @@ from ticklake.lake.ledger import ticks_in
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.read.catalog import Catalog, empty_of
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, even_on_grid, merged, ranges_of
 from ticklake.world import World
 
 REMEMBERED_FILES = 100_000

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ticklake.coordination.gaps import on_grid
 from ticklake.errors import InvalidOption
 from ticklake.lake.empty import ticks_of
 from ticklake.lake.read.frames import Frames, OpenTable
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, on_grid
 
 Numbers = npt.NDArray[np.int64]
 TICK = "tick_number"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ticklake.coordination.gaps import ranges_of
 from ticklake.errors import DamagedTableFile, FlushFailed
 from ticklake.lake.delta import DeltaError, DeltaTable, LiveFile, checksum, live_files, one_line, opened
 from ticklake.lake.flush import Work, decoded_slice, failure_text
@@ -21,7 +20,7 @@ from ticklake.lake.table import Table
 from ticklake.lake.verify.fingerprint import Fingerprints, at, fingerprints, merged
 from ticklake.lake.verify.inspection import inspected
 from ticklake.storage.files import BatchFile
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, ranges_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

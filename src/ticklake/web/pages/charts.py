@@ -20,10 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ticklake.coordination.gaps import on_grid
 from ticklake.errors import InvalidOption
 from ticklake.lake.read import MOST_POINTS, Charted, Series
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, on_grid
 from ticklake.web.rendering import (
     asked_ticks,
     chosen_run,
