@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ticklake import BatchInfo, MetadataInfo
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
 from ticklake.coordination.reconcile import announced
 from ticklake.errors import TopicAmbiguous
 from ticklake.services import reconciliation

@@ -34,8 +34,8 @@ from torment import Torment
 from truth import KEYS, indexed, orphans, simulated
 
 from ticklake import Database
-from ticklake.completeness import Completeness
-from ticklake.coordination.verdict import Verdict
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.verdict import Verdict
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.files import Storage

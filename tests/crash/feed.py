@@ -22,9 +22,9 @@ from pipeline import Server
 from report import Findings, Script
 
 from ticklake import SimulationMetadata, faults
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.verdict import Verdict
 from ticklake.contracts import EnvironmentConfig
-from ticklake.coordination.verdict import Verdict
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.indexers.events import TABLE, EventIndexer
 from ticklake.lake.lake import Lake

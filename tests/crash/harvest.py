@@ -30,7 +30,7 @@ from spoiled import SpoiledRun
 from truth import indexed
 
 from ticklake import BatchInfo, Database
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
 from ticklake.errors import DatabaseLocked, DatabaseUnusable, TickLakeError
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.metadata import MetadataIndexer

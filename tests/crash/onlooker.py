@@ -20,8 +20,8 @@ from deltalake.exceptions import DeltaError
 from truth import indexed
 
 from ticklake import Database
-from ticklake.completeness import Completeness
-from ticklake.coordination.verdict import Coverage, Verdict
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.verdict import Coverage, Verdict
 from ticklake.errors import TickLakeError
 from ticklake.insights import Places
 from ticklake.lake.read.catalog import Catalog

@@ -15,10 +15,11 @@ from deltalake import DeltaTable
 from in_process import InProcess
 
 from ticklake import Database, MetadataInfo, RunCompleted
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.reports import RunVerdict
+from ticklake.completeness.verdict import Verdict
 from ticklake.coordination.groups import release
 from ticklake.coordination.reconcile import announced, compare, publish, stored
-from ticklake.coordination.verdict import Verdict
 from ticklake.errors import BadFile, DamagedCommit, DamagedTableFile, DatabaseDamaged, TickLakeError
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
@@ -33,7 +34,6 @@ from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks, read_ticks
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
-from ticklake.verdicts import RunVerdict
 from ticklake.world import World
 
 BATCHES, TICKS, SEED = 6, 10, 7

@@ -15,11 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from ticklake import RunCompleted
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.reports import RunVerdict
+from ticklake.completeness.verdict import Verdict
 from ticklake.config import load
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.target import Target
-from ticklake.coordination.verdict import Verdict
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
@@ -33,7 +34,6 @@ from ticklake.node.node import Node
 from ticklake.storage.codec import CellColumns, OrganismColumns, TickColumns, encode_ticks
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
-from ticklake.verdicts import RunVerdict
 
 KINDS = [EnvironmentIndexer, OrganismIndexer]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
 from ticklake.config import load
 from ticklake.errors import (
     EventQueueShared,

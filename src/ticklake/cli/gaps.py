@@ -12,7 +12,7 @@ from ticklake.cli._output import json_option, print_json
 from ticklake.cli._places import batch_topic_option, places_options
 
 if TYPE_CHECKING:
-    from ticklake.verdicts import RunVerdict, TableVerdict
+    from ticklake.completeness import RunVerdict, TableVerdict
 
 WIDTH = 72
 LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, no file   x missing for good   ┃ frontier"

@@ -12,7 +12,7 @@ from ticklake.cli._output import json_option, print_json, print_table
 from ticklake.cli._places import batch_topic_option, places_options
 
 if TYPE_CHECKING:
-    from ticklake.verdicts import RunVerdict, TableVerdict
+    from ticklake.completeness import RunVerdict, TableVerdict
 
 NOT_ENDED = 3
 """The exit code where nothing is missing so far, and nobody has said that the run has ended."""
@@ -50,7 +50,7 @@ def verify(
     """
     if not lake:
         raise click.UsageError("Give --lake DIR: it has the tables to verify.")
-    from ticklake.coordination.verdict import Verdict
+    from ticklake.completeness import Verdict
     from ticklake.lake.session import open_session
 
     with (

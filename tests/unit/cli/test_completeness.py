@@ -18,7 +18,7 @@ from in_process import InProcess
 from ticklake import BatchInfo, RunCompleted
 from ticklake.cli._bar import bar
 from ticklake.cli.demo import population_of
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target

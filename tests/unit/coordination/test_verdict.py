@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ticklake.completeness.verdict import Coverage, Expected, Verdict, judge, overall
 from ticklake.coordination.reconcile import Announced, compare
-from ticklake.coordination.verdict import Coverage, Expected, Verdict, judge, overall
 from ticklake.ticks import TickRange, ranges_of
 
 FILES = [TickRange(0, 990), TickRange(1000, 1990)]

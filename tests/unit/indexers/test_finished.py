@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from tests.crash.in_process import InProcess
 
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.verdict import Verdict
 from ticklake.contracts import RunCompleted
-from ticklake.coordination.verdict import Verdict
 from ticklake.errors import DamagedTableFile, DamageNotCovered, LakeUnwritable
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer

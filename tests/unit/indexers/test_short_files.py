@@ -10,7 +10,8 @@ import pytest
 from deltalake import DeltaTable
 from in_process import InProcess
 
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.reports import TableVerdict
 from ticklake.coordination.gaps import PENDING
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.coordinated import CoordinatedBatches
@@ -22,7 +23,6 @@ from ticklake.storage.codec import encode_ticks
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
-from ticklake.verdicts import TableVerdict
 
 TABLE = "environment_data"
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from tests.crash.in_process import InProcess
 
-from ticklake.completeness import Completeness
+from ticklake.completeness.completeness import Completeness
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.finished import FinishedRun

@@ -9,12 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ticklake.completeness import Completeness
-from ticklake.coordination.verdict import Verdict
+from ticklake.completeness import Completeness, FilesVerdict, MessagesVerdict, TableVerdict, Verdict
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, runs_in
-from ticklake.verdicts import FilesVerdict, MessagesVerdict, TableVerdict
 from ticklake.web.feeds.sampling import PerRun, Sampler
 from ticklake.web.site import Site
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ticklake.completeness.verdict import Coverage, Verdict
 from ticklake.coordination.coordinator import Batch
 from ticklake.coordination.gaps import Gap
-from ticklake.coordination.verdict import Coverage, Verdict
 from ticklake.insights import GroupReport
 from ticklake.lake.verify import Deep
 from ticklake.ticks import TickRange

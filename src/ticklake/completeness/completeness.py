@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ticklake.completeness.reports import TICKS, FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
+from ticklake.completeness.verdict import Expected, Verdict, judge, judge_batches, overall
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination, topics_with
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.coordination.verdict import Expected, Verdict, judge, judge_batches, overall
 from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNeverAnnounced, StorageUnavailable, TableUnreadable
 from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
@@ -42,7 +43,6 @@ from ticklake.lake.verify import (
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange, merged, on_grid, subtract
 from ticklake.topics import Database, runs_in
-from ticklake.verdicts import TICKS, FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 from ticklake.world import World
 
 if TYPE_CHECKING:

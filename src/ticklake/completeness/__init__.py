@@ -1,0 +1,17 @@
+"""Whether the tables of a run have each of its ticks once: files, messages, gaps and tables in one verdict."""
+
+from __future__ import annotations
+
+from ticklake.completeness.completeness import Completeness, Repair
+from ticklake.completeness.reports import FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
+from ticklake.completeness.verdict import Verdict
+
+__all__ = [
+    "Completeness",
+    "FilesVerdict",
+    "MessagesVerdict",
+    "Repair",
+    "RunVerdict",
+    "TableVerdict",
+    "Verdict",
+]
