@@ -53,3 +53,24 @@ def test_every_decision_is_listed():
 def test_the_changelog_has_this_version():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_layers_in_contributing_are_those_that_are_checked():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    (told,) = re.findall(r"Imports point down: (.*?)\. ", text, re.DOTALL)
+    assert [re.findall(r"`(\w+)`", part) for part in told.split("→")] == [re.findall(r"\w+", layer) for layer in layers]
+
+
+def test_the_map_in_contributing_names_every_package_and_module():
+    source = ROOT / "src" / "ticklake"
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = [path for row in rows for path in re.findall(r"`([\w/.]+?)(?:/<\w+>\.py|/\*\.proto|/)?`", row)]
+    tops = {path.name for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert sorted(tops - {path.split("/")[0] for path in named} - {"__init__.py"}) == []
+    rooms = [f"{top}/{room.name}" for top in ("lake", "web") for room in (source / top).iterdir() if room.is_dir()]
+    rooms = [room for room in rooms if (source / room / "__init__.py").exists()]
+    assert sorted(set(rooms) - {path.rstrip("/") for path in named}) == []
