@@ -134,7 +134,7 @@ def test_the_package_has_no_module_without_a_noun():
     assert [str(path) for path in sources() if path.stem in vague] == []
 
 
-WATCHED = ("services", "indexers", "topics", "consumer", "events", "coordination")
+WATCHED = ("node", "services", "indexers", "topics", "consumer", "events", "coordination")
 RECORDED_ELSEWHERE = {
     "node/supervisor.py:_schedule": "Service._fail records what the service died of",
     "topics/patience.py:patiently": "tell, which every caller has to pass, records it",
