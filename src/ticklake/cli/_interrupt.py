@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import IO, Any, NoReturn
@@ -58,15 +58,24 @@ def graceful_stop() -> Iterator[threading.Event]:
         click.echo("Stopping; once more stops now.", err=True)
         told.set()
 
+    with handled_by(on_signal):
+        try:
+            yield stop
+        finally:
+            if asked_at is not None:
+                told.wait(_ECHO_SECONDS)
+
+
+@contextmanager
+def handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM alike, also if the parent of this process ignores one of them."""
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, on_signal) for number in signals]
+    before = [signal.signal(number, handler) for number in signals]
     try:
-        yield stop
+        yield
     finally:
-        if asked_at is not None:
-            told.wait(_ECHO_SECONDS)
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
+        for number, previous in zip(signals, before, strict=True):
+            signal.signal(number, previous)
 
 
 def end_now(code: int) -> NoReturn:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli._frame import Frame, as_json, picture
+from ticklake.cli._interrupt import handled_by
 from ticklake.cli._numbers import Seconds
 from ticklake.cli._places import config_and_places_options, open_places
 from ticklake.errors import TickLakeError
@@ -106,11 +107,5 @@ def _watch(frames: Iterator[Frame]) -> None:
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """Ctrl-C, and SIGTERM alike, is how one leaves: the terminal is put back and all is well."""
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, signal.default_int_handler) for number in signals]
-    try:
-        with suppress(KeyboardInterrupt):
-            yield
-    finally:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)
+    with handled_by(signal.default_int_handler), suppress(KeyboardInterrupt):
+        yield

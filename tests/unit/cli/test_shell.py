@@ -22,6 +22,13 @@ def test_help_lists_every_command_and_loads_nothing_heavy():
     assert set(json.loads(done.stderr)).isdisjoint(HEAVY)
 
 
+@pytest.mark.parametrize(("face", "unneeded"), [("lake.flush", "pandas"), ("lake.read", "duckdb")])
+def test_a_room_of_the_lake_does_not_load_what_only_some_of_its_users_need(face: str, unneeded: str):
+    script = f"import sys, ticklake.{face}; print({unneeded!r} in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_a_failure_is_one_line_and_exit_code_1(process, tmp_path):
     done = process("sql", "SELECT 1", "--lake", tmp_path / "none")
     assert done.returncode == 1

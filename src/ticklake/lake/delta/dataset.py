@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
-from pyarrow.dataset import Dataset
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+if TYPE_CHECKING:
+    # It loads pandas, a second of processor that those who only write can save.
+    from pyarrow.dataset import Dataset
 
 
 def dataset_of(delta: DeltaTable, directory: Path) -> Dataset:

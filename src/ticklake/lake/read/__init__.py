@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.frames import Frames, OpenTable
 from ticklake.lake.read.presence import Presence, step_of
-from ticklake.lake.read.queries import Limits, Result, limited_query, query, texts
 from ticklake.lake.read.reading import read
 from ticklake.lake.read.series import MOST_POINTS, Charted, Series
 from ticklake.lake.read.views import create_views, register_ticks, with_delta
+
+if TYPE_CHECKING:
+    from ticklake.lake.read.queries import Limits, Result, limited_query, query, texts
 
 __all__ = [
     "MOST_POINTS",
@@ -29,3 +33,12 @@ __all__ = [
     "texts",
     "with_delta",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads DuckDB only for those who ask in SQL."""
+    if name in ("Limits", "Result", "limited_query", "query", "texts"):
+        from ticklake.lake.read import queries
+
+        return getattr(queries, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
