@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.gaps import PENDING, Searched
 from ticklake.coordination.overview import OpenGap, open_gaps
-from ticklake.errors import NoRuns, RunNotFound, TableUnreadable
+from ticklake.lake.errors import TableUnreadable
+from ticklake.storage.errors import NoRuns, RunNotFound
 from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract
 from ticklake.topics import runs_in

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
-from ticklake.errors import UnsupportedPlace
+from ticklake.errors import TickLakeError
 from ticklake.logs import redacted
 
 OBJECT_STORES = ("gs", "memory", "s3")
@@ -20,6 +20,14 @@ _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 _OTHER_NAME = "a directory of another name"
 _DIRECTORY = "a directory of this machine, or its file:///… URL"
 _STORE = f"a directory, or a URL of one of: {', '.join(OBJECT_STORES)}"
+
+
+class UnsupportedPlace(TickLakeError):
+    message = "{what} cannot be at {place!r}: {reason}. Give {allowed}."
+    what: str
+    place: str
+    reason: str
+    allowed: str
 
 
 def local_path(place: str | os.PathLike[str], what: str, allowed: str = _DIRECTORY) -> Path:

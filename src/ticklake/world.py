@@ -10,10 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ticklake.contracts import FORMAT_VERSION, SimulationMetadata
-from ticklake.errors import BadMetadata
+from ticklake.errors import TickLakeError
 
 MAX_CELLS = 2**31
 """`CellState.flat_index` is an int32: no larger world can be addressed."""
+
+
+class BadMetadata(TickLakeError):
+    message = (
+        "The metadata of run {run_id!r} describes no world: {reason}. Look at the producer that wrote it; a newer "
+        "format needs a newer ticklake."
+    )
+    run_id: str
+    reason: object
 
 
 @dataclass(frozen=True)

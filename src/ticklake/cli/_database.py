@@ -64,7 +64,7 @@ def open_run(databases: Sequence[str], run_id: str | None, topic: str) -> Iterat
 
 def check_topic(run: Run, topic: str) -> None:
     """Raises `TopicNotFound` for a name that is misspelt: it would look like a topic without messages."""
-    from ticklake.errors import TopicNotFound
+    from ticklake.cli.errors import TopicNotFound
 
     names = [one.topic for one in run.topics()]
     if topic not in names:

@@ -133,7 +133,7 @@ def open_places(storage: str | None, lake: str | None, databases: Sequence[str])
 
 def _check_storage(storage: str | None) -> None:
     """One that a configuration names may come into being later; one that was typed must be there."""
-    from ticklake.errors import StorageNotFound
+    from ticklake.cli.errors import StorageNotFound
     from ticklake.places import storage_place
 
     place = storage_place(storage) if storage else None

@@ -68,9 +68,9 @@ def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
 
 def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
     """The starter configuration, with the demo's own size of the world."""
+    from ticklake.cli.errors import NotADemo
     from ticklake.config import load
     from ticklake.config.templates import write_starter
-    from ticklake.errors import NotADemo
 
     file = directory / "ticklake.conf"
     settings = load(file if file.exists() else write_starter(directory))

@@ -39,8 +39,8 @@ def end(
     """
     if not storage:
         raise click.UsageError("Give --storage DIR: the end of a run is recorded beside its batch files.")
-    from ticklake.errors import RunNotFound
     from ticklake.services.ending import end_run
+    from ticklake.storage.errors import RunNotFound
     from ticklake.storage.files import Storage
 
     place = Storage(storage)

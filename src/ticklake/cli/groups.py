@@ -58,8 +58,8 @@ def release(database: tuple[str, ...], run_id: str | None, topic: str, group: st
 
     Stop its indexers first. `groups reset --to earliest` then has the new table filled from the start.
     """
+    from ticklake.cli.errors import GroupFillsNothing
     from ticklake.coordination.groups import release as forget
-    from ticklake.errors import GroupFillsNothing
 
     with open_run(database, run_id, topic) as run:
         table = forget(run, topic, group)

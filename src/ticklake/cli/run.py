@@ -12,7 +12,7 @@ import click
 from ticklake.cli._interrupt import end_now, graceful_stop
 from ticklake.cli._logs import set_up_logs
 from ticklake.cli._numbers import PORT, Seconds
-from ticklake.errors import WebMissing
+from ticklake.cli.errors import WebMissing
 
 if TYPE_CHECKING:
     from ticklake.node.node import Node

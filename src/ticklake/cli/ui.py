@@ -10,7 +10,7 @@ import click
 from ticklake.cli._interrupt import graceful_stop
 from ticklake.cli._numbers import PORT
 from ticklake.cli._places import config_and_places_options, open_places
-from ticklake.errors import WebMissing
+from ticklake.cli.errors import WebMissing
 
 
 @click.command()

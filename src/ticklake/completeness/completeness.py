@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ticklake.completeness.errors import RunNeverAnnounced
 from ticklake.completeness.reports import TICKS, FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 from ticklake.completeness.verdict import Expected, Verdict, judge, judge_batches, overall
 from ticklake.contracts import BatchInfo
@@ -18,7 +19,7 @@ from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination, topics_with
 from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.errors import DamagedCommit, DatabaseDamaged, RunNeverAnnounced, StorageUnavailable, TableUnreadable
+from ticklake.database.errors import DatabaseDamaged
 from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.coordinated import changed_files
@@ -27,6 +28,7 @@ from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.indexers.registry import INDEXERS
 from ticklake.insights import groups_of
 from ticklake.lake.empty import Ticks, joined
+from ticklake.lake.errors import DamagedCommit, StorageUnavailable, TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.read import Catalog
 from ticklake.lake.verify import (

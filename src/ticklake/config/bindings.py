@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from ticklake.config.errors import BadBinding, BindingWithoutGroup, UnknownUsage
 from ticklake.config.suggest import listed, nearest
-from ticklake.errors import BadBinding, BindingWithoutGroup, UnknownUsage
 
 USAGES = {
     "topic-read": "Topic",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ticklake.config import options
+from ticklake.config.errors import ClassMissing, UnknownClass
 from ticklake.config.suggest import fold, listed, nearest
-from ticklake.errors import ClassMissing, UnknownClass
 
 
 class ServiceClass(NamedTuple):

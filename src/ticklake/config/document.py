@@ -10,9 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ticklake.config.errors import ConfigNotFound, ConfigSyntax, DefinedTwice, UnknownReference
 from ticklake.config.source import Definition, KeyPath, Token, imbalance, read_text, reference_name, scan, unquoted
 from ticklake.config.suggest import nearest
-from ticklake.errors import ConfigNotFound, ConfigSyntax, DefinedTwice, UnknownReference
 
 _LINE = re.compile(r"\(?line:\s*(\d+)")
 FROM_OUTSIDE = "\0"

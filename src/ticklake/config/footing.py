@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ticklake.config.classes import SERVICES
+from ticklake.config.errors import BadValue
 from ticklake.config.options import DatabaseOptions, EventQueueOptions, LakeOptions, StorageOptions, TopicOptions
 from ticklake.config.settings import NodeSettings, ResourceSettings
-from ticklake.errors import BadValue
 from ticklake.places import storage_place
 
 _SQLITE = "sqlite:///"

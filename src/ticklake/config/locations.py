@@ -12,8 +12,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import AfterValidator, ValidationInfo
 
 from ticklake.database.url import joined, postgres_mistake
-from ticklake.errors import UnsupportedPlace
-from ticklake.places import local_path, storage_place
+from ticklake.places import UnsupportedPlace, local_path, storage_place
 
 _Place = TypeVar("_Place")
 _VARIABLE = re.compile(r"\$\{\??([^}]*)\}")

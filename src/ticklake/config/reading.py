@@ -9,11 +9,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ticklake.config.document import FROM_OUTSIDE, Document
+from ticklake.config.errors import BadValue, SecretInFile, UnknownKey
 from ticklake.config.options import Options
 from ticklake.config.source import KeyPath
 from ticklake.config.suggest import fold, listed, nearest
 from ticklake.database.url import split_password
-from ticklake.errors import BadValue, SecretInFile, TickLakeError, UnknownKey
+from ticklake.errors import TickLakeError
 
 Entry = tuple[KeyPath, Any]
 

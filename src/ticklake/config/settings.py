@@ -10,9 +10,9 @@ from typing import NamedTuple, cast
 
 from ticklake.config.bindings import USAGES, Binding
 from ticklake.config.classes import OWN_INDEXER, SERVICES
+from ticklake.config.errors import BindingMissing, GroupFillsTwoTables
 from ticklake.config.options import DatabaseOptions, LakeOptions, NodeOptions, Options, StorageOptions, TopicOptions
 from ticklake.config.suggest import listed
-from ticklake.errors import BindingMissing, GroupFillsTwoTables
 
 _ANNOUNCING = ("PersistenceService", "ReconciliationService")
 _LISTENING = ("EnvironmentIndexer", "OrganismIndexer", "DummyIndexer", "SimpleBatchIndexer", "MinimalBatchIndexer")

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ticklake.config.errors import AppendNotSupported, ConfigNotFound, ConfigSyntax, IncludeCycle, IncludeNotFound
 from ticklake.config.suggest import nearest
-from ticklake.errors import AppendNotSupported, ConfigNotFound, ConfigSyntax, IncludeCycle, IncludeNotFound
 
 KeyPath = tuple[str, ...]
 

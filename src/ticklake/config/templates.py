@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ticklake.errors import ConfigExists
+from ticklake.config.errors import ConfigExists
 from ticklake.places import local_path
 
 REFERENCE = Path(__file__).with_name("reference.conf")

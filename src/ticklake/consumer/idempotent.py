@@ -15,11 +15,13 @@ from uuid import UUID, uuid4
 from google.protobuf.message import Message as Payload
 
 from ticklake import faults
+from ticklake.consumer.errors import InvalidEventId, NowhereToPublish
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
 from ticklake.consumer.relay import LEASE_SECONDS, Relay
 from ticklake.database import OUTAGES, Transaction
-from ticklake.errors import InvalidEventId, NowhereToPublish, TickLakeError, TransactionAborted
+from ticklake.database.errors import TransactionAborted
+from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.text import error_text
 from ticklake.topics import Message, Run

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ticklake.database import Transaction
-from ticklake.errors import InvalidOption
 from ticklake.topics import Run
+from ticklake.topics.errors import InvalidOption
 from ticklake.topics.store import PACKAGE as TOPICS
 
 PACKAGE = "ticklake.consumer"

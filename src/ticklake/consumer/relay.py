@@ -11,11 +11,13 @@ from ticklake import faults
 from ticklake.consumer.outbox import Attempts, Outbox, Row
 from ticklake.contracts import TopicEnvelope
 from ticklake.database import OUTAGES, Listener
-from ticklake.errors import DatabaseClosed, InvalidOption, TickLakeError, TopicClosed, TransactionAborted
+from ticklake.database.errors import DatabaseClosed, TransactionAborted
+from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
 from ticklake.topics import baton as batons
 from ticklake.topics.envelope import client_clock_ms, wrap
+from ticklake.topics.errors import InvalidOption, TopicClosed
 
 LEASE_SECONDS = 5.0
 LONGEST_RETRY = 60.0

@@ -11,15 +11,16 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ticklake.coordination.errors import BatchAlreadyClaimedError, TableCopied
 from ticklake.coordination.gaps import PENDING, WHOLE, Gap, Short, discover, few
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
-from ticklake.errors import BatchAlreadyClaimedError, InvalidOption, TableCopied
 from ticklake.monitoring import Monitor
 from ticklake.text import storable
 from ticklake.ticks import TickRange, hull, subtract
 from ticklake.topics import Run
+from ticklake.topics.errors import InvalidOption
 from ticklake.topics.reader import new_consumer_id
 
 PACKAGE = "ticklake.coordination"

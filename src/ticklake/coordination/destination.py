@@ -8,7 +8,7 @@ from typing import NamedTuple
 from google.protobuf.message import Message
 
 from ticklake.contracts import BatchInfo
-from ticklake.errors import TopicAmbiguous, TopicUnknown
+from ticklake.coordination.errors import TopicAmbiguous, TopicUnknown
 from ticklake.storage.names import parse_batch_name
 from ticklake.topics import Database, Run, runs_in
 

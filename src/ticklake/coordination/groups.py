@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from ticklake.coordination.coordinator import PACKAGE
+from ticklake.coordination.errors import GroupFillsAnotherTable
 from ticklake.coordination.target import IdAt, Target
-from ticklake.errors import GroupFillsAnotherTable
 from ticklake.topics import Run
 
 log = logging.getLogger(__name__)

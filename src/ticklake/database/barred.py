@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ticklake.database.errors import DatabaseInUseAtFork
 from ticklake.database.place import Identity, Place, identity
-from ticklake.errors import DatabaseInUseAtFork
 
 _files: set[Identity] = set()
 _all: list[Path] = []

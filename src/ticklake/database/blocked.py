@@ -10,8 +10,9 @@ from contextlib import contextmanager
 import psycopg
 from psycopg.errors import LockNotAvailable
 
+from ticklake.database.errors import TablesLocked, TransactionAborted
 from ticklake.database.schema import Row, Transaction
-from ticklake.errors import TablesLocked, TickLakeError, TransactionAborted
+from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"

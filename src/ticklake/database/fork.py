@@ -10,7 +10,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 
-from ticklake.errors import DatabaseForked
+from ticklake.database.errors import DatabaseForked
 
 FORK_SECONDS = 1.0
 """How long a fork waits for what other threads are doing."""

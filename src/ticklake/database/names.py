@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ticklake.errors import InvalidName
+from ticklake.database.errors import InvalidName
 
 LONGEST = 255
 # PostgreSQL cuts identifiers at 63 bytes; SIM_ takes four of them.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql as compose
 
+from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
 from ticklake.database.fork import Fork, Inheritable, keep_for_ever
 from ticklake.database.readiness import readable
-from ticklake.errors import DatabaseUnavailable, TransactionAborted
 
 if TYPE_CHECKING:
     from ticklake.database.postgres import Connection, PostgresBackend

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ticklake.errors import (
+from ticklake.database.errors import (
     DatabaseDamaged,
     DatabaseFileUnusable,
     DatabaseFull,
     DatabaseLocked,
     DatabaseUnavailable,
     DatabaseUnusable,
-    TickLakeError,
     TransactionAborted,
     UniqueViolation,
 )
+from ticklake.errors import TickLakeError
 
 OUTAGES = (DatabaseFull, DatabaseLocked, DatabaseUnavailable, DatabaseFileUnusable)
 """The errors that count as no attempt. All others do."""

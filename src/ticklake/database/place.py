@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ticklake.errors import DatabaseMoved, DatabaseUnusable
+from ticklake.database.errors import DatabaseMoved, DatabaseUnusable
 
 Identity = tuple[int, int] | None
 SQLITE_FCNTL_HAS_MOVED = 20

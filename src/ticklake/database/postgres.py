@@ -18,6 +18,14 @@ from psycopg import sql as compose
 from ticklake import faults
 from ticklake.database.blocked import told
 from ticklake.database.endings import split
+from ticklake.database.errors import (
+    DatabaseClosed,
+    DatabaseUnavailable,
+    DatabaseUnusable,
+    InvalidName,
+    ReadingOnly,
+    RunNotInDatabase,
+)
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import schema_name
 from ticklake.database.notifications import PostgresListener
@@ -27,15 +35,7 @@ from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.statements import statements
 from ticklake.database.url import split_password
 from ticklake.database.work import Work
-from ticklake.errors import (
-    DatabaseClosed,
-    DatabaseUnavailable,
-    DatabaseUnusable,
-    InvalidName,
-    ReadingOnly,
-    RunNotInDatabase,
-    TickLakeError,
-)
+from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from ticklake import faults
 from ticklake.database.endings import ending
+from ticklake.database.errors import SchemaTooNew, StatementEndsTransaction, TransactionGone, TransactionOver
 from ticklake.database.statements import migrations, statements
-from ticklake.errors import SchemaTooNew, StatementEndsTransaction, TransactionGone, TransactionOver
 
 _log = logging.getLogger(__name__)
 Row = tuple[Any, ...]

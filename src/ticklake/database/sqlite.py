@@ -16,6 +16,17 @@ import apsw
 
 from ticklake import faults
 from ticklake.database import barred
+from ticklake.database.errors import (
+    DatabaseClosed,
+    DatabaseDamaged,
+    DatabaseInUseAtFork,
+    DatabaseLocked,
+    DatabaseMoved,
+    DatabaseUnusable,
+    NestedTransaction,
+    ReadingOnly,
+    RunNotInDatabase,
+)
 from ticklake.database.fork import Fork, Inheritable, keep_for_ever
 from ticklake.database.guard import Guard
 from ticklake.database.hints import HintListener, Hints
@@ -26,18 +37,7 @@ from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.waiting import Turn
 from ticklake.database.wal import switch_to_wal
 from ticklake.database.work import Work
-from ticklake.errors import (
-    DatabaseClosed,
-    DatabaseDamaged,
-    DatabaseInUseAtFork,
-    DatabaseLocked,
-    DatabaseMoved,
-    DatabaseUnusable,
-    NestedTransaction,
-    ReadingOnly,
-    RunNotInDatabase,
-    TickLakeError,
-)
+from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
+from ticklake.database.errors import BadDatabaseUrl, PostgresMissing, UnknownDatabase
 from ticklake.database.schema import Backend
-from ticklake.errors import BadDatabaseUrl, PostgresMissing, UnknownDatabase
 from ticklake.places import local_path
 
 _CHOICES = {

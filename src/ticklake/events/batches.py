@@ -15,7 +15,7 @@ from uuid import uuid4
 from ticklake import faults
 from ticklake.database.schema import Statements
 from ticklake.database.sqlite import SqliteSchema
-from ticklake.errors import BadEvent
+from ticklake.events.errors import BadEvent
 from ticklake.events.event import Event, Line, decode, joined
 
 PACKAGE = "ticklake.events"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 from typing import NamedTuple
 
-from ticklake.errors import EventsNotDurable, QueueFull, QueueNotRunning
+from ticklake.events.errors import EventsNotDurable, QueueFull, QueueNotRunning
 from ticklake.events.event import Line
 from ticklake.monitoring import Counter
 

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ticklake.database.errors import InvalidName
 from ticklake.database.names import check_name
-from ticklake.errors import BadEvent, InvalidName
+from ticklake.events.errors import BadEvent
 
 DEEPEST = 100
 """Levels of a payload. Python's own limit depends on how deep the caller's stack is."""

@@ -6,9 +6,10 @@ import fcntl
 from io import FileIO
 from pathlib import Path
 
+from ticklake.database.errors import DatabaseUnusable
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.place import make_directory
-from ticklake.errors import DatabaseUnusable, QueueInUse
+from ticklake.events.errors import QueueInUse
 
 
 class Ownership(Inheritable):

@@ -10,19 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from ticklake.errors import (
-    EventsNotDurable,
-    InvalidOption,
-    QueueNotRunning,
-)
 from ticklake.events.batches import Batch, Batches, DeadBatch
 from ticklake.events.buffer import Buffer, BufferReceipt, Triggers
 from ticklake.events.bus import EventBus
+from ticklake.events.errors import EventsNotDurable, QueueNotRunning
 from ticklake.events.event import LARGEST, Event, encode
 from ticklake.events.ownership import Ownership
 from ticklake.monitoring import Monitor
 from ticklake.places import local_path
 from ticklake.text import error_text, message_text
+from ticklake.topics.errors import InvalidOption
 
 DEFAULT_BATCH_SIZE = 100
 FLUSH_TIMEOUT_MS = 500

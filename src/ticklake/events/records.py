@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from ticklake.database.errors import DatabaseDamaged
 from ticklake.database.place import identity
 from ticklake.database.sqlite import SqliteSchema
 from ticklake.database.versions import package_versions
-from ticklake.errors import DatabaseDamaged, EventQueueNotFound, NoEventQueue
 from ticklake.events.batches import PACKAGE
+from ticklake.events.errors import EventQueueNotFound, NoEventQueue
 
 
 class BatchRecord(NamedTuple):

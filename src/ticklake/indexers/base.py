@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ticklake.errors import LakeNeeded, RunDiscoveryTimeout
+from ticklake.indexers.errors import LakeNeeded, RunDiscoveryTimeout
 from ticklake.lake.flush import Sharing
 from ticklake.lake.lake import Lake
 from ticklake.services.base import Service

@@ -13,12 +13,13 @@ import pyarrow as pa
 from ticklake.contracts import SimulationMetadata
 from ticklake.coordination.groups import bind
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.errors import DatabaseNeeded, RowsMissing, SparkNeeded, TableReplaced, TableUnreadable
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, stored_metadata
+from ticklake.indexers.errors import DatabaseNeeded, RowsMissing, SparkNeeded
 from ticklake.indexers.loop import FlushLoop
+from ticklake.lake.errors import TableReplaced, TableUnreadable
 from ticklake.lake.flush import Flusher, Work, run_job
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.metadata import TABLE, read_metadata

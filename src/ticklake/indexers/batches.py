@@ -11,8 +11,10 @@ from typing import Protocol, Self
 
 from ticklake.contracts import BatchInfo
 from ticklake.database import OUTAGES
-from ticklake.errors import KeyOfAnotherRun, NotABatchMessage, StorageUnavailable, TickLakeError
+from ticklake.errors import TickLakeError
+from ticklake.indexers.errors import KeyOfAnotherRun, NotABatchMessage
 from ticklake.lake.empty import Ticks
+from ticklake.lake.errors import StorageUnavailable
 from ticklake.lake.slices import Slice
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import BatchFile, Storage

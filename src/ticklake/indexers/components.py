@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ticklake.contracts import SimulationMetadata
-from ticklake.errors import MetadataTimeout, StoredFileMissing
 from ticklake.indexers.buffer import TickBuffer
+from ticklake.indexers.errors import MetadataTimeout
 from ticklake.monitoring import Monitor
+from ticklake.storage.errors import StoredFileMissing
 from ticklake.storage.files import Storage
 from ticklake.world import World
 

@@ -15,14 +15,15 @@ from typing import TypeVar
 from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
 from ticklake.coordination.gaps import PENDING, WHOLE, Searched, Short
 from ticklake.coordination.target import NO_TABLE, Target
-from ticklake.errors import BadFile, DamagedTableFile, StorageUnavailable, StoredFileMissing, TableUnreadable
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer, id_at
 from ticklake.indexers.batches import Delivery
 from ticklake.lake.delta import one_line
 from ticklake.lake.empty import joined
+from ticklake.lake.errors import DamagedTableFile, StorageUnavailable, TableUnreadable
 from ticklake.lake.ledger import Ledger
 from ticklake.monitoring import Monitor
+from ticklake.storage.errors import BadFile, StoredFileMissing
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
 from ticklake.ticks import TickRange, count, merged, on_grid, ranges_of, subtract

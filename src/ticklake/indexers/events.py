@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ticklake.errors import FlushFailed, OtherEventBatch, OtherEventQueue, TableReplaced, TickLakeError
+from ticklake.errors import TickLakeError
 from ticklake.events import Batch, IndexerQueue
+from ticklake.indexers.errors import OtherEventBatch, OtherEventQueue
 from ticklake.lake.delta import make_directory
+from ticklake.lake.errors import FlushFailed, TableReplaced
 from ticklake.lake.flush import Flushed, Flusher, Work
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Protocol
 
 from ticklake import faults
-from ticklake.errors import FlushFailed, SparkUnavailable, TableReplaced, TickLakeError
+from ticklake.errors import TickLakeError
 from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import Taken, TickBuffer
+from ticklake.lake.errors import FlushFailed, SparkUnavailable, TableReplaced
 from ticklake.lake.flush import Flush, Flushed, Flusher
 from ticklake.logs import log_service
 from ticklake.monitoring import Monitor

@@ -6,9 +6,11 @@ import logging
 import time
 
 from ticklake.contracts import MetadataInfo
-from ticklake.errors import DatabaseNeeded, LakeUnreadable, MetadataNotAnnounced, NotAMetadataMessage, TickLakeError
+from ticklake.errors import TickLakeError
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batches import check_run_of_key
+from ticklake.indexers.errors import DatabaseNeeded, MetadataNotAnnounced, NotAMetadataMessage
+from ticklake.lake.errors import LakeUnreadable
 from ticklake.lake.metadata import TABLE, read_metadata, write_metadata
 from ticklake.topics import Message, TopicReader
 from ticklake.world import World

@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
-from ticklake.errors import RowsMissing, UnknownIndexer, UnknownTable
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.dummy import DummyIndexer
 from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.errors import RowsMissing, UnknownIndexer, UnknownTable
 from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.indexers.minimal import MinimalBatchIndexer
 from ticklake.indexers.organism import OrganismIndexer

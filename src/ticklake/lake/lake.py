@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ticklake.errors import BadTable
 from ticklake.lake.delta import make_directory
+from ticklake.lake.errors import BadTable
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.places import lake_path

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ticklake import faults
-from ticklake.errors import DamagedCommit, DamagedTableFile, DamageNotCovered, StaleRewrite
 from ticklake.lake.delta import (
     KEY,
     Commit,
@@ -38,6 +37,7 @@ from ticklake.lake.delta import (
     recorded,
 )
 from ticklake.lake.empty import REMOVED, joined, ticks_of
+from ticklake.lake.errors import DamagedCommit, DamagedTableFile, DamageNotCovered, StaleRewrite
 from ticklake.lake.order import beginnings
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange

@@ -13,7 +13,6 @@ from google.protobuf.json_format import MessageToDict
 
 from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
-from ticklake.errors import LakeUnreadable, LakeUnwritable
 from ticklake.lake.delta import (
     CommitConflict,
     DeltaError,
@@ -26,6 +25,7 @@ from ticklake.lake.delta import (
     make_directory,
     one_line,
 )
+from ticklake.lake.errors import LakeUnreadable, LakeUnwritable
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
 TABLE = "metadata"

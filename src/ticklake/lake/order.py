@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.errors import DuplicateKey, NullInKey
+from ticklake.lake.errors import DuplicateKey, NullInKey
 
 Integers = npt.NDArray[Any]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ticklake.errors import BadTable
 from ticklake.lake.delta import unfit_types
+from ticklake.lake.errors import BadTable
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from ticklake.errors import BadNodeAddress, NodeLeadsElsewhere, NodeTokenRefused, NodeTokenWanted
 from ticklake.logs import redacted
+from ticklake.node.errors import BadNodeAddress, NodeLeadsElsewhere, NodeTokenRefused, NodeTokenWanted
 
 if TYPE_CHECKING:
     from ticklake.config import NodeSettings

@@ -9,7 +9,6 @@ from typing import cast
 from ticklake.config import Binding, NodeSettings, ServiceSettings
 from ticklake.config import options as given
 from ticklake.database.names import check_name
-from ticklake.errors import EventQueueShared, EventRunMissing, OneEventFile, SourceMissing, TwoEventIndexers, TwoSources
 from ticklake.events import IndexerQueue
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
@@ -17,6 +16,14 @@ from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.events import EventIndexer
 from ticklake.indexers.registry import indexer_of
 from ticklake.lake.lake import Lake
+from ticklake.node.errors import (
+    EventQueueShared,
+    EventRunMissing,
+    OneEventFile,
+    SourceMissing,
+    TwoEventIndexers,
+    TwoSources,
+)
 from ticklake.node.resources import Resources
 from ticklake.services.base import Service
 

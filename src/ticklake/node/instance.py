@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from typing import Any, Literal
 
-from ticklake.errors import InstanceRunning
+from ticklake.node.errors import InstanceRunning
 from ticklake.places import local_path
 
 Instances = Literal["refuse", "compete"]

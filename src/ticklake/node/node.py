@@ -14,11 +14,11 @@ from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
 from ticklake.config.order import start_order
 from ticklake.config.suggest import listed, nearest
-from ticklake.errors import UnknownService
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.events import EventIndexer
 from ticklake.lake.flush import warm_up
+from ticklake.node.errors import UnknownService
 from ticklake.node.indexers import check_event_queues
 from ticklake.node.instance import Instance
 from ticklake.node.resources import Resources

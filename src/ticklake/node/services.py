@@ -7,8 +7,8 @@ from typing import cast
 
 from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
-from ticklake.errors import ProducerMissing, TwoProducers
 from ticklake.lake.upkeep import Policy
+from ticklake.node.errors import ProducerMissing, TwoProducers
 from ticklake.node.indexers import IndexerBuilder
 from ticklake.node.resources import Resources
 from ticklake.services.base import Service

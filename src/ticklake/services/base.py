@@ -11,9 +11,9 @@ from enum import StrEnum
 from types import TracebackType
 from typing import ClassVar, Self
 
-from ticklake.errors import WrongServiceState
 from ticklake.logs import log_service
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
+from ticklake.services.errors import WrongServiceState
 from ticklake.text import error_text
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ import logging
 from pathlib import Path
 from typing import ClassVar
 
-from ticklake.errors import LakeNotFound, TickLakeError
+from ticklake.errors import TickLakeError
+from ticklake.lake.errors import LakeNotFound
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Compaction, Policy, open_table
 from ticklake.places import lake_path

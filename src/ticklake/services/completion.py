@@ -9,10 +9,10 @@ from functools import partial
 
 from ticklake import faults
 from ticklake.contracts import FORMAT_VERSION, RunCompleted
-from ticklake.errors import BadFile
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
+from ticklake.storage.errors import BadFile
 from ticklake.storage.files import Storage
 from ticklake.topics import Run
 

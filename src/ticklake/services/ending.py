@@ -10,25 +10,18 @@ from typing import NamedTuple
 from ticklake.contracts import RunCompleted
 from ticklake.coordination.destination import Topic, destination
 from ticklake.coordination.reconcile import stored
-from ticklake.errors import (
-    BadFile,
-    InvalidOption,
-    LastFileBad,
-    OffTheGrid,
-    RunEndedBefore,
-    RunGoesOn,
-    RunHasNoFiles,
-    RunNotSilent,
-    SilenceUnknown,
-)
 from ticklake.indexers.components import stored_metadata
 from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.organism import OrganismIndexer
+from ticklake.lake.errors import OffTheGrid
 from ticklake.lake.flush import Work, decoded_slice
 from ticklake.lake.slices import Slice
 from ticklake.services.completion import RUN_TOPIC, end_of
+from ticklake.services.errors import LastFileBad, RunEndedBefore, RunGoesOn, RunHasNoFiles, RunNotSilent, SilenceUnknown
+from ticklake.storage.errors import BadFile
 from ticklake.storage.files import Storage
 from ticklake.topics import Database, Run, runs_in
+from ticklake.topics.errors import InvalidOption
 from ticklake.world import World
 
 SILENT_SECONDS = 60.0

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from ticklake import faults
 from ticklake.contracts import BatchInfo
-from ticklake.errors import InvalidOption
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
@@ -20,6 +19,7 @@ from ticklake.services.retry import Retry
 from ticklake.storage.columns import EncodedTick
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.topics import Run, TopicWriter
+from ticklake.topics.errors import InvalidOption
 
 BATCH_TOPIC = "batch-topic"
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ticklake.errors import QueueClosed, TicksOutOfOrder
+from ticklake.services.errors import QueueClosed, TicksOutOfOrder
 from ticklake.storage.columns import EncodedTick
 
 MAX_QUEUED_TICKS = 10_000

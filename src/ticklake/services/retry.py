@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ticklake.errors import BatchOutOfOrder, StoredFileConflict, WriteKeepsFailing
 from ticklake.monitoring import Monitor
+from ticklake.services.errors import WriteKeepsFailing
+from ticklake.storage.errors import BatchOutOfOrder, StoredFileConflict
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

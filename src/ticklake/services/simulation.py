@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ticklake.errors import QueueClosed
 from ticklake.services.base import Service
+from ticklake.services.errors import QueueClosed
 from ticklake.services.queue import TickQueue
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks

@@ -6,7 +6,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 
-from ticklake.errors import BadSimulationSettings
+from ticklake.simulation.errors import BadSimulationSettings
 
 _MAX_CELLS = 1 << 26
 

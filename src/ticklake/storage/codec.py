@@ -15,9 +15,9 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.contracts import FORMAT_VERSION
-from ticklake.errors import BadBatchFile
 from ticklake.storage.checks import first_nonsense
 from ticklake.storage.columns import NO_PARENT, CellColumns, EncodedTick, OrganismColumns, TickColumns
+from ticklake.storage.errors import BadBatchFile
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.storage.projection import project
 from ticklake.storage.slices import Chunk, SliceReader

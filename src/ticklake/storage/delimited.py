@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from ticklake.errors import BadFile
+from ticklake.storage.errors import BadFile
 
 MAX_MESSAGE_BYTES = 256 << 20
 """No message may be longer: about 20 million cells in one tick. A length beyond it is damage, not data."""

@@ -12,17 +12,11 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from ticklake.contracts import FORMAT_VERSION, RunCompleted, SimulationMetadata
-from ticklake.errors import (
-    BadFile,
-    BatchOutOfOrder,
-    NotABatchFile,
-    StoredFileConflict,
-    StoredFileMissing,
-)
 from ticklake.places import storage_place
 from ticklake.storage import zstd
 from ticklake.storage.columns import EncodedTick
 from ticklake.storage.delimited import frame, split
+from ticklake.storage.errors import BadFile, BatchOutOfOrder, NotABatchFile, StoredFileConflict, StoredFileMissing
 from ticklake.storage.local import LocalFolder
 from ticklake.storage.names import batch_name, check_key, check_run_id, is_compressed, is_safe, parse_batch_name
 from ticklake.storage.objects import ObjectFolder

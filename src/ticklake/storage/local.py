@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ticklake import faults
-from ticklake.errors import UnsafeStorageKey
+from ticklake.storage.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}

@@ -6,7 +6,7 @@ import re
 import uuid
 from datetime import UTC, datetime
 
-from ticklake.errors import UnsafeRunId, UnsafeStorageKey
+from ticklake.storage.errors import UnsafeRunId, UnsafeStorageKey
 from ticklake.ticks import TickRange
 
 MAX_TICK = 2**63 - 1

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, cast
 import fsspec
 
 from ticklake import faults
-from ticklake.errors import StorageLibraryMissing
+from ticklake.storage.errors import StorageLibraryMissing
 
 
 class ObjectFolder:

@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.contracts import FORMAT_VERSION
-from ticklake.errors import BadBatchFile, BadFile
 from ticklake.storage.delimited import BLOCK_BYTES, split
+from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.files import BatchFile
 from ticklake.storage.names import is_compressed
 from ticklake.storage.projection import project

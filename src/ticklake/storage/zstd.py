@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import zstandard
 
-from ticklake.errors import BadFile
+from ticklake.storage.errors import BadFile
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ticklake.errors import InvalidOption, UndecodableMessage
 from ticklake.topics.envelope import Opened, unwrap
+from ticklake.topics.errors import InvalidOption, UndecodableMessage
 from ticklake.topics.groups import COUNT_LIMIT
 from ticklake.topics.store import PACKAGE, TopicStore
 

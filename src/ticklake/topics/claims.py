@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ticklake.database import Transaction
-from ticklake.errors import NoClaimsNamed
+from ticklake.topics.errors import NoClaimsNamed
 from ticklake.topics.store import PACKAGE, TopicStore
 
 STUCK_SECONDS = 300

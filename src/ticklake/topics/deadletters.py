@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from ticklake.database import Transaction
-from ticklake.errors import UndecodableMessage
 from ticklake.topics.envelope import Opened, unwrap
+from ticklake.topics.errors import UndecodableMessage
 from ticklake.topics.store import PACKAGE, TopicStore
 
 

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from ticklake.contracts import TopicEnvelope
-from ticklake.errors import NotAMessage, UndecodableMessage
+from ticklake.topics.errors import NotAMessage, UndecodableMessage
 
 _TYPE_PREFIX = "type.googleapis.com/"
 _PLACE_BITS = 24

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ticklake.database import Transaction
 from ticklake.database.schema import Statements
-from ticklake.errors import BatonPassedOver, TimeOutOfRange, UnknownGroup, UnknownMessage
 from ticklake.topics.baton import backlog, outbox_of
+from ticklake.topics.errors import BatonPassedOver, TimeOutOfRange, UnknownGroup, UnknownMessage
 from ticklake.topics.store import PACKAGE, TopicStore
 
 COUNT_LIMIT = 1_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ticklake.errors import MessageTooLarge
 from ticklake.topics.envelope import Envelope
+from ticklake.topics.errors import MessageTooLarge
 
 LARGEST_MESSAGE = 256 * 1024 * 1024
 LARGEST_PART = 64 * 1024 * 1024

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from ticklake.errors import DatabaseUnavailable, TickLakeError, TransactionAborted
+from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
+from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

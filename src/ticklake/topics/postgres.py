@@ -10,8 +10,8 @@ from functools import partial
 from typing import TypeVar
 
 from ticklake.database import Schema, Transaction
+from ticklake.database.errors import TransactionAborted, UniqueViolation
 from ticklake.database.schema import Statements
-from ticklake.errors import TransactionAborted, UniqueViolation
 from ticklake.text import error_text
 from ticklake.topics import numbering
 from ticklake.topics.envelope import Envelope

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ticklake.errors import DatabaseLocked, DatabaseUnavailable, TickLakeError
+from ticklake.database.errors import DatabaseLocked, DatabaseUnavailable
+from ticklake.errors import TickLakeError
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.patience import patiently
 from ticklake.topics.store import TopicStore

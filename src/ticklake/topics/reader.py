@@ -16,17 +16,12 @@ from typing import NamedTuple, TypeVar
 from google.protobuf.message import Message as Payload
 
 from ticklake.database import Listener, Transaction
-from ticklake.errors import (
-    DatabaseUnavailable,
-    InvalidOption,
-    TickLakeError,
-    TopicClosed,
-    TransactionAborted,
-    UndecodableMessage,
-)
+from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
+from ticklake.errors import TickLakeError
 from ticklake.monitoring import Window
 from ticklake.text import message_text
 from ticklake.topics.envelope import unwrap
+from ticklake.topics.errors import InvalidOption, TopicClosed, UndecodableMessage
 from ticklake.topics.inhand import InHand
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.patience import patiently

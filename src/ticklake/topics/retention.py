@@ -9,8 +9,8 @@ from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from ticklake.database import Transaction
-from ticklake.errors import InvalidOption
 from ticklake.topics import removed as removed_files
+from ticklake.topics.errors import InvalidOption
 from ticklake.topics.store import PACKAGE, TopicStore
 
 _log = logging.getLogger(__name__)

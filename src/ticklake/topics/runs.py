@@ -11,22 +11,15 @@ from functools import partial
 from types import TracebackType
 
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
+from ticklake.database.errors import DatabaseDamaged, DatabaseUnavailable, RunNotInDatabase, TransactionAborted
 from ticklake.database.names import check_name
 from ticklake.database.versions import PackageVersion, package_versions
-from ticklake.errors import (
-    DatabaseDamaged,
-    DatabaseUnavailable,
-    InvalidOption,
-    MissingConsumerGroup,
-    RunNotInDatabase,
-    SchemaOutdated,
-    TransactionAborted,
-)
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
 from ticklake.topics import numbering
 from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last, topic_names
 from ticklake.topics.claims import Claims
 from ticklake.topics.deadletters import DeadLetters
+from ticklake.topics.errors import InvalidOption, MissingConsumerGroup, SchemaOutdated
 from ticklake.topics.groups import Groups
 from ticklake.topics.metrics import TopicEnd, TopicMetrics
 from ticklake.topics.publisher import Publisher

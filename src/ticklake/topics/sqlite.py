@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ticklake.database import Transaction
+from ticklake.database.errors import UniqueViolation
 from ticklake.database.schema import Statements
-from ticklake.errors import UniqueViolation
 from ticklake.text import error_text
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, trace

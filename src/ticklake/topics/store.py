@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from ticklake.database import Listener, Schema, Transaction
 from ticklake.database.schema import Statement, Statements
-from ticklake.errors import OtherDatabase, OtherRun
 from ticklake.text import traceback_text
 from ticklake.topics.envelope import Envelope
+from ticklake.topics.errors import OtherDatabase, OtherRun
 from ticklake.topics.parts import in_parts
 
 PACKAGE = "ticklake.topics"

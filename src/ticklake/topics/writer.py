@@ -10,8 +10,8 @@ from types import TracebackType
 from google.protobuf.message import Message as Payload
 
 from ticklake.database import Transaction
-from ticklake.errors import TopicClosed
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
+from ticklake.topics.errors import TopicClosed
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.parts import check_size
 from ticklake.topics.publisher import Publisher

@@ -10,31 +10,31 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from ticklake.errors import (
-    DamagedCommit,
-    DamagedTableFile,
+from ticklake.database.errors import (
     DatabaseClosed,
     DatabaseFull,
     DatabaseLocked,
     DatabaseUnavailable,
     DatabaseUnusable,
+    RunNotInDatabase,
+)
+from ticklake.errors import TickLakeError
+from ticklake.lake.errors import (
+    DamagedCommit,
+    DamagedTableFile,
     LakeNotFound,
     LakeUnreadable,
-    QueueClosed,
-    RunNotFound,
-    RunNotInDatabase,
     RunNotInLake,
     StorageUnavailable,
     TableNotInRun,
     TableUnreadable,
-    TickLakeError,
-    UnknownGroup,
-    UnknownMessage,
-    UnknownService,
-    WrongServiceState,
 )
 from ticklake.logs import redacted
+from ticklake.node.errors import UnknownService
+from ticklake.services.errors import QueueClosed, WrongServiceState
+from ticklake.storage.errors import RunNotFound
 from ticklake.text import error_text
+from ticklake.topics.errors import UnknownGroup, UnknownMessage
 
 log = logging.getLogger(__name__)
 

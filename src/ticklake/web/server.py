@@ -12,11 +12,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ticklake.config.options import HttpOptions
-from ticklake.errors import AddressUnavailable, HostUnavailable
 from ticklake.node.node import Node
 from ticklake.web.api.app import assembled, create_app
 from ticklake.web.api.operations import routes
 from ticklake.web.api.probes import HEALTH
+from ticklake.web.errors import AddressUnavailable, HostUnavailable
 from ticklake.web.pages.routes import ROUTES, join
 from ticklake.web.security.guard import Guard, find_token
 from ticklake.web.site import Site

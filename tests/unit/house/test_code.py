@@ -35,10 +35,7 @@ def text_of(path: Path) -> str:
 
 
 def error_classes() -> list[type[errors.TickLakeError]]:
-    found = [
-        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TickLakeError)
-    ]
-    return [kind for kind in found if kind is not errors.TickLakeError]
+    return [getattr(errors, name) for name in errors.__all__ if name != "TickLakeError"]
 
 
 def fields_named_in(kind: type[errors.TickLakeError]) -> list[tuple[str, str | None]]:
@@ -83,7 +80,7 @@ def test_numbers_of_options_are_all_checked_in_one_place():
 def test_every_error_is_raised_somewhere():
     code = "\n".join(text_of(path) for path in sources() if path.name != "errors.py")
     parents = {parent for kind in error_classes() for parent in kind.__mro__[1:]}
-    unused = [kind.__name__ for kind in error_classes() if not re.search(rf"\b{kind.__name__}\(", code)]
+    unused = [kind.__name__ for kind in error_classes() if not re.search(rf"(?<!class )\b{kind.__name__}\(", code)]
     assert [name for name in unused if getattr(errors, name) not in parents] == []
 
 
@@ -114,7 +111,7 @@ def test_functions_and_modules_stay_small():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno + 1 > 60:
                 large.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
-    assert [entry for entry in large if not entry.startswith("src/ticklake/errors.py")] == []
+    assert [entry for entry in large if "/errors.py" not in entry] == []
 
 
 def test_nothing_is_left_for_later():

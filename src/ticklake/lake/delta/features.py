@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from ticklake.errors import UnknownTableFormat
+from ticklake.lake.errors import UnknownTableFormat
 
 # Reader version 2 is column mapping: files have other names for the columns than the table.
 _READER_VERSIONS = (1, 3)

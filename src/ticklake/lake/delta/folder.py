@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from ticklake import faults
-from ticklake.errors import LakeUnwritable
 from ticklake.lake.delta import commits, history
 from ticklake.lake.delta.durable import make_directory
+from ticklake.lake.errors import LakeUnwritable
 from ticklake.storage.local import create_file, replace_file
 
 _logger = logging.getLogger(__name__)

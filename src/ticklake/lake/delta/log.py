@@ -24,16 +24,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake import faults
-from ticklake.errors import (
-    DamagedCommit,
-    LakeUnreadable,
-    LakeUnwritable,
-    OtherTableSchema,
-    TableAppendOnly,
-    TableReplaced,
-    TickLakeError,
-    UnknownTableFormat,
-)
+from ticklake.errors import TickLakeError
 from ticklake.lake.delta import commits, history, recovery, scratch
 from ticklake.lake.delta.commits import Action, Commit
 from ticklake.lake.delta.features import check_readable
@@ -42,6 +33,15 @@ from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
+from ticklake.lake.errors import (
+    DamagedCommit,
+    LakeUnreadable,
+    LakeUnwritable,
+    OtherTableSchema,
+    TableAppendOnly,
+    TableReplaced,
+    UnknownTableFormat,
+)
 from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)

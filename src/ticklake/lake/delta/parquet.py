@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticklake import faults
-from ticklake.errors import LakeUnwritable
 from ticklake.lake.delta.durable import remove, sync_directory, sync_file
+from ticklake.lake.errors import LakeUnwritable
 
 if TYPE_CHECKING:
     from ticklake.lake.table import Table

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticklake import faults
-from ticklake.errors import DamagedCommit
 from ticklake.lake.delta import commits, history
 from ticklake.lake.delta.folder import State, TableFolder
 from ticklake.lake.delta.parquet import checksum_of
 from ticklake.lake.delta.scratch import HINT, is_checkpoint
 from ticklake.lake.delta.summary import Summary
+from ticklake.lake.errors import DamagedCommit
 
 _log = logging.getLogger(__name__)
 

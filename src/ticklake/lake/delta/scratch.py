@@ -14,9 +14,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from ticklake import faults
-from ticklake.errors import DamagedCommit
 from ticklake.lake.delta import commits
 from ticklake.lake.delta.folder import LOG, TableFolder
+from ticklake.lake.errors import DamagedCommit
 
 HINT = "_last_checkpoint"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ticklake import faults
-from ticklake.errors import DamagedCommit
 from ticklake.lake.delta import commits, history
 from ticklake.lake.delta.folder import LOG, TableFolder
 from ticklake.lake.empty import EMPTY, REMOVED, EmptyTicks
+from ticklake.lake.errors import DamagedCommit
 
 _NAME = "_ticklake_summary.json"
 _RESTORE = f'"{commits.RESTORE}"'.encode()

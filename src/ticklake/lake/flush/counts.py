@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from numbers import Integral
 
-from ticklake.errors import BadCount
+from ticklake.lake.errors import BadCount
 from ticklake.metrics import METRICS, SERVICE
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

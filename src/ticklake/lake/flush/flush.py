@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ticklake import faults
-from ticklake.errors import DamagedTableFile, LakeUnreadable
 from ticklake.lake.delta import SOURCES, CommitConflict, DeltaError, Head, ParquetFile, one_line
 from ticklake.lake.empty import EMPTY, Ticks, even_runs, joined, packed
+from ticklake.lake.errors import DamagedTableFile, LakeUnreadable
 from ticklake.lake.flush.job import Jobs, run_empty_job, run_job
 from ticklake.lake.flush.task import Checked, Failed, Indexed, Result, Spent, Unavailable, Work
 from ticklake.lake.ledger import Ledger

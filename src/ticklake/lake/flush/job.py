@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from ticklake.errors import FlushFailed, SparkUnavailable, WorkersNotReady
+from ticklake.lake.errors import FlushFailed, SparkUnavailable, WorkersNotReady
 from ticklake.lake.flush import task
 from ticklake.lake.flush.task import Result, Rows, Spent, Work
 from ticklake.lake.session import job_died, leave_if_gone, parallelism, reason_of, share_cores_fairly

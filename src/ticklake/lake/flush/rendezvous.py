@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple
 
-from ticklake.errors import FlushFailed
+from ticklake.lake.errors import FlushFailed
 from ticklake.lake.flush.job import run_job, run_tasks
 from ticklake.lake.flush.shared_read import Common, Request, common_slices, index_together
 from ticklake.lake.flush.task import Result, Spent, Work

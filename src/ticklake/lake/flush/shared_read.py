@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ticklake.errors import LakeUnwritable, StorageUnavailable
+from ticklake.lake.errors import LakeUnwritable, StorageUnavailable
 from ticklake.lake.flush import task
 from ticklake.lake.flush.task import Account, Files, Result, Unavailable, Work
 from ticklake.lake.slices import Piece, Slice

@@ -13,21 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ticklake import faults
-from ticklake.errors import (
-    LakeUnwritable,
-    OffTheGrid,
-    RowsDoNotFit,
-    StorageUnavailable,
-    StoredFileMissing,
-    TickLakeError,
-)
+from ticklake.errors import TickLakeError
 from ticklake.lake.delta import ParquetFile, ParquetFileWriter, remove
 from ticklake.lake.empty import joined
+from ticklake.lake.errors import LakeUnwritable, OffTheGrid, RowsDoNotFit, StorageUnavailable
 from ticklake.lake.flush.counts import checked_counts
 from ticklake.lake.order import beginnings, ordered
 from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.table import Table
 from ticklake.storage.codec import read_ticks
+from ticklake.storage.errors import StoredFileMissing
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.text import error_text, message_text, traceback_text
 from ticklake.world import World

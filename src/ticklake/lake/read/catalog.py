@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.delta import DeltaError, DeltaTable, check_readable, dataset_of, one_line, paths_of, recorded
 from ticklake.lake.empty import EmptyTicks
+from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.table import is_table_name
 from ticklake.places import lake_path
 from ticklake.storage.names import is_safe

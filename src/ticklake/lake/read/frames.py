@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.delta import ANY_TICK, DeltaTable, Head, TableFolder, dataset_of, one_line
 from ticklake.lake.empty import EmptyTicks, Ticks, joined, ticks_of
+from ticklake.lake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.read.catalog import Catalog, TableFacts, empty_of

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ticklake.errors import BadMetadata, LakeUnreadable, TableUnreadable
 from ticklake.lake.delta import one_line, paths_of
 from ticklake.lake.empty import joined
+from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.lake.ledger import ticks_in
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.read.catalog import Catalog, empty_of
 from ticklake.ticks import TickRange, even_on_grid, merged, ranges_of
-from ticklake.world import World
+from ticklake.world import BadMetadata, World
 
 REMEMBERED_FILES = 100_000
 _EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)

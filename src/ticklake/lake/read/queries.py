@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ticklake.errors import BadQuery, QueryTooSlow, ResultTooLarge, TableUnreadable
+from ticklake.lake.errors import BadQuery, QueryTooSlow, ResultTooLarge, TableUnreadable
 from ticklake.lake.read.catalog import Catalog
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, StructType
 
 from ticklake.contracts import TickData
-from ticklake.errors import BadSourceOption
+from ticklake.lake.errors import BadSourceOption
 from ticklake.lake.slices import Piece, Slice, spread
 from ticklake.storage.codec import Decoder, read_ticks
 from ticklake.storage.files import Storage

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ticklake.errors import DeltaMissing
+from ticklake.lake.errors import DeltaMissing
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.session import reason_of
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
-from ticklake.errors import ConnectMissing
+from ticklake.lake.errors import ConnectMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from ticklake.errors import SparkUnavailable
+from ticklake.lake.errors import SparkUnavailable
 
 CONNECT = "sc://"
 STANDALONE = "spark://"

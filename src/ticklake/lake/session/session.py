@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ticklake.errors import JavaMissing, SparkUnavailable
+from ticklake.lake.errors import JavaMissing, SparkUnavailable
 from ticklake.lake.session import connect
 from ticklake.lake.session.master import CONNECT, knock
 

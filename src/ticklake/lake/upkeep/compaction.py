@@ -14,8 +14,8 @@ from itertools import groupby
 import pyarrow.parquet as pq
 
 from ticklake import faults
-from ticklake.errors import CompactionChangedRows, TableUnreadable
 from ticklake.lake.delta import ANY_TICK, CommitConflict, LiveFile, ParquetFile, ParquetFileWriter, is_damage, one_line
+from ticklake.lake.errors import CompactionChangedRows, TableUnreadable
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.upkeep.merging import merged
 

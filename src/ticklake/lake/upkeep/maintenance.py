@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ticklake.errors import LakeUnwritable, TableNotInLake, TableUnreadable
 from ticklake.lake.delta import DeltaError, one_line
+from ticklake.lake.errors import LakeUnwritable, TableNotInLake, TableUnreadable
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep.compaction import BY_HAND, Compacted, Compaction

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from ticklake.errors import NullInKey
 from ticklake.lake.delta import opened
 from ticklake.lake.empty import ticks_of
+from ticklake.lake.errors import NullInKey
 from ticklake.lake.order import ordered
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ticklake import faults
-from ticklake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 from ticklake.lake.delta import (
     Commit,
     DeltaError,
@@ -25,6 +24,7 @@ from ticklake.lake.delta import (
     one_line,
     paths_of,
 )
+from ticklake.lake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 
 RETENTION = 7 * 86_400.0
 """Seconds for which files stay that the table no longer needs: a query may have begun before it did."""

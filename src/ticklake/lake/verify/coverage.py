@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from ticklake.errors import TableUnreadable
 from ticklake.lake.delta import (
     KEY,
     DeltaError,
@@ -27,6 +26,7 @@ from ticklake.lake.delta import (
     recorded,
 )
 from ticklake.lake.empty import joined, ticks_of
+from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.ledger import ticks_in
 from ticklake.ticks import TickRange
 

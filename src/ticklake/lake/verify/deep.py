@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ticklake.errors import DamagedTableFile, FlushFailed
 from ticklake.lake.delta import DeltaError, DeltaTable, LiveFile, checksum, live_files, one_line, opened
+from ticklake.lake.errors import DamagedTableFile, FlushFailed
 from ticklake.lake.flush import Work, decoded_slice, failure_text
 from ticklake.lake.session import parallelism, reason_of
 from ticklake.lake.slices import Slice

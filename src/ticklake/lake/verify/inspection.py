@@ -8,7 +8,6 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ticklake.errors import DamagedCommit
 from ticklake.lake.delta import (
     HINT,
     Commit,
@@ -25,6 +24,7 @@ from ticklake.lake.delta import (
     one_line,
     opens_without,
 )
+from ticklake.lake.errors import DamagedCommit
 
 # In this order: a table does not open while the hint names a checkpoint that is gone.
 _REMOVE = f"remove {HINT} beside it and then itself, the commits are all there"

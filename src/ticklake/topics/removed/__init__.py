@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ticklake.database import Schema, Transaction
 from ticklake.database.versions import package_versions
-from ticklake.errors import UndecodableMessage
 from ticklake.topics.envelope import unwrap
+from ticklake.topics.errors import UndecodableMessage
 
 PACKAGE = "ticklake.topics.removed"
 

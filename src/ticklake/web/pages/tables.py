@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ticklake.errors import TableUnreadable
 from ticklake.insights import TableReport, tables_of
+from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.read import Catalog
 from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
 

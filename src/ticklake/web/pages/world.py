@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ticklake.errors import TableNotInRun
+from ticklake.lake.errors import TableNotInRun
 from ticklake.lake.read import Frames, OpenTable
 from ticklake.ticks import TickRange
 from ticklake.web.rendering import chosen_run, explained, not_in_lake, nothing, page, site_of, whole_number

@@ -16,8 +16,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ticklake.errors import TokenMissing, TokenTooShort
 from ticklake.node.client import TOKEN_VARIABLE
+from ticklake.web.errors import TokenMissing, TokenTooShort
 from ticklake.web.responses import problem
 from ticklake.web.security import sessions
 from ticklake.web.security.login import LOGIN, LOGOUT, ask

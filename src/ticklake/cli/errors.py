@@ -1,0 +1,41 @@
+"""Errors that only commands raise."""
+
+from __future__ import annotations
+
+from ticklake.errors import TickLakeError
+
+
+class StorageNotFound(TickLakeError):
+    message = "No storage at {storage}: there is no such directory. Give the one that the producer writes to."
+    storage: object
+
+
+class TopicNotFound(TickLakeError):
+    message = "Run {run_id} has no topic {topic!r}; it has {topics}."
+    run_id: str
+    topic: str
+    topics: str
+
+
+class WebMissing(TickLakeError):
+    message = "HTTP needs {module}, which is not installed: pip install 'ticklake[web]'."
+    module: str | None
+
+
+class NotADemo(TickLakeError):
+    message = (
+        "{file} is not the configuration of a demo: it has no service {service!r}. Choose another directory with "
+        "--directory, or run this one with `ticklake run`."
+    )
+    file: object
+    service: str
+
+
+class GroupFillsNothing(TickLakeError):
+    message = (
+        "No indexer has said which table consumer group {group!r} of {topic} fills in run {run_id}: there is nothing "
+        "to release. `ticklake groups` lists the groups."
+    )
+    topic: str
+    group: str
+    run_id: str

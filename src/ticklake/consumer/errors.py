@@ -1,0 +1,17 @@
+"""Errors of the idempotent consumer and its outbox."""
+
+from __future__ import annotations
+
+from ticklake.errors import TickLakeError
+
+
+class InvalidEventId(TickLakeError):
+    message = "An event id must be a UUID, and this is {event_id!r}. Look at the `event_id` function, or at its sender."
+    event_id: object
+
+
+class NowhereToPublish(TickLakeError):
+    message = (
+        "The handler returned a {kind} and the consumer publishes nowhere. Name a topic: publishes=…, or return None."
+    )
+    kind: str

@@ -1,0 +1,176 @@
+"""Errors of databases."""
+
+from __future__ import annotations
+
+from ticklake.errors import TickLakeError
+
+
+class InvalidName(TickLakeError):
+    message = "A {kind} cannot be {name!r}: {reason}. Use 1 to 255 visible characters."
+    kind: str
+    name: str
+    reason: object
+
+
+class UnknownDatabase(TickLakeError):
+    message = "There is no database behind {url!r}. Write sqlite:///DIRECTORY or postgresql://USER:PASSWORD@HOST/NAME."
+    url: str
+
+
+class BadDatabaseUrl(TickLakeError):
+    message = "The database URL {url!r} can never work: {reason}. Write postgresql://USER:PASSWORD@HOST:PORT/NAME."
+    url: str
+    reason: str
+
+
+class PostgresMissing(TickLakeError):
+    message = "PostgreSQL needs {module}, which is not installed: pip install 'ticklake[postgres]'."
+    module: str | None
+
+
+class RunNotInDatabase(TickLakeError):
+    message = "No run {run_id!r} in {database}. `ticklake topics --database {database}` lists what is there."
+    run_id: str
+    database: object
+
+
+class DatabaseClosed(TickLakeError):
+    message = "The database {database} was closed before this call. Open it again, or close it later."
+    database: object
+
+
+class DatabaseLocked(TickLakeError):
+    message = "Another program has kept {database} locked for {seconds:.0f} seconds. Find and end it, then try again."
+    database: object
+    seconds: float
+
+
+class TablesLocked(TickLakeError):
+    message = (
+        "The tables of run {run_id} in {database} cannot be made or upgraded: {who} has kept them locked for "
+        "{seconds:.0f} seconds. Nothing was changed. Wait until that session is done, or end it with "
+        "`SELECT pg_terminate_backend(PID)`, then try again."
+    )
+    run_id: str
+    database: object
+    who: str
+    seconds: float
+
+
+class DatabaseFull(TickLakeError):
+    message = "There is no room left for {database}: nothing of this call was stored. Make room, then try again."
+    database: object
+
+
+class DatabaseUnusable(TickLakeError):
+    message = (
+        "The database {database} cannot be used: {reason}. Check the path, its permissions and what is stored there."
+    )
+    database: object
+    reason: object
+
+
+class DatabaseFileUnusable(DatabaseUnusable):
+    message = (
+        "The file {database} cannot be used: {reason}. Check its disk and its permissions; nothing of this call was "
+        "stored."
+    )
+
+
+class DatabaseDamaged(DatabaseUnusable):
+    message = (
+        "The database {database} is damaged: {reason}. Stop every process that uses it, then move it away, its -wal "
+        "and -shm files too; `ticklake reconcile RUN --apply --create` announces the run's files again, and tables "
+        "leave out what they have."
+    )
+
+
+class DatabaseMoved(DatabaseUnusable):
+    message = (
+        "{reason} was moved, deleted or replaced while {database} was in use: what is written now would be lost. Stop "
+        "every process that uses it; put the file back, or move the others away too; then start again."
+    )
+
+
+class DatabaseForked(TickLakeError):
+    message = (
+        "{database} was opened by process {parent} and cannot be used in process {child}, which was forked from it. "
+        "Open it after the fork."
+    )
+    database: object
+    parent: int
+    child: int
+
+
+class DatabaseInUseAtFork(TickLakeError):
+    message = (
+        "Process {child} cannot open {database}: the process that it was forked from was in a transaction in {used}, "
+        "and SQLite's locks do not survive that. Fork it outside of transactions, or start it with `spawn`."
+    )
+    database: object
+    used: object
+    child: int
+
+
+class DatabaseUnavailable(TickLakeError):
+    message = "The database {database} does not answer: {reason}. Readers and writers go on by themselves once it does."
+    database: object
+    reason: object
+
+
+class TransactionAborted(TickLakeError):
+    message = "The database {database} ended this transaction: {reason}. Nothing of it was stored; it can be repeated."
+    database: object
+    reason: object
+
+
+class UniqueViolation(TickLakeError):
+    message = "{database} refused a row: {reason}."
+    database: object
+    reason: object
+
+
+class NestedTransaction(TickLakeError):
+    message = "This thread is in a transaction of {database} already: pass it on as `connection=`, or finish it first."
+    database: object
+
+
+class SchemaTooNew(TickLakeError):
+    message = (
+        "The tables of {package} in run {run_id!r} have version {found}, this TickLake knows {known}. Upgrade "
+        "TickLake; `ticklake db status` lists all."
+    )
+    package: str
+    run_id: str
+    found: int
+    known: int
+
+
+class TransactionOver(TickLakeError):
+    message = (
+        "The transaction in run {run_id!r} is over, so nothing more can be done in it. "
+        "Use it only inside its `with` block."
+    )
+    run_id: str
+
+
+class StatementEndsTransaction(TickLakeError):
+    message = (
+        "{statement} was refused: only the `with` block or the consumer that began the transaction in run {run_id!r} "
+        "ends it. Raise an exception to undo the work, or undo a part of it with `savepoint()`."
+    )
+    run_id: str
+    statement: str
+
+
+class TransactionGone(TickLakeError):
+    message = (
+        "The transaction in run {run_id!r} was ended inside its `with` block, so what was done in it may be lost. "
+        "Only the block itself may end it."
+    )
+    run_id: str
+
+
+class ReadingOnly(TickLakeError):
+    message = "Nothing can be written in `reading()` of run {run_id!r}. Write in `transaction()`."
+    run_id: str

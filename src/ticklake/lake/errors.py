@@ -1,0 +1,289 @@
+"""Errors of the lake: tables, commits, flushes, queries, Spark sessions."""
+
+from __future__ import annotations
+
+from ticklake.errors import TickLakeError
+
+
+class BadTable(TickLakeError):
+    message = "Table {name!r} cannot be: {reason}."
+    name: str
+    reason: object
+
+
+class BadCount(TickLakeError):
+    message = "The indexer's `observe` counted {count!r} under {name!r}: {reason}."
+    name: object
+    count: object
+    reason: str
+
+
+class NullInKey(TickLakeError):
+    message = "A row has no value in {column}, a column of the key. Give it one; look at what produced the tick."
+    column: str
+
+
+class DuplicateKey(TickLakeError):
+    message = (
+        "Two rows share one key ({key}): a key is unique, so one of the two is wrong; look at what produced the tick."
+    )
+    key: str
+
+
+class LakeUnwritable(TickLakeError):
+    message = (
+        "Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried "
+        "again."
+    )
+    directory: object
+    reason: object
+
+
+class StorageUnavailable(TickLakeError):
+    message = (
+        "Storage {storage} cannot be reached: {reason}. Nothing is lost; it is tried again until the storage is back."
+    )
+    storage: str
+    reason: object
+
+
+class CompactionChangedRows(TickLakeError):
+    message = (
+        "Merging files of table {table} gave {found} rows instead of {expected}. Nothing was changed; look at the "
+        "table with `ticklake verify`."
+    )
+    table: str
+    expected: int
+    found: int
+
+
+class RetentionTooShort(TickLakeError):
+    message = (
+        "Files that were needed {hours:.3g} hours ago would go, and with them the work of a query or flush that runs "
+        "for longer. Keep at least {shortest:.0f} hours, or give --force where nothing is at work."
+    )
+    hours: float
+    shortest: float
+
+
+class TableReplaced(TickLakeError):
+    message = (
+        "Another table took the place of {table} while it was in use. Nothing was written to the new one. Start again "
+        "to go on with it."
+    )
+    table: object
+
+
+class LakeUnreadable(TickLakeError):
+    message = "Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until the table is back."
+    table: str
+    reason: object
+
+
+class DamagedTableFile(TickLakeError):
+    message = (
+        "{file} is damaged: {reason}. Nothing else is. Its rows are made again from the batch files by `ticklake "
+        "index RUN --table {table} --ticks {first}:{last} --replace`."
+    )
+    file: object
+    table: str
+    first: int
+    last: int
+    reason: object
+
+
+class DamageNotCovered(TickLakeError):
+    message = (
+        "{file} is damaged: {reason}. The good batch files lack some of its ticks {first} to {last}, so it is not "
+        "replaced. Restore it, or the batch files, from a backup."
+    )
+    file: object
+    first: int
+    last: int
+    reason: object
+
+
+class DamagedCommit(TickLakeError):
+    message = (
+        "Commit {file} is damaged: {reason}. Nothing was changed. Copy it back from a backup, or move the table's "
+        "folder away and index its run again: `ticklake index RUN`."
+    )
+    file: object
+    reason: object
+
+
+class OffTheGrid(TickLakeError):
+    message = (
+        "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, from 0 on. "
+        "Nothing of it is added to a table; mend sampling_interval in the run's metadata, or the file, and replay its "
+        "message."
+    )
+    key: str
+    tick: int
+    step: int
+
+
+class OtherTableSchema(TickLakeError):
+    message = (
+        "Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table "
+        "name."
+    )
+    directory: object
+    found: str
+    wanted: str
+
+
+class FlushFailed(TickLakeError):
+    message = (
+        "The Spark job of a flush into {table} failed: {reason}. Its batches stay unacknowledged and are tried again."
+    )
+    table: str
+    reason: object
+
+
+class RowsDoNotFit(TickLakeError):
+    message = (
+        "What `rows` of the indexer of {table} returned cannot be written: {reason}. Mend the indexer, then replay."
+    )
+    table: str
+    reason: object
+
+
+class JavaMissing(TickLakeError):
+    message = (
+        "Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then "
+        "again."
+    )
+
+
+class LakeNotFound(TickLakeError):
+    message = "No lake at {lake}: there is no such directory. Give the one that the indexers write to."
+    lake: object
+
+
+class RunNotInLake(TickLakeError):
+    message = (
+        "Run {run_id!r} has no table in {lake}; its newest runs are: {found}. `ticklake runs --lake {lake}` lists all."
+    )
+    run_id: str
+    lake: object
+    found: str
+
+
+class TableNotInLake(TickLakeError):
+    message = "No table {table!r} in the runs asked for of {lake}; there are: {found}."
+    table: str
+    lake: object
+    found: str
+
+
+class TableUnreadable(TickLakeError):
+    message = (
+        "Table {table} cannot be read: {reason}. If it is whole elsewhere, copy it back; else index the run again."
+    )
+    table: object
+    reason: object
+
+
+class UnknownTableFormat(TableUnreadable):
+    message = (
+        "Table {table} is of a kind that this TickLake does not know: {reason}. Upgrade TickLake, have another engine "
+        "undo what it has changed, or use another lake."
+    )
+    table: object
+    reason: object
+
+
+class StaleRewrite(TickLakeError):
+    message = (
+        "Table {table} has rows twice: commit {version} of another engine ({operation}) put a file in the place of "
+        "others that had been replaced before. Restore the version before it, "
+        "`DeltaTable(…).restore({before})`, or move the table away and index the run again."
+    )
+    table: object
+    version: int
+    operation: object
+    before: int
+
+
+class TableAppendOnly(TickLakeError):
+    message = (
+        "Table {table} is append-only, so no row of it is replaced: another engine has set delta.appendOnly. Set it "
+        "to false to replace rows."
+    )
+    table: object
+
+
+class BadQuery(TickLakeError):
+    message = "{reason} (Tables here: {tables}.)"
+    reason: object
+    tables: str
+
+
+class QueryTooSlow(TickLakeError):
+    message = "The query took longer than {seconds:g} seconds. Ask for fewer ticks, or use `ticklake sql`."
+    seconds: float
+
+
+class ResultTooLarge(TickLakeError):
+    message = "The result is larger than {megabytes} MB. Select fewer columns or rows, or use `ticklake sql`."
+    megabytes: int
+
+
+class TableNotInRun(TickLakeError):
+    message = "Run {run_id!r} has no table {table!r}; it has: {found}. Index the run for it, or name one of these."
+    run_id: str
+    table: str
+    found: str
+
+
+class NoTicksInTable(TickLakeError):
+    message = "Table {table!r} has no column tick_number to choose ticks by. Read it without `ticks`."
+    table: str
+
+
+class NoSuchColumn(TickLakeError):
+    message = "Table {table!r} has no column {column!r}; it has: {found}."
+    table: str
+    column: str
+    found: str
+
+
+class PolarsMissing(TickLakeError):
+    message = "Polars is not installed. Add it with `pip install polars`, or use to_arrow() or to_pandas()."
+
+
+class BadSourceOption(TickLakeError):
+    message = 'Option {option} of the Spark format "ticks" cannot be {value!r}: {reason}.'
+    option: str
+    value: str
+    reason: object
+
+
+class DeltaMissing(TickLakeError):
+    message = (
+        'Spark cannot read Delta table {table}: {reason}. It needs `pip install "ticklake[delta-sql]"` and a session '
+        "built with ticklake.spark.with_delta(SparkSession.builder)."
+    )
+    table: object
+    reason: object
+
+
+class ConnectMissing(TickLakeError):
+    message = (
+        'Spark Connect needs packages that are not installed ({reason}). Add them: pip install "ticklake[connect]".'
+    )
+    reason: object
+
+
+class SparkUnavailable(TickLakeError):
+    message = "Spark does not answer: {reason}. Nothing is lost, indexing goes on where it was. Is the master running?"
+    reason: object
+
+
+class WorkersNotReady(TickLakeError):
+    message = (
+        "Spark's workers cannot load the indexer: {reason}. Install its package with their Python, or name one that "
+        "has it in `spark.pyspark.python`."
+    )
+    reason: object
