@@ -19,8 +19,8 @@ from deltalake import DeltaTable
 from ticklake.contracts import BatchInfo
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.session.session import open_session
 from ticklake.storage.files import Storage

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from bench.runs import RUN_ID
 
-from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
+from ticklake.indexers.builtin.environment import SCHEMA, EnvironmentIndexer
 from ticklake.storage.codec import read_ticks
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.world import World

@@ -29,9 +29,9 @@ from deltalake import DeltaTable
 from ticklake.contracts import BatchInfo, EnvironmentConfig, SimulationMetadata
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.indexers.finished import FinishedRun
-from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake.flush.flush import task
 from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from bench.results import Figure, Section
 from bench.runs import RUN_ID, produce
 
-from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
+from ticklake.indexers.builtin.environment import SCHEMA, EnvironmentIndexer
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from ticklake.contracts import BatchInfo
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.session.session import open_session

@@ -23,8 +23,8 @@ from bench.runs import RUN_ID, produce
 from ticklake.config.options import HttpOptions
 from ticklake.contracts import BatchInfo, EnvironmentConfig, SimulationMetadata
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.environment import SCHEMA, EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.environment import SCHEMA, EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ticklake.indexers.batch import BatchIndexer
     from ticklake.lake.read import read
     from ticklake.lake.table import Table
-    from ticklake.storage.files import Storage
+    from ticklake.storage import Storage
     from ticklake.ticks import TickRange
     from ticklake.topics import Database
     from ticklake.world import World

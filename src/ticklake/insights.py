@@ -11,17 +11,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination.gaps import PENDING, Searched
-from ticklake.coordination.overview import OpenGap, open_gaps
+from ticklake.coordination import PENDING, OpenGap, Searched, open_gaps
 from ticklake.lake.errors import TableUnreadable
+from ticklake.storage import run_started_at
 from ticklake.storage.errors import NoRuns, RunNotFound
-from ticklake.storage.names import run_started_at
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract
 from ticklake.topics import runs_in
 
 if TYPE_CHECKING:
     from ticklake.lake.read import Catalog, Presence
-    from ticklake.storage.files import Storage
+    from ticklake.storage import Storage
     from ticklake.topics import Database
     from ticklake.topics.store import OpenTransaction
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.database.sqlite import SqliteBackend, wall_clock_ms
+from ticklake.database.sqlite.backend import SqliteBackend, wall_clock_ms
 from ticklake.topics import Run
 
 

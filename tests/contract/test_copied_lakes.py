@@ -14,9 +14,9 @@ from ticklake import Database
 from ticklake.coordination.groups import release
 from ticklake.errors import GroupFillsAnotherTable, TableCopied
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.indexers.finished import FinishedRun
-from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.verify.coverage import covered
 from ticklake.topics import Run

@@ -26,8 +26,8 @@ from ticklake.config.templates import write_starter
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Patient, examine
-from ticklake.doctor.patient import NEWEST_RUNS, Machine, Store, installed
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.doctor.subject import NEWEST_RUNS, Machine, Store, installed
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.verify.coverage import table_id
 from ticklake.storage.files import Storage

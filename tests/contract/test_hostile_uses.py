@@ -122,7 +122,7 @@ def test_a_wake_up_that_cannot_be_sent_fails_no_send(
             patch.setattr(os, "listdir", refuse)
             writer.send(BatchInfo())
         with monkeypatch.context() as patch:
-            patch.setattr("ticklake.database.hints._datagrams", refuse)
+            patch.setattr("ticklake.database.sqlite.wakeups._datagrams", refuse)
             writer.send(BatchInfo())
         assert len(reader.poll_many(10, 5)) == 2
     assert len(run.browse("t")) == 2

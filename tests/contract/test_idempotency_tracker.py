@@ -16,8 +16,8 @@ from ticklake.database.names import schema_name
 from ticklake.errors import TickLakeError
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import TopicBatches
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.monitoring import Monitor
 from ticklake.topics import Run
 

@@ -10,7 +10,8 @@ import pytest
 from ticklake import BatchInfo
 from ticklake.consumer import Outbox, Relay
 from ticklake.errors import MessageTooLarge
-from ticklake.topics import Run, parts
+from ticklake.topics import Run
+from ticklake.topics.store import parts
 
 Batch = Callable[[int], BatchInfo]
 
@@ -81,7 +82,7 @@ def test_an_outbox_takes_and_publishes_what_is_too_much_for_one_statement(run: R
 
 
 def test_retention_reads_only_a_few_large_messages_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticklake.topics.retention.CHUNK_BYTES", 2_000_000, raising=False)
+    monkeypatch.setattr("ticklake.topics.admin.retention.CHUNK_BYTES", 2_000_000, raising=False)
     with run.writer("t") as writer:
         for _ in range(30):
             writer.send(large(1_000_000))

@@ -314,7 +314,9 @@ def test_postgres_itself_keeps_a_statement_from_hiding_one_that_ends_the_transac
     run: Run, work_through: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch, work: Callable[[str], Work]
 ) -> None:
     whole = [Statement("SELECT 1; COMMIT; BEGIN", "")]
-    monkeypatch.setattr("ticklake.database.postgres.split", lambda text: whole if "COMMIT" in text else split(text))
+    monkeypatch.setattr(
+        "ticklake.database.postgres.backend.split", lambda text: whole if "COMMIT" in text else split(text)
+    )
     monkeypatch.setattr("ticklake.database.schema.ending", lambda _: None)
     assert work_through(work("SELECT 1; COMMIT; BEGIN")).done == [0, 1, 3, 4]
     assert len(letters(run)) == 1

@@ -18,7 +18,7 @@ from ticklake.cli import cli
 from ticklake.database.names import schema_name
 from ticklake.doctor.databases import versions
 from ticklake.doctor.findings import Level
-from ticklake.doctor.patient import Patient, Store
+from ticklake.doctor.subject import Patient, Store
 from ticklake.topics import Run, TopicReader
 from ticklake.topics.envelope import client_clock_ms, wrap
 

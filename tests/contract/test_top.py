@@ -25,8 +25,8 @@ from rich.console import Console
 
 from ticklake import Database
 from ticklake.cli import cli
-from ticklake.cli._frame import Frame, picture
-from ticklake.cli.top import _frames
+from ticklake.cli.insight.top import _frames
+from ticklake.cli.terminal.frame import Frame, picture
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.errors import BadNodeAddress
 from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ticklake import BatchInfo, Database, MetadataInfo
-from ticklake.database.hints import HintListener
 from ticklake.database.readiness import readable
+from ticklake.database.sqlite.wakeups import HintListener
 from ticklake.errors import (
     DatabaseUnavailable,
     InvalidOption,
@@ -23,7 +23,8 @@ from ticklake.errors import (
     TopicClosed,
     TransactionAborted,
 )
-from ticklake.topics import Message, Run, TopicReader, patience
+from ticklake.topics import Message, Run, TopicReader
+from ticklake.topics import retry as patience
 from ticklake.topics.envelope import wrap_all
 
 Batch = Callable[[int], BatchInfo]

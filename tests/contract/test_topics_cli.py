@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from ticklake import BatchInfo
 from ticklake.cli import cli
-from ticklake.cli.topics import _messages
+from ticklake.cli.messages.topics import _messages
 from ticklake.errors import InvalidOption, TimeOutOfRange
 from ticklake.topics import Run
 

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from ticklake import BatchInfo, Database
-from ticklake.database.sqlite import SqliteBackend, wall_clock_ms
+from ticklake.database.sqlite.backend import SqliteBackend, wall_clock_ms
 from ticklake.topics import DeadLetterFilter, Message, Run, TopicReader
 
 LEASE = 60.0

@@ -14,16 +14,16 @@ import psycopg
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.cli._frame import Frame
+from ticklake.cli.terminal.frame import Frame
 from ticklake.database import Transaction
 from ticklake.database.names import schema_name
-from ticklake.database.postgres import PostgresTransaction
+from ticklake.database.postgres.backend import PostgresTransaction
 from ticklake.doctor.databases import open_transactions
-from ticklake.doctor.patient import Patient, Store
+from ticklake.doctor.subject import Patient, Store
 from ticklake.errors import DatabaseUnavailable
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
-from ticklake.topics.store import OpenTransaction
+from ticklake.topics.store.store import OpenTransaction
 from ticklake.web.feeds.lag import ask
 
 

@@ -237,7 +237,7 @@ def test_a_full_disk_refuses_a_message_and_keeps_the_others(run: Run) -> None:
 
 
 def test_a_locked_file_is_a_clear_error(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticklake.database.sqlite.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("ticklake.database.sqlite.backend.LOCK_SECONDS", 0.1)
     writer = run.writer("t")
     with Database(f"sqlite:///{path.parent}") as other:
         impatient = other.run(RUN_ID).writer("t")

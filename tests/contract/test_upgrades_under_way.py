@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.database import Schema, blocked, open_backend, versions
+from ticklake.database import Schema, open_backend, versions
+from ticklake.database.postgres import lock_waits as blocked
 from ticklake.database.statements import migrations
 from ticklake.errors import TablesLocked
 from ticklake.topics import TopicReader

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from ticklake import Database
 from ticklake.cli import cli
-from ticklake.cli.db import PACKAGES
+from ticklake.cli.upkeep.db import PACKAGES
 from ticklake.coordination.overview import open_gaps
 from ticklake.database import Schema, open_backend
 from ticklake.database.names import schema_name

@@ -23,9 +23,9 @@ from in_process import InProcess
 from ticklake import Database, faults
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import TopicBatches
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.session.session import open_session

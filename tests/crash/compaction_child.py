@@ -12,7 +12,7 @@ from typing import Any
 
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.upkeep.compaction import BY_HAND, Compaction, Policy
 from ticklake.lake.upkeep.vacuum import Vacuum

@@ -14,7 +14,7 @@ from typing import Any
 from in_process import InProcess
 
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.storage.files import Storage
 from ticklake.topics import Database

@@ -30,8 +30,8 @@ def main(root: Path, run_id: str, url: str, clock: str) -> None:
     if clock != "-":
         set_clock_wrong(Path(clock))
     from ticklake.indexers.base import IndexerOptions, IndexerResources
+    from ticklake.indexers.builtin.organism import OrganismIndexer
     from ticklake.indexers.coordinated import coordinated
-    from ticklake.indexers.organism import OrganismIndexer
     from ticklake.lake.lake import Lake
     from ticklake.storage.files import Storage
     from ticklake.topics import Database

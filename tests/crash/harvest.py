@@ -33,7 +33,7 @@ from ticklake import BatchInfo, Database
 from ticklake.completeness.completeness import Completeness
 from ticklake.errors import DatabaseLocked, DatabaseUnusable, TickLakeError
 from ticklake.indexers.base import IndexerResources
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.upkeep.vacuum import Vacuum

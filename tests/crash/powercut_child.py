@@ -21,9 +21,9 @@ from ticklake import Database
 from ticklake.coordination.reconcile import announced, compare, publish, stored
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import TopicBatches
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.delta import log as delta_log
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata

@@ -20,8 +20,8 @@ from ticklake.config import load
 from ticklake.config.templates import STARTER
 from ticklake.contracts import MetadataInfo
 from ticklake.errors import TickLakeError
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.delta import commits
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import DeltaLog

@@ -16,8 +16,8 @@ import pytest
 from deltalake import DeltaTable
 
 from ticklake.indexers.base import IndexerResources
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.delta.parquet import ParquetFile
 from ticklake.lake.empty import EMPTY
 from ticklake.lake.flush import task

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from ticklake.indexers.base import IndexerResources
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.topics import Database, Run
 
 pytestmark = [pytest.mark.chaos]

@@ -18,8 +18,8 @@ from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.gaps import PERMANENT
 from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerResources
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.ticks import TickRange, subtract
 from ticklake.topics import Database
 

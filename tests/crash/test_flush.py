@@ -14,9 +14,9 @@ import pytest
 
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.topics import Database
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")]

@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from ticklake.indexers.base import IndexerResources
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(280)]
 

@@ -129,9 +129,9 @@ def test_term_gives_claims_back_and_kill_leaves_them_to_expire(
 def test_a_reader_in_another_process_is_woken_by_the_write(
     children: Children, run: Run, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticklake.database.hints.SAFETY_SECONDS", 600)
-    monkeypatch.setattr("ticklake.database.hints.LONGEST_SECONDS", 600)
-    monkeypatch.setattr("ticklake.database.notifications.SAFETY_SECONDS", 600)
+    monkeypatch.setattr("ticklake.database.sqlite.wakeups.SAFETY_SECONDS", 600)
+    monkeypatch.setattr("ticklake.database.sqlite.wakeups.LONGEST_SECONDS", 600)
+    monkeypatch.setattr("ticklake.database.postgres.wakeups.SAFETY_SECONDS", 600)
     with run.reader("t", group="g") as reader:
         assert reader.poll(0.01) is None
         children.start("write", 0, 50)

@@ -14,11 +14,12 @@ from pipeline import Server
 
 from ticklake import BatchInfo, Database
 from ticklake.consumer import IdempotentConsumer
-from ticklake.database import Transaction, postgres
+from ticklake.database import Transaction
+from ticklake.database.postgres import backend as postgres
 from ticklake.errors import DatabaseUnavailable
 from ticklake.topics import publisher, reader
 from ticklake.topics.envelope import client_clock_ms, wrap_all
-from ticklake.topics.patience import patiently
+from ticklake.topics.retry import patiently
 
 RUN_ID = "20251014-143025-0000beef"
 

@@ -26,8 +26,8 @@ from ticklake.coordination.groups import bind, release
 from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
 from ticklake.lake.upkeep.vacuum import Vacuum

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import StoredBatches
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.topics import Database
 
 Index = Callable[..., BatchIndexer]

@@ -19,10 +19,10 @@ from deltalake import DeltaTable
 from ticklake import BatchInfo
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
+from ticklake.indexers.builtin.simple import SimpleBatchIndexer
 from ticklake.indexers.coordinated import coordinated
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.organism import OrganismIndexer
-from ticklake.indexers.simple import SimpleBatchIndexer
 from ticklake.lake.table import Table
 from ticklake.storage.codec import CellColumns, encode_ticks
 from ticklake.storage.files import Storage

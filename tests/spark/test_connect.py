@@ -15,9 +15,9 @@ import pytest
 
 from ticklake.errors import ConnectMissing, SparkUnavailable
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.session.session import (
     job_died,
     open_session,

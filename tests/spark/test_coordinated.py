@@ -23,9 +23,9 @@ from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.indexers.finished import FinishedRun
-from ticklake.indexers.organism import OrganismIndexer
 from ticklake.insights import gaps_of
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 
 pytestmark = [pytest.mark.delta_jar, pytest.mark.slow]
 

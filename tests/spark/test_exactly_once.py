@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.topics import Database
 
 Index = Callable[..., BatchIndexer]

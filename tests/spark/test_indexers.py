@@ -28,11 +28,11 @@ from ticklake.errors import (
 )
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.dummy import DummyIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.minimal import MinimalBatchIndexer
-from ticklake.indexers.simple import SimpleBatchIndexer
+from ticklake.indexers.builtin.dummy import DummyIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.minimal import MinimalBatchIndexer
+from ticklake.indexers.builtin.simple import SimpleBatchIndexer
 from ticklake.lake.flush.job import run_tasks, warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import read_metadata

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from ticklake.indexers.base import IndexerResources
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.indexers.finished import FinishedRun
-from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.storage.files import Storage
 

@@ -18,7 +18,7 @@ import pytest
 
 from ticklake.cli import INTERRUPTED
 from ticklake.indexers.base import IndexerResources
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.topics import Database
 
 COMMAND = [sys.executable, "-c", "from ticklake.cli import main; main()", "run"]

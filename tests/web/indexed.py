@@ -9,9 +9,9 @@ from in_process import InProcess
 
 from ticklake.contracts import BatchInfo
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage.codec import encode_ticks

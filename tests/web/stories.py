@@ -28,9 +28,9 @@ from ticklake.contracts import (
     Vector,
 )
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.lake import Lake
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange

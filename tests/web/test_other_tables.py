@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from ticklake.events import Event
 from ticklake.events.batches import Batch
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.events import TABLE, slices_of, work_of
 from ticklake.lake.flush import task
 from ticklake.lake.flush.flush import Flusher

@@ -1,4 +1,4 @@
-"""The `ticklake` command. Each command is a module of this package that defines a click command of the same name."""
+"""The `ticklake` command. Each command is a module in one of `ROOMS` that defines a click command of the same name."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import os
 import pkgutil
 import sys
 import traceback
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from ticklake import logs
-from ticklake.cli._help import with_help
-from ticklake.cli._logs import level_of
+from ticklake.cli.help import with_help
+from ticklake.cli.options.logs import level_of
 from ticklake.errors import TickLakeError
 
+ROOMS = ("insight", "messages", "pipeline", "upkeep")
 FAILED = 1
 INTERRUPTED = 130
 
@@ -27,15 +29,21 @@ class CommandFolder(click.Group):
     """Finds its commands by their module's name and imports one only when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        modules = (name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
-        return sorted(name.replace("_", "-") for name in modules)
+        return sorted(_commands())
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if (module := _commands().get(cmd_name)) is None:
             return None
-        name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(importlib.import_module(f"{__name__}.{name}"), name)
+        command: click.Command = getattr(importlib.import_module(module), module.rpartition(".")[2])
         return with_help(command)
+
+
+@cache
+def _commands() -> dict[str, str]:
+    """The module of each command."""
+    folder = Path(__file__).parent
+    found = ((room, name) for room in ROOMS for _, name, _ in pkgutil.iter_modules([str(folder / room)]))
+    return {name.replace("_", "-"): f"{__name__}.{room}.{name}" for room, name in found}
 
 
 @click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})

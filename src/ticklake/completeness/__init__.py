@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ticklake.completeness.completeness import Completeness, Repair
+from ticklake.completeness.ending import end_run
 from ticklake.completeness.reports import FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 from ticklake.completeness.verdict import Verdict
 
@@ -14,4 +15,5 @@ __all__ = [
     "RunVerdict",
     "TableVerdict",
     "Verdict",
+    "end_run",
 ]

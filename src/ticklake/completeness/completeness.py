@@ -15,10 +15,22 @@ from ticklake.completeness.errors import RunNeverAnnounced
 from ticklake.completeness.reports import TICKS, FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 from ticklake.completeness.verdict import Expected, Verdict, judge, judge_batches, overall
 from ticklake.contracts import BatchInfo
-from ticklake.coordination.coordinator import Coordinator, frontiers
-from ticklake.coordination.destination import Destination, Topic, destination, topics_with
-from ticklake.coordination.reconcile import BATCH_TOPIC, Announced, announced, compare, publish, stored
-from ticklake.coordination.target import NO_TABLE, Target
+from ticklake.coordination import (
+    BATCH_TOPIC,
+    NO_TABLE,
+    Announced,
+    Coordinator,
+    Destination,
+    Target,
+    Topic,
+    announced,
+    compare,
+    destination_of,
+    frontiers,
+    publish,
+    stored,
+    topics_with,
+)
 from ticklake.database.errors import DatabaseDamaged
 from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
@@ -42,7 +54,7 @@ from ticklake.lake.verify import (
     row_counts,
     table_id,
 )
-from ticklake.storage.files import Storage
+from ticklake.storage import Storage
 from ticklake.ticks import TickRange, merged, on_grid, subtract
 from ticklake.topics import Database, runs_in
 from ticklake.world import World
@@ -362,7 +374,7 @@ class Completeness:
     @cached_property
     def _announcing(self) -> Destination:
         """The topic that files are announced on."""
-        return destination(self._databases, self._run_id, BatchInfo, BATCH_TOPIC, self._topic)
+        return destination_of(self._databases, self._run_id, BatchInfo, BATCH_TOPIC, self._topic)
 
     def _announced_on(self) -> list[Topic]:
         """Every topic that tells of files."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ticklake.completeness.verdict import Coverage, Verdict
-from ticklake.coordination.coordinator import Batch
-from ticklake.coordination.gaps import Gap
+from ticklake.coordination import Batch, Gap
 from ticklake.insights import GroupReport
 from ticklake.lake.verify import Deep
 from ticklake.ticks import TickRange

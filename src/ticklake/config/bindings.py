@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from ticklake.config.errors import BadBinding, BindingWithoutGroup, UnknownUsage
-from ticklake.config.suggest import listed, nearest
+from ticklake.config.hocon import listed, nearest
 
 USAGES = {
     "topic-read": "Topic",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ticklake.config import options
 from ticklake.config.errors import ClassMissing, UnknownClass
-from ticklake.config.suggest import fold, listed, nearest
+from ticklake.config.hocon import fold, listed, nearest
 
 
 class ServiceClass(NamedTuple):

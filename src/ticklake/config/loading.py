@@ -9,13 +9,11 @@ from typing import Any, cast
 
 from ticklake.config.bindings import Binding, parse_binding
 from ticklake.config.classes import OWN_INDEXER, RESOURCES, SERVICES, resource_class, service_class
-from ticklake.config.document import Document, read, refuse_twins
 from ticklake.config.errors import BadValue, UnknownKey, UnknownResource, WrongKind
+from ticklake.config.hocon import Document, KeyPath, fold, listed, nearest, read, refuse_twins
 from ticklake.config.options import IndexerOptions, NodeOptions, TopicOptions
 from ticklake.config.reading import Entry, read_options
 from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSettings
-from ticklake.config.source import KeyPath
-from ticklake.config.suggest import fold, listed, nearest
 
 WRAPPERS: tuple[KeyPath, ...] = (("evochora", "datapipeline"), ("pipeline",), ())
 SECTIONS = ("node", "resources", "services", "vars")

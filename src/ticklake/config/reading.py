@@ -8,11 +8,9 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ticklake.config.document import FROM_OUTSIDE, Document
 from ticklake.config.errors import BadValue, SecretInFile, UnknownKey
+from ticklake.config.hocon import FROM_OUTSIDE, Document, KeyPath, fold, listed, nearest
 from ticklake.config.options import Options
-from ticklake.config.source import KeyPath
-from ticklake.config.suggest import fold, listed, nearest
 from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
 

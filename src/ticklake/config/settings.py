@@ -11,8 +11,8 @@ from typing import NamedTuple, cast
 from ticklake.config.bindings import USAGES, Binding
 from ticklake.config.classes import OWN_INDEXER, SERVICES
 from ticklake.config.errors import BindingMissing, GroupFillsTwoTables
+from ticklake.config.hocon import listed
 from ticklake.config.options import DatabaseOptions, LakeOptions, NodeOptions, Options, StorageOptions, TopicOptions
-from ticklake.config.suggest import listed
 
 _ANNOUNCING = ("PersistenceService", "ReconciliationService")
 _LISTENING = ("EnvironmentIndexer", "OrganismIndexer", "DummyIndexer", "SimpleBatchIndexer", "MinimalBatchIndexer")

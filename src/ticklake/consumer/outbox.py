@@ -15,9 +15,8 @@ from ticklake.database import Listener, Transaction
 from ticklake.database.names import check_name
 from ticklake.text import error_text
 from ticklake.topics import Run
-from ticklake.topics.baton import baton_topic
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
-from ticklake.topics.parts import check_size, in_parts
+from ticklake.topics.store import baton_topic, check_size, in_parts
 
 COUNT_LIMIT = 1_000_000
 STILL_SECONDS = 60.0

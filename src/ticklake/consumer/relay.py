@@ -15,9 +15,9 @@ from ticklake.database.errors import DatabaseClosed, TransactionAborted
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
-from ticklake.topics import baton as batons
 from ticklake.topics.envelope import client_clock_ms, wrap
 from ticklake.topics.errors import InvalidOption, TopicClosed
+from ticklake.topics.store import BATON_GROUP, baton_id, baton_topic
 
 LEASE_SECONDS = 5.0
 LONGEST_RETRY = 60.0
@@ -44,7 +44,7 @@ class Relay:
         self._lease = lease
         self._batch_size = batch_size
         self._batons = run.reader(
-            batons.baton_topic(topic), group=batons.GROUP, claim_timeout=lease, max_delivery_attempts=_FOR_EVER
+            baton_topic(topic), group=BATON_GROUP, claim_timeout=lease, max_delivery_attempts=_FOR_EVER
         )
         self._baton: Message | None = None
         self._renewed = 0.0
@@ -171,6 +171,6 @@ def _batch(size: int, attempts: Attempts) -> int:
 
 def _offer_baton(run: Run, topic: str) -> None:
     """One and always the same message, whoever comes first."""
-    baton = wrap(TopicEnvelope(), client_clock_ms(), batons.baton_id(topic))
+    baton = wrap(TopicEnvelope(), client_clock_ms(), baton_id(topic))
     with run.writer(topic) as writer:
         writer.forward([baton])

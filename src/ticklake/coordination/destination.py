@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.errors import TopicAmbiguous, TopicUnknown
-from ticklake.storage.names import parse_batch_name
+from ticklake.storage import parse_batch_name
 from ticklake.topics import Database, Run, runs_in
 
 _LOOKED_AT = 20
@@ -46,7 +46,7 @@ def topics_with(runs: Sequence[Run], kind: type[Message]) -> list[Topic]:
     return [Topic(run, topic) for run in runs for topic in _known(run) if _has(run, topic, kind)]
 
 
-def destination(
+def destination_of(
     databases: Sequence[Database], run_id: str, kind: type[Message], usual: str, named: str | None = None
 ) -> Destination:
     """The one topic that messages of a kind go to. Refused if that is unclear: nobody might read them.

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ticklake.contracts import BatchInfo
-from ticklake.storage.files import Storage
-from ticklake.storage.watch import Watch
+from ticklake.storage import Storage, Watch
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
 

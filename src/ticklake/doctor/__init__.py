@@ -2,6 +2,6 @@
 
 from ticklake.doctor.checks import CHECKS, examine
 from ticklake.doctor.findings import Finding, Level
-from ticklake.doctor.patient import Patient
+from ticklake.doctor.subject import Patient
 
 __all__ = ["CHECKS", "Finding", "Level", "Patient", "examine"]

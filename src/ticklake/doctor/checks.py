@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ticklake.doctor import databases, machine, places
 from ticklake.doctor.findings import Finding, error
-from ticklake.doctor.patient import Patient
+from ticklake.doctor.subject import Patient
 
 Check = Callable[[Patient], Iterable[Finding]]
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.patient import NEWEST_RUNS, Patient, Store
+from ticklake.doctor.subject import NEWEST_RUNS, Patient, Store
 from ticklake.insights import gaps_of
 from ticklake.lake.read import Catalog, Presence
 

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.patient import Machine, Patient
+from ticklake.doctor.subject import Machine, Patient
 
 PYTHON = (3, 11)
 JAVA = 17

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.patient import NEWEST_RUNS, Patient, in_newest
+from ticklake.doctor.subject import NEWEST_RUNS, Patient, in_newest
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Vacuum
 

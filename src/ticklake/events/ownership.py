@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ticklake.database.errors import DatabaseUnusable
 from ticklake.database.fork import Fork, Inheritable
-from ticklake.database.place import make_directory
+from ticklake.database.sqlite import make_directory
 from ticklake.events.errors import QueueInUse
 
 

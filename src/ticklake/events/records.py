@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from ticklake.database.errors import DatabaseDamaged
-from ticklake.database.place import identity
-from ticklake.database.sqlite import SqliteSchema
+from ticklake.database.sqlite import SqliteSchema, identity
 from ticklake.database.versions import package_versions
 from ticklake.events.batches import PACKAGE
 from ticklake.events.errors import EventQueueNotFound, NoEventQueue

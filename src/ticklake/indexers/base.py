@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from ticklake.indexers.errors import LakeNeeded, RunDiscoveryTimeout
 from ticklake.lake.flush import Sharing
 from ticklake.lake.lake import Lake
-from ticklake.services.base import Service
-from ticklake.storage.files import Storage
-from ticklake.storage.names import run_started_at
+from ticklake.services import Service
+from ticklake.storage import Storage, run_started_at
 from ticklake.topics import Database
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from ticklake.contracts import SimulationMetadata
-from ticklake.coordination.groups import bind
-from ticklake.coordination.target import NO_TABLE, Target
+from ticklake.coordination import NO_TABLE, Target, bind
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
@@ -26,7 +25,7 @@ from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.lake.table import Table
 from ticklake.lake.verify import table_id
 from ticklake.monitoring import Monitor
-from ticklake.storage.files import Storage
+from ticklake.storage import Storage
 from ticklake.ticks import TickRange, on_grid
 from ticklake.world import World
 

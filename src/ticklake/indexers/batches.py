@@ -17,8 +17,7 @@ from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import StorageUnavailable
 from ticklake.lake.slices import Slice
 from ticklake.monitoring import Monitor
-from ticklake.storage.files import BatchFile, Storage
-from ticklake.storage.names import check_key, parse_batch_name
+from ticklake.storage import BatchFile, Storage, check_key, parse_batch_name
 from ticklake.ticks import TickRange
 from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
 

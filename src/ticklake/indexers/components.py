@@ -10,8 +10,8 @@ from ticklake.contracts import SimulationMetadata
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.errors import MetadataTimeout
 from ticklake.monitoring import Monitor
+from ticklake.storage import Storage
 from ticklake.storage.errors import StoredFileMissing
-from ticklake.storage.files import Storage
 from ticklake.world import World
 
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from ticklake.coordination.coordinator import Claim, Coordinator, Found, Look
-from ticklake.coordination.gaps import PENDING, WHOLE, Searched, Short
-from ticklake.coordination.target import NO_TABLE, Target
+from ticklake.coordination import NO_TABLE, PENDING, WHOLE, Claim, Coordinator, Found, Look, Searched, Short, Target
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer, id_at
 from ticklake.indexers.batches import Delivery
@@ -23,12 +21,11 @@ from ticklake.lake.empty import joined
 from ticklake.lake.errors import DamagedTableFile, StorageUnavailable, TableUnreadable
 from ticklake.lake.ledger import Ledger
 from ticklake.monitoring import Monitor
+from ticklake.storage import Storage, Watch
 from ticklake.storage.errors import BadFile, StoredFileMissing
-from ticklake.storage.files import Storage
-from ticklake.storage.watch import Watch
 from ticklake.ticks import TickRange, count, merged, on_grid, ranges_of, subtract
 from ticklake.topics import Database
-from ticklake.topics.patience import patiently
+from ticklake.topics.retry import patiently
 from ticklake.world import World
 
 log = logging.getLogger(__name__)

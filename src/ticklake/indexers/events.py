@@ -24,7 +24,7 @@ from ticklake.lake.ledger import Ledger
 from ticklake.lake.slices import Slice
 from ticklake.lake.table import Table
 from ticklake.lake.verify import rows_of
-from ticklake.services.base import Service
+from ticklake.services import Service
 from ticklake.ticks import TickRange
 from ticklake.world import World
 

@@ -11,15 +11,15 @@ from typing import Self
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
+from ticklake.indexers.builtin import MetadataIndexer
 from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.errors import NothingToIndex
-from ticklake.indexers.metadata import MetadataIndexer
 from ticklake.lake.empty import joined
 from ticklake.lake.flush import Sharing
 from ticklake.lake.ledger import Ledger, Removal
 from ticklake.monitoring import Monitor
+from ticklake.storage import MAX_TICK, check_run_id
 from ticklake.storage.errors import RunNotFound
-from ticklake.storage.names import MAX_TICK, check_run_id
 from ticklake.ticks import TickRange, ranges_of
 from ticklake.world import World
 

@@ -10,13 +10,15 @@ from typing import Any
 
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.dummy import DummyIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin import (
+    DummyIndexer,
+    EnvironmentIndexer,
+    MetadataIndexer,
+    MinimalBatchIndexer,
+    OrganismIndexer,
+    SimpleBatchIndexer,
+)
 from ticklake.indexers.errors import RowsMissing, UnknownIndexer, UnknownTable
-from ticklake.indexers.metadata import MetadataIndexer
-from ticklake.indexers.minimal import MinimalBatchIndexer
-from ticklake.indexers.organism import OrganismIndexer
-from ticklake.indexers.simple import SimpleBatchIndexer
 from ticklake.lake.session import ship_with_jobs
 from ticklake.text import error_text
 

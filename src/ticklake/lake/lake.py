@@ -9,7 +9,7 @@ from ticklake.lake.errors import BadTable
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.places import lake_path
-from ticklake.storage.names import check_run_id, is_safe
+from ticklake.storage import check_run_id, is_safe
 
 
 class Lake:

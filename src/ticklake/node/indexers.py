@@ -25,7 +25,7 @@ from ticklake.node.errors import (
     TwoSources,
 )
 from ticklake.node.resources import Resources
-from ticklake.services.base import Service
+from ticklake.services import Service
 
 
 class IndexerBuilder:

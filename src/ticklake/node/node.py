@@ -12,8 +12,8 @@ from typing import Self, cast
 
 from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
+from ticklake.config.hocon import listed, nearest
 from ticklake.config.order import start_order
-from ticklake.config.suggest import listed, nearest
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.events import EventIndexer
@@ -24,9 +24,8 @@ from ticklake.node.instance import Instance
 from ticklake.node.resources import Resources
 from ticklake.node.services import ServiceBuilder
 from ticklake.node.supervisor import RestartPolicy, Supervisor
-from ticklake.services.base import Service, State
-from ticklake.services.queue import TickQueue
-from ticklake.storage.names import new_run_id
+from ticklake.services import Service, State, TickQueue
+from ticklake.storage import new_run_id
 from ticklake.topics import Database
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from ticklake.config import options as given
 from ticklake.database.names import check_name
 from ticklake.lake.flush import Sharing
 from ticklake.lake.session import open_session, stop_session
-from ticklake.services.queue import TickQueue
-from ticklake.storage.files import Storage
+from ticklake.services import TickQueue
+from ticklake.storage import Storage
 from ticklake.topics import Database
 
 if TYPE_CHECKING:

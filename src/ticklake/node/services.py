@@ -11,16 +11,19 @@ from ticklake.lake.upkeep import Policy
 from ticklake.node.errors import ProducerMissing, TwoProducers
 from ticklake.node.indexers import IndexerBuilder
 from ticklake.node.resources import Resources
-from ticklake.services.base import Service
-from ticklake.services.compaction import CompactionService
-from ticklake.services.completion import CompletionService
-from ticklake.services.metadata import MetadataPersistenceService
-from ticklake.services.persistence import PersistenceOptions, PersistenceService
-from ticklake.services.reconciliation import ReconciliationService
-from ticklake.services.retry import Retry
-from ticklake.services.simulation import SimulationService
+from ticklake.services import (
+    CompactionService,
+    CompletionService,
+    MetadataPersistenceService,
+    PersistenceOptions,
+    PersistenceService,
+    ReconciliationService,
+    Retry,
+    Service,
+    SimulationService,
+)
 from ticklake.simulation import SimulationSettings
-from ticklake.storage.names import check_run_id
+from ticklake.storage import check_run_id
 
 
 class ServiceBuilder:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ticklake import errors
-from ticklake.services.base import Service, State
+from ticklake.services import Service, State
 
 log = logging.getLogger(__name__)
 

@@ -1,1 +1,29 @@
-"""What runs: the producer side's services and their lifecycle."""
+"""Services of a node: producers, persistence, reconciliation, upkeep."""
+
+from __future__ import annotations
+
+from ticklake.services.base import Service, State
+from ticklake.services.compaction import CompactionService
+from ticklake.services.completion import RUN_TOPIC, CompletionService, end_of
+from ticklake.services.metadata import MetadataPersistenceService
+from ticklake.services.persistence import PersistenceOptions, PersistenceService
+from ticklake.services.queue import TickQueue
+from ticklake.services.reconciliation import ReconciliationService
+from ticklake.services.retry import Retry
+from ticklake.services.simulation import SimulationService
+
+__all__ = [
+    "RUN_TOPIC",
+    "CompactionService",
+    "CompletionService",
+    "MetadataPersistenceService",
+    "PersistenceOptions",
+    "PersistenceService",
+    "ReconciliationService",
+    "Retry",
+    "Service",
+    "SimulationService",
+    "State",
+    "TickQueue",
+    "end_of",
+]

@@ -12,8 +12,8 @@ from ticklake.contracts import FORMAT_VERSION, RunCompleted
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
+from ticklake.storage import Storage
 from ticklake.storage.errors import BadFile
-from ticklake.storage.files import Storage
 from ticklake.topics import Run
 
 RUN_TOPIC = "run-topic"

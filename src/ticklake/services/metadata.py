@@ -9,7 +9,7 @@ from ticklake import faults
 from ticklake.contracts import MetadataInfo, SimulationMetadata
 from ticklake.services.base import Service
 from ticklake.services.retry import Retry
-from ticklake.storage.files import Storage
+from ticklake.storage import Storage
 from ticklake.topics import Run
 
 METADATA_TOPIC = "metadata-topic"

@@ -16,8 +16,7 @@ from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
-from ticklake.storage.columns import EncodedTick
-from ticklake.storage.files import BatchFile, Storage
+from ticklake.storage import BatchFile, EncodedTick, Storage
 from ticklake.topics import Run, TopicWriter
 from ticklake.topics.errors import InvalidOption
 

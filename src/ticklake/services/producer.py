@@ -11,9 +11,7 @@ from ticklake.services.completion import CompletionService
 from ticklake.services.metadata import MetadataPersistenceService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService
 from ticklake.services.queue import TickQueue
-from ticklake.storage.codec import encode_ticks
-from ticklake.storage.columns import TickColumns
-from ticklake.storage.files import Storage
+from ticklake.storage import Storage, TickColumns, encode_ticks
 from ticklake.topics import Database
 
 _LOOK_SECONDS = 0.2

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ticklake.services.errors import QueueClosed, TicksOutOfOrder
-from ticklake.storage.columns import EncodedTick
+from ticklake.storage import EncodedTick
 
 MAX_QUEUED_TICKS = 10_000
 MAX_QUEUED_BYTES = 256 << 20

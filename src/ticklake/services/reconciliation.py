@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-from ticklake.coordination.reconcile import BATCH_TOPIC, announced, compare, publish, stored
+from ticklake.coordination import BATCH_TOPIC, announced, compare, publish, stored
 from ticklake.errors import TickLakeError
 from ticklake.services.base import Service
-from ticklake.storage.files import Storage
-from ticklake.storage.watch import Watch
+from ticklake.storage import Storage, Watch
 from ticklake.topics import Database
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,7 @@ from ticklake.services.base import Service
 from ticklake.services.errors import QueueClosed
 from ticklake.services.queue import TickQueue
 from ticklake.simulation import Ecosystem, SimulationSettings
-from ticklake.storage.codec import encode_ticks
-from ticklake.storage.columns import TickColumns
+from ticklake.storage import TickColumns, encode_ticks
 
 _CELLS_A_CALL = 100_000
 

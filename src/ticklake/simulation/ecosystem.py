@@ -12,7 +12,7 @@ from ticklake.simulation.field import Cells, Field, Ints
 from ticklake.simulation.lineages import BITE, DIVIDE_AT, LIFESPAN, WANDER, Lineages
 from ticklake.simulation.organisms import Organisms
 from ticklake.simulation.settings import SimulationSettings
-from ticklake.storage.columns import NO_PARENT, CellColumns, OrganismColumns, TickColumns
+from ticklake.storage import NO_PARENT, CellColumns, OrganismColumns, TickColumns
 
 BODY = 30
 """Energy bound in a living body: paid by the parent, left to the ground by the dead."""

@@ -1,1 +1,47 @@
-"""Batch files: their names, their place, their bytes."""
+"""Batch files and metadata of runs: written, listed, read."""
+
+from __future__ import annotations
+
+from ticklake.storage.codec import Decoder, encode_ticks, read_ticks
+from ticklake.storage.columns import (
+    NO_PARENT,
+    CellColumns,
+    EncodedTick,
+    OrganismColumns,
+    TickColumns,
+)
+from ticklake.storage.files import BatchFile, Storage
+from ticklake.storage.local import create_file, replace_file
+from ticklake.storage.names import (
+    MAX_TICK,
+    check_key,
+    check_run_id,
+    is_safe,
+    new_run_id,
+    parse_batch_name,
+    run_started_at,
+)
+from ticklake.storage.watch import Watch
+
+__all__ = [
+    "MAX_TICK",
+    "NO_PARENT",
+    "BatchFile",
+    "CellColumns",
+    "Decoder",
+    "EncodedTick",
+    "OrganismColumns",
+    "Storage",
+    "TickColumns",
+    "Watch",
+    "check_key",
+    "check_run_id",
+    "create_file",
+    "encode_ticks",
+    "is_safe",
+    "new_run_id",
+    "parse_batch_name",
+    "read_ticks",
+    "replace_file",
+    "run_started_at",
+]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.topics.browse import StoredMessage, TopicStatus
-from ticklake.topics.claims import HeldClaim
-from ticklake.topics.deadletters import DeadLetter, DeadLetterFilter
-from ticklake.topics.groups import GroupStatus
+from ticklake.topics.admin import DeadLetter, DeadLetterFilter, GroupStatus, HeldClaim, StoredMessage, TopicStatus
 from ticklake.topics.reader import Message, TopicReader
 from ticklake.topics.runs import Database, ProcessedBatches, Run, runs_in
 from ticklake.topics.writer import TopicWriter

@@ -9,7 +9,7 @@ from contextlib import suppress
 from ticklake.database.errors import DatabaseLocked, DatabaseUnavailable
 from ticklake.errors import TickLakeError
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.patience import patiently
+from ticklake.topics.retry import patiently
 from ticklake.topics.store import TopicStore
 
 LONGEST_GATHERING = 0.002

@@ -22,9 +22,9 @@ from ticklake.monitoring import Window
 from ticklake.text import message_text
 from ticklake.topics.envelope import unwrap
 from ticklake.topics.errors import InvalidOption, TopicClosed, UndecodableMessage
-from ticklake.topics.inhand import InHand
+from ticklake.topics.held_claims import InHand
 from ticklake.topics.metrics import TopicMetrics
-from ticklake.topics.patience import patiently
+from ticklake.topics.retry import patiently
 from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore
 
 _log = logging.getLogger(__name__)

@@ -15,19 +15,26 @@ from ticklake.database.errors import DatabaseDamaged, DatabaseUnavailable, RunNo
 from ticklake.database.names import check_name
 from ticklake.database.versions import PackageVersion, package_versions
 from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
-from ticklake.topics import numbering
-from ticklake.topics.browse import StoredMessage, TopicStatus, browse, list_topics, position_before_last, topic_names
-from ticklake.topics.claims import Claims
-from ticklake.topics.deadletters import DeadLetters
+from ticklake.topics.admin import (
+    Claims,
+    DeadLetters,
+    Groups,
+    Retention,
+    StoredMessage,
+    TopicStatus,
+    list_topics,
+    position_before_last,
+    remove_outdated,
+    stored_messages,
+    topic_names,
+)
 from ticklake.topics.errors import InvalidOption, MissingConsumerGroup, SchemaOutdated
-from ticklake.topics.groups import Groups
 from ticklake.topics.metrics import TopicEnd, TopicMetrics
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
 from ticklake.topics.removed import files as removed_files
 from ticklake.topics.removed import topics as topics_of_removed_files
-from ticklake.topics.retention import Retention, remove_outdated
-from ticklake.topics.store import PACKAGE, Consumer, OpenTransaction, TopicStore
+from ticklake.topics.store import PACKAGE, Consumer, OpenTransaction, TopicStore, has_foreign_numbers
 from ticklake.topics.writer import TopicWriter
 
 _log = logging.getLogger(__name__)
@@ -191,7 +198,7 @@ class Run:
 
     def has_foreign_numbers(self) -> bool:
         """Whether the run was restored from a PostgreSQL server with higher transaction numbers; nothing is changed."""
-        return numbering.is_foreign(self._schema)
+        return has_foreign_numbers(self._schema)
 
     @property
     def monitor(self) -> Monitor:
@@ -237,7 +244,7 @@ class Run:
 
     def browse(self, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None) -> list[StoredMessage]:
         """The messages after an id, claiming nothing; with `group`, what that group has done with each."""
-        return browse(self._topics()[0], topic, after=after, limit=limit, group=group)
+        return stored_messages(self._topics()[0], topic, after=after, limit=limit, group=group)
 
     def browse_last(self, topic: str, count: int, *, group: str | None = None) -> list[StoredMessage]:
         return self.browse(topic, after=self.position_before_last(topic, count), limit=count, group=group)
@@ -323,10 +330,10 @@ class ProcessedBatches:
 
 def open_store(schema: Schema) -> TopicStore:
     if schema.dialect == "sqlite":
-        from ticklake.topics.sqlite import SqliteTopicStore
+        from ticklake.topics.store import SqliteTopicStore
 
         return SqliteTopicStore(schema)
-    from ticklake.topics.postgres import PostgresTopicStore
+    from ticklake.topics.store import PostgresTopicStore
 
     return PostgresTopicStore(schema)
 

@@ -13,9 +13,8 @@ from ticklake.database import Transaction
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.errors import TopicClosed
 from ticklake.topics.metrics import TopicMetrics
-from ticklake.topics.parts import check_size
 from ticklake.topics.publisher import Publisher
-from ticklake.topics.store import TopicStore
+from ticklake.topics.store import TopicStore, check_size
 
 _log = logging.getLogger(__name__)
 

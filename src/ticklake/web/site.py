@@ -10,7 +10,7 @@ from ticklake.config import NodeSettings
 from ticklake.insights import Places
 from ticklake.lake.read import Catalog, Frames, Presence
 from ticklake.node.node import Node
-from ticklake.storage.files import Storage
+from ticklake.storage import Storage
 from ticklake.topics import Database
 
 

@@ -16,9 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from in_process import InProcess
 
 from ticklake import BatchInfo, RunCompleted
-from ticklake.cli._bar import bar
-from ticklake.cli.demo import population_of
+from ticklake.cli.pipeline.demo import population_of
+from ticklake.cli.terminal.bar import bar
 from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.ending import end_run
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
@@ -36,14 +37,13 @@ from ticklake.errors import (
     TopicAmbiguous,
     TopicUnknown,
 )
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.empty import EMPTY, packed
 from ticklake.lake.flush.task import Indexed, Work, index
 from ticklake.lake.metadata import write_metadata
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.slices import Piece, Slice
 from ticklake.services.completion import CompletionService
-from ticklake.services.ending import end_run
 from ticklake.services.queue import TickQueue
 from ticklake.ticks import TickRange
 from ticklake.topics import Database

@@ -19,7 +19,7 @@ RUN_ID = "20251014-143025-550e8400"
 # Stands for a command: it waits for the signal, says that it is stopping, and takes for ever about it if asked to.
 COMMAND = """
 import sys, threading
-from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli.terminal.interrupt import graceful_stop
 with graceful_stop() as stop:
     print("running", flush=True)
     stop.wait()
@@ -32,7 +32,7 @@ print("stopped", flush=True)
 # Signals itself after the Nth step inside of a wait for the event, for each N.
 EVERY_STEP = """
 import signal, sys, threading
-from ticklake.cli._interrupt import graceful_stop
+from ticklake.cli.terminal.interrupt import graceful_stop
 
 def signalled(after):
     steps = 0
@@ -196,7 +196,7 @@ def test_a_signal_while_the_demo_starts_spark_is_no_error(tmp_path: Path) -> Non
 
 
 def test_afterwards_signals_are_what_they_were_before():
-    from ticklake.cli._interrupt import graceful_stop
+    from ticklake.cli.terminal.interrupt import graceful_stop
 
     before = signal.getsignal(signal.SIGTERM)
     with graceful_stop() as stop:

@@ -203,7 +203,7 @@ def test_a_full_disk_below_the_output_is_one_line(shell, lake):
 
 def test_an_error_that_nobody_expects_is_one_line_and_its_traceback_is_for_the_asking(tmp_path):
     script = (
-        "import sys; from ticklake import cli; import ticklake.cli.init as init\n"
+        "import sys; from ticklake import cli; import ticklake.cli.pipeline.init as init\n"
         "def broken(directory): raise KeyError('x')\n"
         "init.init.callback = broken\n"
         "sys.argv = ['ticklake', *sys.argv[1:]]\n"

@@ -51,7 +51,7 @@ HELP = """
 import json, sys
 from click.testing import CliRunner
 from ticklake.cli import cli
-from ticklake.cli._help import with_help
+from ticklake.cli.help import with_help
 with_help(cli)
 texts = {" ".join(name): CliRunner().invoke(cli, [*name, "--help"]).output for name in json.loads(sys.argv[1])}
 print(json.dumps(texts, indent=1))

@@ -16,8 +16,8 @@ from in_process import InProcess
 from ticklake import RunCompleted
 from ticklake.errors import NoEventQueue
 from ticklake.events import Event, IndexerQueue
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.indexers.events import FIRST, TABLE, EventIndexer, EventLedger, slices_of, work_of
-from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.flush import task
 from ticklake.lake.flush.flush import Flusher
 from ticklake.lake.flush.task import Work

@@ -17,7 +17,7 @@ from in_process import InProcess
 from ticklake import Database, RunCompleted
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
 from ticklake.lake.session import session as spark_module
 from ticklake.lake.table import Table

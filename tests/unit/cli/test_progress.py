@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ticklake.cli import _progress
-from ticklake.cli._progress import Bars, Pace, time_left
+from ticklake.cli.terminal import progress as _progress
+from ticklake.cli.terminal.progress import Bars, Pace, time_left
 
 
 def test_a_pace_is_that_of_the_last_half_minute() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ticklake.config import load, showing
+from ticklake.config import load
+from ticklake.config import rendering as showing
 from ticklake.config.templates import STARTER
 from ticklake.errors import TickLakeError
 

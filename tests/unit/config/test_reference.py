@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ticklake.config import load, showing
+from ticklake.config import load
+from ticklake.config import rendering as showing
 from ticklake.config.classes import RESOURCES, SERVICES
-from ticklake.config.document import read
+from ticklake.config.hocon.document import read
 from ticklake.config.options import NodeOptions, Options
 from ticklake.config.templates import REFERENCE, STARTER, write_starter
 from ticklake.errors import ConfigExists

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ticklake.config import showing
+from ticklake.config import rendering as showing
 from ticklake.database import open_backend
 from ticklake.database.url import split_password
 from ticklake.errors import SecretInFile, TickLakeError, UnknownDatabase

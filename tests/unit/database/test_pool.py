@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from ticklake.database.postgres import PostgresBackend, PostgresWork
+from ticklake.database.postgres.backend import PostgresBackend, PostgresWork
 from ticklake.errors import DatabaseUnavailable
 
 
@@ -44,7 +44,7 @@ def test_a_connection_that_cannot_be_made_takes_no_place(nowhere: str) -> None:
 def test_a_server_that_is_back_is_reached_again(
     nowhere: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticklake.database.postgres.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("ticklake.database.postgres.backend.RETRY_SECONDS", 0.0)
     backend = PostgresBackend(postgres_url, max_pool_size=2)
     with PostgresWork(backend) as transaction:
         transaction._connection.close()

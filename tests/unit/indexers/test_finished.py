@@ -16,9 +16,9 @@ from ticklake.contracts import RunCompleted
 from ticklake.errors import DamagedTableFile, DamageNotCovered, LakeUnwritable
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.indexers.finished import FinishedRun, Progress
-from ticklake.indexers.organism import OrganismIndexer
 from ticklake.lake.delta.log import DeltaLog
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog

@@ -11,8 +11,8 @@ from tests.crash.in_process import InProcess
 from ticklake.contracts import MetadataInfo
 from ticklake.errors import KeyOfAnotherRun
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.lake.metadata import read_metadata
 from ticklake.topics import Database
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.storage.codec import read_ticks
 from ticklake.world import World
 

@@ -14,8 +14,8 @@ from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.reports import TableVerdict
 from ticklake.coordination.gaps import PENDING
 from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.coordinated import CoordinatedBatches
-from ticklake.indexers.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun, Progress
 from ticklake.insights import gaps_of
 from ticklake.lake.read.catalog import Catalog

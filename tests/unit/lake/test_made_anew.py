@@ -11,7 +11,7 @@ import pytest
 
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import TableNotInRun
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import write_metadata

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from in_process import InProcess
 
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.lake.flush.flush import Flusher
 from ticklake.lake.flush.task import Work
 from ticklake.lake.slices import Slice

@@ -16,7 +16,7 @@ import pytest
 
 import ticklake
 from ticklake.errors import LakeNotFound, NoSuchColumn, NoTicksInTable, RunNotInLake, TableNotInRun
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
 from ticklake.lake.table import Table

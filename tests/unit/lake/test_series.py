@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticklake.errors import InvalidOption
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog

@@ -14,8 +14,8 @@ from in_process import InProcess
 
 from ticklake.errors import FlushFailed
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.environment import EnvironmentIndexer
-from ticklake.indexers.organism import OrganismIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.lake.flush.flush import Flushed, Flusher
 from ticklake.lake.flush.rendezvous import Sharing
 from ticklake.lake.flush.shared_read import Request, common_slices

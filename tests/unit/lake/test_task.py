@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ticklake.indexers.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.lake.delta.parquet import ParquetFile
 from ticklake.lake.flush import task
 from ticklake.lake.flush.task import Failed, Indexed, Work

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from ticklake import Database
 from ticklake.cli import cli
-from ticklake.cli.run import build
+from ticklake.cli.pipeline.run import build
 from ticklake.config.bindings import USAGES
 from ticklake.config.classes import SERVICES
-from ticklake.config.document import read
+from ticklake.config.hocon.document import read
 from ticklake.config.templates import REFERENCE, STARTER
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import (
@@ -40,7 +40,7 @@ from ticklake.errors import (
 )
 from ticklake.indexers.base import Indexer, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.metadata import MetadataIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.lake.lake import Lake
 from ticklake.node.node import Node
 from ticklake.storage.files import Storage
@@ -262,7 +262,7 @@ def test_a_host_that_cannot_be_listened_on_is_told_to_be_the_host(
 
 
 def test_a_database_without_its_library_is_one_line(monkeypatch: Any) -> None:
-    for module in ("ticklake.database.postgres", "psycopg", "psycopg_pool"):
+    for module in ("ticklake.database.postgres.backend", "psycopg", "psycopg_pool"):
         monkeypatch.delitem(__import__("sys").modules, module, raising=False)
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(PostgresMissing, match="psycopg"):

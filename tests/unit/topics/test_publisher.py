@@ -11,8 +11,8 @@ import pytest
 from ticklake.errors import DatabaseFull, DatabaseLocked, DatabaseUnavailable, TickLakeError
 from ticklake.topics import publisher as publisher_module
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.patience import patiently
 from ticklake.topics.publisher import Publisher
+from ticklake.topics.retry import patiently
 
 Parcels = Sequence[tuple[str, Sequence[Envelope]]]
 

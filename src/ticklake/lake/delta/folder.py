@@ -18,7 +18,7 @@ from ticklake import faults
 from ticklake.lake.delta import commits, history
 from ticklake.lake.delta.durable import make_directory
 from ticklake.lake.errors import LakeUnwritable
-from ticklake.storage.local import create_file, replace_file
+from ticklake.storage import create_file, replace_file
 
 _logger = logging.getLogger(__name__)
 

@@ -21,9 +21,8 @@ from ticklake.lake.flush.counts import checked_counts
 from ticklake.lake.order import beginnings, ordered
 from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.table import Table
-from ticklake.storage.codec import read_ticks
+from ticklake.storage import BatchFile, Storage, read_ticks
 from ticklake.storage.errors import StoredFileMissing
-from ticklake.storage.files import BatchFile, Storage
 from ticklake.text import error_text, message_text, traceback_text
 from ticklake.world import World
 

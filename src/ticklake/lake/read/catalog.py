@@ -16,7 +16,7 @@ from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.table import is_table_name
 from ticklake.places import lake_path
-from ticklake.storage.names import is_safe
+from ticklake.storage import is_safe
 from ticklake.ticks import TickRange
 
 

@@ -30,9 +30,7 @@ from pyspark.sql.types import ArrayType, StructType
 from ticklake.contracts import TickData
 from ticklake.lake.errors import BadSourceOption
 from ticklake.lake.slices import Piece, Slice, spread
-from ticklake.storage.codec import Decoder, read_ticks
-from ticklake.storage.files import Storage
-from ticklake.storage.names import MAX_TICK
+from ticklake.storage import MAX_TICK, Decoder, Storage, read_ticks
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ticklake.lake.slices import Slice
 from ticklake.lake.table import Table
 from ticklake.lake.verify.fingerprint import Fingerprints, at, fingerprints, merged
 from ticklake.lake.verify.inspection import inspected
-from ticklake.storage.files import BatchFile
+from ticklake.storage import BatchFile
 from ticklake.ticks import TickRange, ranges_of
 
 if TYPE_CHECKING:

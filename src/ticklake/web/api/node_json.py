@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from ticklake.config import showing
+from ticklake.config import rendering as showing
 from ticklake.indexers.base import Indexer
 from ticklake.logs import redacted
 from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
-from ticklake.services.base import State
+from ticklake.services import State
 
 
 def node_view(node: Node) -> dict[str, Any]:

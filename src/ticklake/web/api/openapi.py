@@ -7,7 +7,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
-from ticklake.services.base import State
+from ticklake.services import State
 from ticklake.web.api.operations import Operation
 
 TEXT = {"type": "string"}

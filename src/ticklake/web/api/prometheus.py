@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from ticklake.metrics import GROUP, HELP, NODE, READER, SERVICE, TOPICS, WRITER, Scope
 from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
-from ticklake.services.base import Service, State
+from ticklake.services import Service, State
 from ticklake.web.api import node_json
 from ticklake.web.feeds.lag import LagSample
 from ticklake.web.feeds.sampling import Sampler

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from ticklake.errors import TickLakeError
 from ticklake.insights import Announcement, Glance, announced_of, rows_per_second
 from ticklake.logs import redacted
-from ticklake.services.simulation import SimulationService
+from ticklake.services import SimulationService
 from ticklake.web.feeds.pipeline import Flow, Producer
 from ticklake.web.feeds.sampling import PerRun, Sampler
 from ticklake.web.site import Site

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ticklake.completeness import Completeness, FilesVerdict, MessagesVerdict, TableVerdict, Verdict
-from ticklake.storage.files import Storage
+from ticklake.storage import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, runs_in
 from ticklake.web.feeds.sampling import PerRun, Sampler

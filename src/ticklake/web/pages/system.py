@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ticklake.doctor import Finding, Patient, examine
-from ticklake.doctor.patient import Store
+from ticklake.doctor.subject import Store
 from ticklake.errors import TickLakeError
 from ticklake.node.client import address_of, services_of
 from ticklake.web.api import node_json

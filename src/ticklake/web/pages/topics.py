@@ -14,8 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ticklake.topics import Run, runs_in
-from ticklake.topics.browse import StoredMessage
-from ticklake.topics.groups import parse_position, reset_text
+from ticklake.topics.admin import StoredMessage, parse_position, reset_text
 from ticklake.web.forms import Form, posted
 from ticklake.web.rendering import chosen_run, explained, nothing, page, part, site_of
 

@@ -1,0 +1,90 @@
+"""`ticklake gaps`: how complete each table of a run is, drawn and in exact ranges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.options.completeness import open_run, ranges_text
+from ticklake.cli.options.places import batch_topic_option, places_options
+from ticklake.cli.terminal.bar import bar
+from ticklake.cli.terminal.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from ticklake.completeness import RunVerdict, TableVerdict
+
+WIDTH = 72
+LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, no file   x missing for good   ┃ frontier"
+
+
+@click.command()
+@click.argument("run", required=False)
+@places_options
+@batch_topic_option
+@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@json_option
+def gaps(
+    run: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: tuple[str, ...],
+    batch_topic: str | None,
+    tables: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Draw how complete each table of RUN (or of the newest run) is, with the exact ranges below."""
+    with open_run(run, storage, lake, database, topic=batch_topic) as completeness:
+        verdict = completeness.verify(tables, count_rows=False)
+    if as_json:
+        print_json(verdict)
+    else:
+        show(verdict)
+
+
+def show(run: RunVerdict) -> None:
+    click.echo(f"Run {run.run_id}: {run.verdict}")
+    for table in run.tables:
+        _show_table(table)
+    if run.storage.misfits:
+        names = ", ".join(key.rpartition("/")[2] for key in run.storage.misfits[:5])
+        more = f" and {len(run.storage.misfits) - 5:,} more" if len(run.storage.misfits) > 5 else ""
+        click.echo(f"\nDo not fit the sampling interval or the end of the run: {names}{more}")
+    if run.unjudged:
+        click.echo(f"\nNot drawn, for they have no key that begins with a number: {', '.join(run.unjudged)}")
+    if run.tables:
+        click.echo(LEGEND)
+    else:
+        click.echo(f"No tables. Without a file: {ranges_text(run.storage.lost)}")
+
+
+def _show_table(table: TableVerdict) -> None:
+    from ticklake.coordination import PERMANENT
+    from ticklake.ticks import common, subtract
+
+    coverage = table.coverage
+    # A gap that was given up may have been filled since, or have a file by now.
+    permanent = [gap.ticks for gap in table.gaps if gap.status == PERMANENT]
+    given_up = common(coverage.lost, permanent, table.step)
+    pending = subtract(coverage.lost, given_up, table.step)
+    layers = [
+        ("█", coverage.covered),
+        ("▒", coverage.waiting),
+        ("?", pending),
+        ("x", given_up),
+    ]
+    total = coverage.expected.count(table.step)
+    click.echo(
+        f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} {table.unit} in {coverage.expected}"
+    )
+    click.echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH, table.step)}")
+    for label, ranges in (
+        ("waiting", coverage.waiting),
+        ("missing", pending),
+        ("missing for good", given_up),
+        ("not expected", coverage.unexpected),
+    ):
+        if ranges:
+            click.echo(f"  {label}: {ranges_text(ranges)}")
+    for batch in table.failed:
+        click.echo(f"  failed: {batch.name}: {batch.error}")

@@ -1,0 +1,39 @@
+"""`ticklake runs`: every run with its batch files and tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.options.places import open_places, places_options
+from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+
+if TYPE_CHECKING:
+    from ticklake.insights import RunReport
+
+COLUMNS = ("run", "started", "files", "size", "ticks", "state", "tables")
+
+
+@click.command()
+@places_options
+@json_option
+def runs(storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
+    """List the runs in a storage, a lake, a database or all of them."""
+    with open_places(storage, lake, database) as places:
+        reports = list(places.reports())
+    if as_json:
+        print_json(reports)
+    elif reports:
+        print_table(COLUMNS, map(_row, reports), numbers=("files", "size", "ticks"))
+    else:
+        click.echo("No runs yet.")
+
+
+def _row(run: RunReport) -> tuple[object, ...]:
+    started = f"{run.started_at:%Y-%m-%d %H:%M:%S}" if run.started_at else None
+    tables = ", ".join(table.name for table in run.tables)
+    if run.storage is None:
+        return run.run_id, started, None, None, None, None, tables
+    state = "completed" if run.storage.completed else "open"
+    return run.run_id, started, run.storage.files, size_text(run.storage.bytes), run.storage.ticks, state, tables

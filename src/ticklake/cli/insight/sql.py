@@ -1,0 +1,84 @@
+"""`ticklake sql`: a query over the lake's tables, without a JVM."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticklake.cli.options.numbers import MOST, count
+from ticklake.cli.options.places import lake_option
+from ticklake.cli.terminal.output import plain, print_table
+
+if TYPE_CHECKING:
+    from ticklake.lake.read import Result
+
+
+@click.command()
+@click.argument("query")
+@lake_option
+@click.option("--run", metavar="RUN", help="Only this run's tables; otherwise all runs, told apart by run_id.")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@click.option("--limit", type=count(), default=100, show_default=True, help="Rows of a table; 0 for all.")
+def sql(query: str, lake: str | None, run: str | None, form: str, limit: int) -> None:
+    """Query the lake's tables with SQL (DuckDB's).
+
+    Every table has the column run_id. Example:
+
+    ticklake sql "SELECT run_id, max(tick_number) FROM organism_data GROUP BY ALL" --lake lake
+    """
+    if not lake:
+        raise click.UsageError("Give --lake DIR.")
+    from ticklake.lake.read import Catalog
+    from ticklake.lake.read import query as ask
+
+    with ask(Catalog(lake), query, run) as result:
+        if form == "csv":
+            write_csv(result)
+        elif form == "json":
+            write_json(result)
+        else:
+            show(result, limit)
+
+
+def show(result: Result, limit: int) -> None:
+    """A table of the first rows, and a word where there are more."""
+    rows = list(islice(result.rows, min(limit, MOST - 1) + 1 if limit else None))
+    shown = rows[:limit] if limit else rows
+    numbers = [name for name, value in zip(result.columns, shown[0], strict=True) if is_number(value)] if shown else []
+    print_table(result.columns, shown, numbers=numbers)
+    if len(rows) > len(shown):
+        click.echo(f"The first {limit:,} rows; --limit 0 shows all, --format csv writes them.", err=True)
+
+
+def write_csv(result: Result) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows(result.rows)
+
+
+def write_json(result: Result) -> None:
+    """A JSON array with an object a row, written as the rows come."""
+    click.echo("[", nl=False)
+    for separator, row in zip(chain(["\n"], repeat(",\n")), result.rows, strict=False):
+        record = dict(zip(result.columns, map(finite, row), strict=True))
+        click.echo(separator + json.dumps(record, default=plain), nl=False)
+    click.echo("\n]")
+
+
+def finite(value: Any) -> Any:
+    """JSON knows neither NaN nor infinity, nor keys that are no text."""
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): finite(one) for key, one in value.items()}
+    return None if isinstance(value, float) and value - value != 0 else value
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,53 @@
+"""`ticklake status`: one run, its batch files and how far each table is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.options.places import open_places, places_options
+from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+
+if TYPE_CHECKING:
+    from ticklake.insights import RunReport, TableReport
+
+COLUMNS = ("table", "rows", "files", "size", "ticks", "lag", "missing")
+GROUP_COLUMNS = ("topic", "group", "lag", "claimed", "dead letters", "oldest (s)")
+
+
+@click.command()
+@click.argument("run", required=False)
+@places_options
+@json_option
+def status(run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
+    """Show how far a run is: the given one, or the newest."""
+    with open_places(storage, lake, database) as places:
+        report = places.report(run)
+    if as_json:
+        print_json(report)
+    else:
+        show(report)
+
+
+def missing_text(table: TableReport) -> str | None:
+    """The ticks that a table lacks before its newest one: `400 in 4 ranges`."""
+    if not table.missing:
+        return None if table.missing is None else "0"
+    return f"{table.missing_ticks:,} in {table.missing:,} range{'' if table.missing == 1 else 's'}"
+
+
+def show(report: RunReport) -> None:
+    click.echo(f"Run {report.run_id}")
+    if files := report.storage:
+        state = "completed" if files.completed else "open"
+        click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {state}")
+    if report.tables:
+        rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag, missing_text(t)) for t in report.tables]
+        print_table(COLUMNS, rows, numbers=COLUMNS[1:])
+    if report.groups:
+        groups = [(g.topic, g.group, g.lag, g.claimed, g.dead_letters, g.oldest_seconds) for g in report.groups]
+        print_table(GROUP_COLUMNS, groups, numbers=GROUP_COLUMNS[2:])
+    for table in report.tables:
+        if table.error:
+            click.echo(table.error, err=True)

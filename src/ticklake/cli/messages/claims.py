@@ -1,0 +1,86 @@
+"""`ticklake claims`: who holds which message, and taking claims back by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.listing import ListingGroup
+from ticklake.cli.messages.groups import age_text
+from ticklake.cli.options.database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
+from ticklake.cli.terminal.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from ticklake.topics import HeldClaim
+
+COLUMNS = ("run", "topic", "group", "message", "consumer", "held for", "expires in", "attempts")
+
+
+_stuck_option = click.option("--stuck", is_flag=True, help="Only those that have expired, or never do and are old.")
+
+
+@click.group(cls=ListingGroup, invoke_without_command=True)
+@run_options
+@topic_option
+@group_option
+@_stuck_option
+@json_option
+@click.pass_context
+def claims(
+    context: click.Context, database: tuple[str, ...], run_id: str | None, topic: str | None, group: str | None,
+    stuck: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """List who holds which message, the oldest claim first; take claims back."""
+    if context.invoked_subcommand is None:
+        with open_runs(database, run_id) as runs:
+            found = [
+                (run.id, claim)
+                for run in runs
+                for claim in run.claims.list(topic=topic, group=group, stuck=stuck, limit=None)
+            ]
+        _print(sorted(found, key=lambda one: -one[1].age_ms), as_json)
+
+
+@claims.command()
+@run_options
+@topic_option
+@group_option
+@click.option("--message", "message_id", metavar="ID", help="Only this message.")
+@_stuck_option
+@dry_run_option
+@json_option
+def release(
+    database: tuple[str, ...], run_id: str | None, topic: str | None, group: str | None, message_id: str | None,
+    stuck: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Take claims from their holders, so that others get the messages."""
+    if not (topic or group or message_id or stuck):
+        raise click.UsageError("Say which: --stuck, --topic, --group or --message.")
+    with open_one(database, run_id) as runs:
+        which = {"topic": topic, "group": group, "message_id": message_id}
+        held = [(run, run.claims.named(**which, stuck=stuck)) for run in runs]
+        released = sum(len(claims) if dry_run else run.claims.release(claims) for run, claims in held)
+    if as_json:
+        print_json({"released": released, "dry_run": dry_run})
+    else:
+        click.echo(f"{'Would release' if dry_run else 'Released'} {released:,} claims.")
+
+
+def _print(found: list[tuple[str, HeldClaim]], as_json: bool) -> None:
+    if as_json:
+        print_json([{"run": run, **claim._asdict()} for run, claim in found])
+    elif found:
+        rows = [
+            (run, c.topic, c.group, c.message_id, c.consumer, age_text(c.age_ms), _expiry(c.expires_in_ms), c.attempts)
+            for run, c in found
+        ]
+        print_table(COLUMNS, rows, numbers=("held for", "expires in", "attempts"))
+    else:
+        click.echo("No claims.")
+
+
+def _expiry(ms: int | None) -> str | None:
+    if ms is None:
+        return "never"
+    return age_text(ms) if ms > 0 else "expired"

@@ -1,0 +1,154 @@
+"""`ticklake dead-letters`: what could not be processed, why, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from google.protobuf import json_format
+
+from ticklake.cli.messages.topics import clock_text
+from ticklake.cli.options.database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
+from ticklake.cli.options.numbers import count
+from ticklake.cli.terminal.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from ticklake.topics import DeadLetter, Run
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+COLUMNS = ("run", "topic", "group", "message", "attempts", "since (UTC)", "error")
+
+
+def _filter_options(command: Command) -> Command:
+    error = click.option("--error", metavar="TEXT", help="Only where the error says so.")
+    return topic_option(group_option(error(command)))
+
+
+@click.group("dead-letters")
+def dead_letters() -> None:
+    """Dead letters: what could not be processed; replay or discard it."""
+
+
+@dead_letters.command("list")
+@run_options
+@_filter_options
+@click.option("--limit", type=count(), default=100, show_default=True, help="At most so many.")
+@json_option
+def list_letters(
+    database: tuple[str, ...],
+    run_id: str | None,
+    topic: str | None,
+    group: str | None,
+    error: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List them, the oldest first."""
+    from ticklake.topics import DeadLetterFilter
+
+    which = DeadLetterFilter(topic=topic, group=group, error=error)
+    with open_runs(database, run_id) as runs:
+        every = [(run.id, letter) for run in runs for letter in run.dead_letters.list(which, limit)]
+        found = sorted(every, key=lambda one: one[1].dead_at_ms)[:limit]
+        left = sum(run.dead_letters.count(which) for run in runs) - len(found)
+    if as_json:
+        print_json([{"run": run, **_fields(letter)} for run, letter in found])
+    elif found:
+        rows = [
+            (run, x.topic, x.group, x.message_id, x.attempts, clock_text(x.dead_at_ms), x.error) for run, x in found
+        ]
+        print_table(COLUMNS, rows, numbers=("attempts",))
+    else:
+        click.echo("No dead letters.")
+    if left > 0:
+        click.echo(f"{left:,} more; --limit shows them.", err=True)
+
+
+@dead_letters.command()
+@run_options
+@click.argument("message_id")
+@_filter_options
+@json_option
+def show(
+    database: tuple[str, ...], run_id: str | None, message_id: str, topic: str | None, group: str | None,
+    error: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Show one with its content and its traceback."""
+    from ticklake.topics import DeadLetterFilter
+
+    with open_one(database, run_id) as runs:
+        found = [
+            one for run in runs for one in run.dead_letters.list(DeadLetterFilter(topic, group, message_id, error))
+        ]
+    if as_json:
+        print_json([_fields(letter) for letter in found])
+        return
+    for letter in found:
+        for name, value in _fields(letter).items():
+            click.echo(f"{name}: {value}")
+    if not found:
+        click.echo("No such dead letter.")
+
+
+@dead_letters.command()
+@run_options
+@click.argument("message_id", required=False)
+@_filter_options
+@click.option("--all", "every", is_flag=True, help="All that match.")
+@dry_run_option
+@json_option
+def replay(
+    database: tuple[str, ...], run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
+    error: str | None, every: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Have one, or all that match, delivered again; the group's position stays."""
+    _check_choice(message_id, every)
+    with open_one(database, run_id) as runs:
+        done = sum(_act(run, "replay", (topic, group, message_id, error), dry_run) for run in runs)
+    _report("replayed", done, dry_run, as_json)
+
+
+@dead_letters.command()
+@run_options
+@click.argument("message_id", required=False)
+@_filter_options
+@click.option("--all", "every", is_flag=True, help="All that match.")
+@dry_run_option
+@json_option
+def discard(
+    database: tuple[str, ...], run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
+    error: str | None, every: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Forget one, or all that match: they are never delivered to those groups again."""
+    _check_choice(message_id, every)
+    with open_one(database, run_id) as runs:
+        done = sum(_act(run, "discard", (topic, group, message_id, error), dry_run) for run in runs)
+    _report("discarded", done, dry_run, as_json)
+
+
+def _check_choice(message_id: str | None, every: bool) -> None:
+    if bool(message_id) == every:
+        raise click.UsageError("Give a message id, or --all with or without filters.")
+
+
+def _act(run: Run, act: str, which: tuple[str | None, str | None, str | None, str | None], dry_run: bool) -> int:
+    from ticklake.topics import DeadLetterFilter
+
+    letters, chosen = run.dead_letters, DeadLetterFilter(*which)
+    if act == "replay":
+        return letters.replay(chosen, dry_run=dry_run)
+    return letters.count(chosen) if dry_run else letters.discard(chosen)
+
+
+def _report(act: str, number: int, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({act: number, "dry_run": dry_run})
+    else:
+        click.echo(f"{number:,} dead letters {'would be ' if dry_run else ''}{act}.")
+
+
+def _fields(letter: DeadLetter) -> dict[str, Any]:
+    opened = letter.opened()
+    payload = json_format.MessageToDict(opened.payload) if opened else None
+    return {**letter._asdict(), "envelope": letter.envelope.hex(), "payload": payload}

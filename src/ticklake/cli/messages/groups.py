@@ -1,0 +1,94 @@
+"""`ticklake groups`: how far each consumer group is, and setting one to another position."""
+
+from __future__ import annotations
+
+import click
+
+from ticklake.cli.listing import ListingGroup
+from ticklake.cli.options.database import dry_run_option, open_run, open_runs, run_options, topic_option
+from ticklake.cli.terminal.output import json_option, print_json, print_table
+
+COLUMNS = ("run", "topic", "group", "lag", "oldest", "claimed", "dead letters")
+
+
+@click.group(cls=ListingGroup, invoke_without_command=True)
+@run_options
+@topic_option
+@json_option
+@click.pass_context
+def groups(
+    context: click.Context, database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool
+) -> None:
+    """List the consumer groups with their lag, from the store; set one to another position."""
+    if context.invoked_subcommand is None:
+        _list(database, run_id, topic, as_json)
+
+
+@groups.command()
+@run_options
+@click.argument("topic")
+@click.argument("group")
+@click.option(
+    "--to", "target", required=True, metavar="WHERE", help="earliest, end, a message id, or an ISO time, in UTC."
+)
+@dry_run_option
+@json_option
+def reset(
+    database: tuple[str, ...], run_id: str | None, topic: str, group: str, target: str, dry_run: bool, as_json: bool
+) -> None:
+    """Deliver to a group from another position on. What it holds now is lost to it."""
+    from ticklake.topics.admin import parse_position, reset_text
+
+    to = parse_position(target)
+    with open_run(database, run_id, topic) as run:
+        ahead = run.groups.reset(topic, group, to, dry_run=dry_run)
+    if as_json:
+        print_json({"topic": topic, "group": group, "to": to, "messages_ahead": ahead, "dry_run": dry_run})
+    else:
+        click.echo(reset_text(topic, group, to, ahead, dry_run=dry_run))
+
+
+@groups.command()
+@run_options
+@click.argument("topic")
+@click.argument("group")
+@json_option
+def release(database: tuple[str, ...], run_id: str | None, topic: str, group: str, as_json: bool) -> None:
+    """Hand a group over: forget which table it fills, so that its next indexer may fill another one.
+
+    Stop its indexers first. `groups reset --to earliest` then has the new table filled from the start.
+    """
+    from ticklake.cli.errors import GroupFillsNothing
+    from ticklake.coordination import release as forget
+
+    with open_run(database, run_id, topic) as run:
+        table = forget(run, topic, group)
+        if table is None:
+            raise GroupFillsNothing(topic=topic, group=group, run_id=run.id)
+    if as_json:
+        print_json({"topic": topic, "group": group, "table": table})
+    else:
+        click.echo(f"{group} may fill another table. It filled {table.location or 'none'}.")
+
+
+def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool) -> None:
+    with open_runs(database, run_id) as runs:
+        found = [(run.id, status) for run in runs for status in run.groups.list(topic)]
+    if as_json:
+        print_json([{"run": run, **status._asdict()} for run, status in found])
+    elif found:
+        rows = [(run, s.topic, s.group, s.lag, age_text(s.oldest_ms), s.claimed, s.dead_letters) for run, s in found]
+        print_table(COLUMNS, rows, numbers=("lag", "oldest", "claimed", "dead letters"))
+    else:
+        click.echo("No consumer groups yet.")
+
+
+def age_text(ms: int | None) -> str | None:
+    """An age for people: 0.3 s, 12 s, 5 min, 3.1 h, 2.0 d."""
+    if ms is None:
+        return None
+    seconds = ms / 1000
+    for length, unit in ((86_400, "d"), (3_600, "h")):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.{1 if seconds < 10 else 0}f} s"

@@ -1,0 +1,164 @@
+"""`ticklake topics`: what is in them, looking into them, sending, and removing old messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+from google.protobuf import json_format
+
+from ticklake.cli.listing import ListingGroup
+from ticklake.cli.options.database import check_topic, dry_run_option, open_run, open_runs, run_options
+from ticklake.cli.options.numbers import Seconds, count
+from ticklake.cli.terminal.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from ticklake.topics import Run, StoredMessage
+
+_FOLLOWED_AT_ONCE = 1000
+
+
+@click.group(cls=ListingGroup, invoke_without_command=True)
+@run_options
+@json_option
+@click.pass_context
+def topics(context: click.Context, database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
+    """List the topics of a run, or of every run; look into them, send, remove old messages."""
+    if context.invoked_subcommand is None:
+        _list(database, run_id, as_json)
+
+
+@topics.command()
+@run_options
+@click.argument("topic")
+@click.option(
+    "-n", "--count", "number", type=count(), default=10, show_default=True, help="How many of the last messages."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is published from now on.")
+@click.option("--group", metavar="GROUP", help="Say what this consumer group has done with each.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def tail(
+    database: tuple[str, ...],
+    run_id: str | None,
+    topic: str,
+    number: int,
+    follow: bool,
+    group: str | None,
+    as_json: bool,
+) -> None:
+    """Show the last messages of a topic, claiming nothing.
+
+    The first time is by the clock of the sender; `groups reset --to` takes the one after "stored".
+
+    On PostgreSQL, -f does not show a message whose transaction commits after a later message was shown; consumer
+    groups get it.
+    """
+    with open_run(database, run_id, topic) as run:
+        if not follow:
+            check_topic(run, topic)
+        for message in _messages(run, topic, number, follow, group):
+            click.echo(_json_line(message, group) if as_json else _line(message, group))
+
+
+@topics.command()
+@run_options
+@click.argument("topic")
+@click.option("--type", "type_name", default="BatchInfo", show_default=True, help="The message's type.")
+@click.option("--json", "text", metavar="JSON", required=True, help='Its fields, like {"tickStart": 0}.')
+def send(database: tuple[str, ...], run_id: str | None, topic: str, type_name: str, text: str) -> None:
+    """Publish one message."""
+    from ticklake import contracts
+
+    kinds = [name for name in contracts.__all__ if hasattr(getattr(contracts, name), "DESCRIPTOR")]
+    if type_name not in kinds:
+        raise click.BadParameter(f"There is no {type_name}; there are {', '.join(kinds)}.", param_hint="--type")
+    try:
+        message = json_format.Parse(text, getattr(contracts, type_name)())
+    except json_format.ParseError as error:
+        raise click.BadParameter(" ".join(str(error).split()), param_hint="--json") from error
+    with open_run(database, run_id, topic) as run, run.writer(topic) as writer:
+        click.echo(writer.send(message))
+
+
+@topics.command()
+@run_options
+@click.argument("topic")
+@click.option("--max-age", type=Seconds(), metavar="SECONDS", help="Remove what is older.")
+@click.option("--max-count", type=count(), metavar="COUNT", help="Remove all but the newest.")
+@click.option("--force", is_flag=True, help="Also what a consumer group still needs.")
+@dry_run_option
+@json_option
+def prune(
+    database: tuple[str, ...], run_id: str | None, topic: str, max_age: float | None, max_count: int | None,
+    force: bool, dry_run: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Remove old messages; never one that is claimed or a dead letter."""
+    with open_run(database, run_id, topic) as run:
+        check_topic(run, topic)
+        removed = run.remove_outdated(topic, max_age=max_age, max_count=max_count, force=force, dry_run=dry_run)
+    if as_json:
+        print_json({"removed": removed, "dry_run": dry_run})
+    else:
+        click.echo(f"{'Would remove' if dry_run else 'Removed'} {removed:,} messages.")
+
+
+def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
+    with open_runs(database, run_id) as runs:
+        found = [(run.id, status) for run in runs for status in run.topics()]
+    if as_json:
+        print_json([{"run": run, **status._asdict()} for run, status in found])
+    elif found:
+        rows = [(run, s.topic, s.messages, s.groups, clock_text(s.first_ms), clock_text(s.last_ms)) for run, s in found]
+        print_table(
+            ("run", "topic", "messages", "groups", "first (UTC)", "last (UTC)"), rows, numbers=("messages", "groups")
+        )
+    else:
+        click.echo("No topics yet.")
+
+
+def clock_text(ms: int | None) -> str | None:
+    return None if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _messages(run: Run, topic: str, count: int, follow: bool, group: str | None) -> Iterator[StoredMessage]:
+    if not follow:
+        yield from run.browse_last(topic, count, group=group)
+        return
+    with closing(run.listen(topic)) as listener:
+        after = run.position_before_last(topic, count)
+        while True:
+            found = run.browse(topic, after=after, limit=_FOLLOWED_AT_ONCE, group=group)
+            yield from found
+            after = found[-1].id if found else after
+            if not found:
+                listener.wait(None)
+
+
+def _line(message: StoredMessage, group: str | None) -> str:
+    opened = message.opened()
+    text = " ".join(str(opened.payload).split()) if opened else "cannot be decoded"
+    kind = opened.payload.DESCRIPTOR.name if opened else "?"
+    state = f"  {message.state:<12}" if group else ""
+    stored = f"  stored {_iso_text(message.stored_at_ms)}"
+    return f"{clock_text(message.published_at_ms)} UTC  {message.message_id}{stored}{state}  {kind} {text}"
+
+
+def _iso_text(ms: int) -> str:
+    """A time in one word, as `groups reset --to` takes it."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
+
+
+def _json_line(message: StoredMessage, group: str | None) -> str:
+    opened = message.opened()
+    fields = {
+        "id": message.message_id,
+        "published_at_ms": message.published_at_ms,
+        "stored_at": _iso_text(message.stored_at_ms),
+        "type": opened.payload.DESCRIPTOR.full_name if opened else None,
+        "payload": json_format.MessageToDict(opened.payload) if opened else None,
+    }
+    return json.dumps(fields | ({"state": message.state} if group else {}))

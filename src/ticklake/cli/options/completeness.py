@@ -1,0 +1,56 @@
+"""What the commands on completeness share: opening the run, and ranges for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.options.places import open_places
+
+if TYPE_CHECKING:
+    from ticklake.completeness import Completeness
+    from ticklake.ticks import TickRange
+
+SHOWN = 20
+
+
+@contextmanager
+def open_run(
+    run: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: tuple[str, ...],
+    *,
+    ended: bool = False,
+    events: str | None = None,
+    topic: str | None = None,
+) -> Iterator[Completeness]:
+    """The run asked for, or the newest one in the storage, which is needed."""
+    if not storage:
+        raise click.UsageError("Give --storage DIR: only the batch files tell what a run has.")
+    from ticklake.completeness import Completeness
+    from ticklake.insights import chosen_run
+
+    with open_places(storage, lake, database) as places:
+        assert places.storage is not None  # noqa: S101
+        wanted = chosen_run(run, places.storage.runs(), places.storage.url)
+        queue = Path(events) if events else None
+        yield Completeness(
+            wanted, places.storage, places.catalog, *places.databases, ended=ended, events=queue, topic=topic
+        )
+
+
+def ranges_text(ranges: Sequence[TickRange]) -> str:
+    """The first ranges, and how many more there are."""
+    shown = ", ".join(f"[{one.start:,}, {one.end:,}]" for one in ranges[:SHOWN])
+    more = f" and {len(ranges) - SHOWN:,} more" if len(ranges) > SHOWN else ""
+    return shown + more or "none"
+
+
+def keys_text(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - SHOWN:,} more" if len(keys) > SHOWN else ""
+    return ", ".join(keys[:SHOWN]) + more or "none"

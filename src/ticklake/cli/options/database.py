@@ -1,0 +1,71 @@
+"""The options of the commands around topics: which database, which run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ticklake.cli.options.places import config_and_database_options, opened_all
+
+if TYPE_CHECKING:
+    from ticklake.topics import Run
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
+group_option = click.option("--group", metavar="GROUP", help="Only this consumer group.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+
+
+def run_options(command: Command) -> Command:
+    """Adds `--config`, `--database` and `--run`."""
+    return config_and_database_options(click.option("--run", "run_id", metavar="RUN", help="Which run.")(command))
+
+
+@contextmanager
+def open_runs(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run]]:
+    """The run that was asked for, or all there are, in each of the databases."""
+    if not databases:
+        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
+    from ticklake.topics import runs_in
+
+    with opened_all(databases) as opened:
+        if run_id is None:
+            yield [database.run(name, create=False) for database in opened for name in database.runs()]
+        else:
+            # Where no database has it, the first says so.
+            yield runs_in(opened, run_id) or [opened[0].run(run_id, create=False)]
+
+
+@contextmanager
+def open_one(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run]]:
+    """The run that was asked for, or the only one there is, in each of the databases that have it."""
+    with open_runs(databases, run_id) as runs:
+        names = sorted({run.id for run in runs})
+        if len(names) != 1:
+            found = ", ".join(names[:5]) or "none"
+            raise click.UsageError(f"Say which run with --run RUN; there are {found}.")
+        yield runs
+
+
+@contextmanager
+def open_run(databases: Sequence[str], run_id: str | None, topic: str) -> Iterator[Run]:
+    """The same in the one database that has the topic."""
+    with open_one(databases, run_id) as runs:
+        known = [run for run in runs if len(runs) == 1 or any(one.topic == topic for one in run.topics())]
+        if len(known) != 1:
+            which = "None" if not known else "More than one"
+            raise click.UsageError(f"{which} of the databases has the topic {topic}: say which with --database URL.")
+        yield known[0]
+
+
+def check_topic(run: Run, topic: str) -> None:
+    """Raises `TopicNotFound` for a name that is misspelt: it would look like a topic without messages."""
+    from ticklake.cli.errors import TopicNotFound
+
+    names = [one.topic for one in run.topics()]
+    if topic not in names:
+        raise TopicNotFound(run_id=run.id, topic=topic, topics=", ".join(names) or "none")

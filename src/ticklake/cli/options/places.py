@@ -1,0 +1,151 @@
+"""The options that say where to look, the same for every command that reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ticklake.insights import Places
+    from ticklake.topics import Database
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_CONFIGURED = "ticklake.cli.configured"
+
+
+class _PlaceOption(click.Option):
+    """The environment stands in for an option that was not given, but not beside a configuration that was."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return None if ctx.meta.get(_CONFIGURED) else super().resolve_envvar_value(ctx)
+
+
+storage_option = click.option(
+    "--storage",
+    cls=_PlaceOption,
+    metavar="DIR",
+    envvar="TICKLAKE_STORAGE",
+    show_envvar=True,
+    help="Where the batch files are.",
+)
+lake_option = click.option(
+    "--lake", cls=_PlaceOption, metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Where the tables are."
+)
+
+
+batch_topic_option = click.option(
+    "--topic",
+    "batch_topic",
+    metavar="TOPIC",
+    help="The topic of the batches; default: that of the configuration, or the one with such messages.",
+)
+
+
+class _Url(click.types.StringParamType):
+    """One value of the environment is one URL: a path may have a space in it."""
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        return [rv] if rv else []
+
+
+database_option = click.option(
+    "--database",
+    cls=_PlaceOption,
+    metavar="URL",
+    type=_Url(),
+    multiple=True,
+    envvar="TICKLAKE_DATABASE",
+    show_envvar=True,
+    help="The database of the topics, sqlite:///DIRECTORY or postgresql://…; may be given again.",
+)
+
+
+def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> str | None:
+    """Options that were not given are what the configuration names."""
+    if file:
+        from ticklake.config import load
+
+        context.meta[_CONFIGURED] = True
+        found = load(file).places()
+        context.default_map = {
+            "storage": found.storage,
+            "lake": found.lake,
+            "database": found.databases,
+            "batch_topic": found.batch_topic,
+            "run_topic": found.run_topic,
+        }
+        if found.others:
+            names = ", ".join(found.others)
+            click.echo(f"Not looked at, because one storage and one lake are shown at a time: {names}", err=True)
+    return file
+
+
+def config_option(*, expose: bool) -> Callable[[Command], Command]:
+    return click.option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        expose_value=expose,
+        callback=_defaults,
+        help="Look at what this configuration names: its storage, its lake, all of its databases.",
+    )
+
+
+def lake_or_usage_error(lake: str | None) -> str:
+    if not lake:
+        raise click.UsageError("Give --lake DIR: it has the tables.")
+    return lake
+
+
+def places_options(command: Command) -> Command:
+    """Where to look. A configuration may stand for all of it."""
+    return config_option(expose=False)(storage_option(lake_option(database_option(command))))
+
+
+def config_and_places_options(command: Command) -> Command:
+    """The same for a command that looks at the configuration itself, too."""
+    return config_option(expose=True)(storage_option(lake_option(database_option(command))))
+
+
+def config_and_database_options(command: Command) -> Command:
+    return config_option(expose=False)(database_option(command))
+
+
+@contextmanager
+def open_places(storage: str | None, lake: str | None, databases: Sequence[str]) -> Iterator[Places]:
+    """What the options name; at least one is needed."""
+    if not (storage or lake or databases):
+        raise click.UsageError("Give --config FILE, or --storage DIR, --lake DIR, --database URL or several of them.")
+    from ticklake.insights import Places
+    from ticklake.lake.read import Catalog, Presence
+    from ticklake.storage import Storage
+
+    _check_storage(storage)
+    with opened_all(databases) as opened:
+        catalog = Catalog(lake) if lake else None
+        yield Places(Storage(storage) if storage else None, catalog, opened, Presence())
+
+
+def _check_storage(storage: str | None) -> None:
+    """One that a configuration names may come into being later; one that was typed must be there."""
+    from ticklake.cli.errors import StorageNotFound
+    from ticklake.places import storage_place
+
+    place = storage_place(storage) if storage else None
+    if isinstance(place, Path) and not place.is_dir():
+        context = click.get_current_context(silent=True)
+        if place.exists() or not (context and context.meta.get(_CONFIGURED)):
+            raise StorageNotFound(storage=place)
+
+
+@contextmanager
+def opened_all(urls: Sequence[str]) -> Iterator[list[Database]]:
+    from ticklake.topics import Database
+
+    with ExitStack() as stack:
+        yield [stack.enter_context(Database(url)) for url in urls]

@@ -1,0 +1,1 @@
+"""Commands that run a pipeline or a part of it."""

@@ -1,0 +1,48 @@
+"""`ticklake config`: check a configuration and show what it amounts to."""
+
+from __future__ import annotations
+
+import click
+
+from ticklake.cli.terminal.output import json_option, print_json
+
+
+@click.group()
+def config() -> None:
+    """Check and show configurations."""
+
+
+@config.command()
+@click.argument("file")
+@json_option
+def check(file: str, as_json: bool) -> None:
+    """Say whether FILE is a configuration that a node can run: build all that `run` starts, and start none of it."""
+    from ticklake.cli.pipeline.run import build
+
+    node = build(file)
+    node.close()
+    settings = node.settings
+    if as_json:
+        print_json({"file": file, "resources": list(settings.resources), "services": list(settings.services)})
+    else:
+        click.echo(f"{file}: fine, {len(settings.resources)} resources and {len(settings.services)} services.")
+
+
+@config.command()
+@click.argument("file", required=False)
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@json_option
+def show(file: str | None, origin: bool, as_json: bool) -> None:
+    """Print FILE with every default written out; without FILE, every option there is with its documentation."""
+    from ticklake.config import load
+    from ticklake.config import rendering as showing
+    from ticklake.config.templates import REFERENCE
+
+    if file is None and not as_json:
+        click.echo(REFERENCE.read_text(encoding="utf-8"), nl=False)
+        return
+    settings = load(file or REFERENCE)
+    if as_json:
+        print_json(showing.as_dict(settings))
+    else:
+        click.echo(showing.show(settings, origin=origin))

@@ -1,0 +1,54 @@
+"""`ticklake end`: records that a run has ended, for producers that do not say so themselves."""
+
+from __future__ import annotations
+
+import click
+
+from ticklake.cli.options.numbers import Seconds, count
+from ticklake.cli.options.places import config_option, database_option, opened_all, storage_option
+from ticklake.cli.terminal.output import json_option, print_json
+
+
+@click.command()
+@click.argument("run")
+@config_option(expose=False)
+@storage_option
+@database_option
+@click.option("--topic", "run_topic", metavar="TOPIC", help="The topic of the ends of runs; default: found out.")
+@click.option("--last-tick", type=count(), help="The last tick; default: that of the last file.")
+@click.option(
+    "--silent-for",
+    type=Seconds(),
+    default=60,
+    show_default=True,
+    help="Refuse if anything came within so many seconds; 0 does not ask.",
+)
+@json_option
+def end(
+    run: str,
+    storage: str | None,
+    database: tuple[str, ...],
+    run_topic: str | None,
+    last_tick: int | None,
+    silent_for: float,
+    as_json: bool,
+) -> None:
+    """Record that RUN has ended, as a producer does itself: from then on `verify` can call it complete.
+
+    With a database the end is also announced, on the topic that its producer would have used.
+    """
+    if not storage:
+        raise click.UsageError("Give --storage DIR: the end of a run is recorded beside its batch files.")
+    from ticklake.completeness import end_run
+    from ticklake.storage import Storage
+    from ticklake.storage.errors import RunNotFound
+
+    place = Storage(storage)
+    with opened_all(database) as opened:
+        if run not in (runs := place.runs()):
+            raise RunNotFound(run_id=run, places=place.url, found=", ".join(runs[-5:]) or "none")
+        ended = end_run(place, run, opened, topic=run_topic, last_tick=last_tick, silent_for=silent_for)
+    if as_json:
+        print_json({"run": run, **ended._asdict()})
+    else:
+        click.echo(f"Run {run} {'has ended' if ended.recorded else 'had ended already'} at tick {ended.last_tick:,}.")

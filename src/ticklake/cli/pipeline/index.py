@@ -1,0 +1,155 @@
+"""`ticklake index`: a finished run straight from its files into tables."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli import INTERRUPTED
+from ticklake.cli.options.completeness import ranges_text
+from ticklake.cli.options.numbers import MOST, count
+from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
+from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.progress import Bars
+
+if TYPE_CHECKING:
+    from ticklake.indexers.finished import Progress
+    from ticklake.ticks import TickRange
+
+log = logging.getLogger(__name__)
+
+GOES_ON = "Stopped before the end; the same command goes on from here."
+COLUMNS = ("table", "ticks", "there before", "rows", "rows/s")
+
+
+class TickRangeOption(click.ParamType["TickRange"]):
+    """`A:B`, both included."""
+
+    name = "A:B"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> TickRange:
+        from ticklake.ticks import TickRange
+
+        numbers = re.fullmatch(r"([0-9]{1,19}):([0-9]{1,19})", value)
+        ticks = TickRange(int(numbers[1]), int(numbers[2])) if numbers else None
+        if not ticks or ticks.end > MOST:
+            self.fail(f"{value[:100]!r} is no tick range; write for example 0:999", param, ctx)
+        return ticks
+
+
+class SparkSetting(click.ParamType[tuple[str, str]]):
+    """`spark.NAME=VALUE`."""
+
+    name = "spark.NAME=VALUE"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, setting = value.partition("=")
+        if not (name.startswith("spark.") and equals):
+            self.fail(f"{value!r} is no Spark setting; write for example spark.executor.memory=2g", param, ctx)
+        return name, setting
+
+
+@click.command()
+@click.argument("run")
+@click.option("--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Where the batch files are.")
+@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Where the tables go.")
+@click.option("--database", metavar="URL", envvar="TICKLAKE_DATABASE", help="Share the work with others through it.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    help="Only this table, or MODULE:CLASS for an indexer of your own; may be repeated.",
+)
+@click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
+@click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
+@click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
+@click.option("--insert-batch-size", type=count(1), default=1000, show_default=True, help="Ticks a flush.")
+@click.option("--replace", is_flag=True, help="Index ticks again that the tables have, if a good file has them.")
+@json_option
+def index(
+    run: str,
+    storage: str,
+    lake: str,
+    database: str | None,
+    tables: tuple[str, ...],
+    ticks: TickRange | None,
+    master: str,
+    settings: tuple[tuple[str, str], ...],
+    insert_batch_size: int,
+    replace: bool,
+    as_json: bool,
+) -> None:
+    """Index RUN from its batch files. What a table has already is left alone, so it can be repeated at any time."""
+    with graceful_stop() as stop:
+        from ticklake.indexers.base import IndexerResources
+        from ticklake.indexers.finished import FinishedRun
+        from ticklake.indexers.registry import indexers_of
+        from ticklake.lake.flush import warm_up
+        from ticklake.lake.lake import Lake
+        from ticklake.lake.session import open_session
+        from ticklake.storage import Storage
+        from ticklake.topics import Database
+
+        kinds = indexers_of(tables)
+        if stop.is_set():
+            raise StoppedEarly(GOES_ON)
+        session = partial(open_session, master, dict(settings))
+        with Database(database) if database else nullcontext() as opened, Bars(as_json) as bars:
+            resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=session)
+            work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
+            bars.update("starting Spark", 0, 1)
+            warm_up(session(), *(kind.rows for kind in kinds))
+            bars.update("starting Spark", 1, 1)
+            if replace and not stop.is_set():
+                work.remove()
+            started = time.monotonic()
+            if not stop.is_set():  # Spark takes a while to start
+                work.start()
+                while not work.wait(0.2) and not stop.is_set():
+                    _show(bars, work.progress(), work.under_way())
+                work.stop()
+            _show(bars, work.progress(), {})
+    failed = _report(work.progress(), time.monotonic() - started, lake, run, as_json)
+    if stop.is_set():
+        click.echo(GOES_ON, err=True)
+    if failed or not work.wait(0):
+        raise click.exceptions.Exit(1)
+    if stop.is_set():
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _show(bars: Bars, tables: list[Progress], under_way: dict[str, int]) -> None:
+    for table in tables:
+        done = table.ticks + table.present + under_way.get(table.table, 0)
+        bars.update(table.table, min(done, table.total), table.total, rows=table.rows)
+
+
+def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json: bool) -> bool:
+    """Prints what was done; whether files failed."""
+    failed = {file: error for table in tables for file, error in table.failed.items()}
+    if as_json:
+        print_json({"run": run, "lake": lake, "seconds": round(seconds, 3), "tables": tables})
+    else:
+        rows = [(one.table, one.ticks, one.present, one.rows, round(one.rows / seconds)) for one in tables]
+        print_table(COLUMNS, rows, numbers=COLUMNS[1:])
+        for file, error in failed.items():
+            click.echo(f"{file}: {error}", err=True)
+        if failed:
+            again = "`ticklake reconcile RUN --retry-failed --apply` has them tried again by those who share the work"
+            click.echo(f"{len(failed):,} files are not indexed. Mend or remove them; {again}.", err=True)
+        for one in tables:
+            if one.kept:
+                ranges = ranges_text(one.kept)
+                click.echo(f"{one.table}: not replaced, for no good file has them: ticks {ranges}", err=True)
+        click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
+    return bool(failed) or any(one.kept for one in tables)

@@ -1,0 +1,101 @@
+"""`ticklake run`: a node from a configuration, until it is stopped or all of its services have ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.errors import WebMissing
+from ticklake.cli.options.logs import set_up_logs
+from ticklake.cli.options.numbers import PORT, Seconds
+from ticklake.cli.terminal.interrupt import end_now, graceful_stop
+
+if TYPE_CHECKING:
+    from ticklake.node.node import Node
+
+LOOK_SECONDS = 0.2
+FAILED, LATE = 1, 3
+
+
+@click.command()
+@click.argument("config", type=click.Path(dir_okay=False))
+@click.option("--stop-timeout", type=Seconds(), help="Seconds that services have for a clean stop.")
+@click.option("--http", "port", type=PORT, help="Serve metrics and control on this port; 0: any.")
+@click.pass_context
+def run(context: click.Context, config: str, stop_timeout: float | None, port: int | None) -> None:
+    """Run the services that CONFIG describes. Ctrl-C stops them cleanly, twice at once; nothing is lost either way."""
+    with graceful_stop() as stop:
+        node = build(config, port)
+        set_up_logs(context, node.settings.node.log)
+        clean = _work(node, port, stop, stop_timeout)
+    for service in node.failed:
+        click.echo(f"{service.name} failed: {service.error}", err=True)
+    if not clean:
+        end_now(LATE)  # threads that did not stop would keep the process
+    if node.failed:
+        raise click.exceptions.Exit(FAILED)
+    click.echo("Stopped; everything that was accepted is written.", err=True)
+
+
+def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: float | None) -> bool:
+    """Until the node has ended or is to stop; starts nothing if it is to stop already. Whether it stopped in time."""
+    if stop.is_set():
+        node.close()
+        return True
+    http = node.settings.node.http
+    with _http(node, http.port if port is None else port):
+        click.echo(f"Running {', '.join(node.services)}. Ctrl-C stops.", err=True)
+        while not node.ended and not stop.wait(LOOK_SECONDS):
+            pass
+        return node.stop(stop_timeout)
+
+
+def build(config: str, port: int | None = None) -> Node:
+    """The node that a configuration describes, ready to start. Creates no file and no table."""
+    from ticklake.config import load
+    from ticklake.config.directories import check_directories
+    from ticklake.node.node import Node
+
+    node = Node(load(config))
+    check_directories(node.settings)
+    http = node.settings.node.http
+    if http.port is not None or port is not None:
+        _check_http(http.host, node.settings.node.directory)
+    return node
+
+
+def _check_http(host: str, directory: str) -> None:
+    """Whether there is what serves HTTP, a host to listen on, and a token if one must be given. Makes none."""
+    try:
+        from ticklake.node.client import token_of
+        from ticklake.web.security.guard import find_token, is_loopback
+        from ticklake.web.server import check_host
+    except ModuleNotFoundError as error:
+        raise WebMissing(module=error.name) from error
+    check_host(host)
+    if token_of() or not is_loopback(host):
+        find_token(host, directory)
+
+
+@contextmanager
+def _http(node: Node, port: int | None) -> Iterator[None]:
+    """Starts the node, and with a port its HTTP side: the address is taken before anything else is."""
+    if port is None:
+        node.start()
+        yield
+        return
+    from ticklake.web.server import open_server
+
+    server = open_server(node, node.settings.node.http.model_copy(update={"port": port}))
+    try:
+        node.start()
+        node.instance.tell(url=server.url)
+        server.start()
+        click.echo(f"Listening on {server.url}", err=True)
+        yield
+    finally:
+        server.stop()

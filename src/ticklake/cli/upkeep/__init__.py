@@ -1,0 +1,1 @@
+"""Commands that keep databases and tables in order."""

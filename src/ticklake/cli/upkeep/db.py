@@ -1,0 +1,113 @@
+"""`ticklake db`: which version the tables of each run have, and bringing them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.options.database import run_options
+from ticklake.cli.terminal.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from ticklake.database import Backend, Schema
+    from ticklake.database.versions import PackageVersion
+
+PACKAGES = ("ticklake.topics", "ticklake.topics.removed", "ticklake.coordination", "ticklake.consumer")
+
+
+@click.group()
+def db() -> None:
+    """Show and upgrade the versions of the tables in a database."""
+
+
+@db.command()
+@run_options
+@json_option
+def status(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
+    """Say which version each run's tables have and which one this TickLake wants. Exit code 1 where they differ."""
+    from ticklake.database.versions import package_versions
+
+    with _opened(database) as backends:
+        found = [one for schema in _schemas(backends, run_id) for one in package_versions(schema)]
+    _print(found, as_json)
+    if any(one.state in ("behind", "too new") for one in found):
+        raise click.exceptions.Exit(1)
+
+
+@db.command()
+@run_options
+@json_option
+def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
+    """Bring the tables of every run, or of one, up to date. A node and `index` do so for the runs they use.
+
+    After a restore into another PostgreSQL server, this also replaces the transaction numbers of the first one.
+    """
+    from ticklake.database.versions import upgrade as upgrade_schema
+    from ticklake.topics.runs import open_store
+    from ticklake.topics.store import has_foreign_numbers
+
+    with _opened(database) as backends:
+        schemas = _schemas(backends, run_id)
+        changed = [one for schema in schemas for one in upgrade_schema(schema)]
+        restored = {one.run_id: open_store(one).renumber() for one in schemas if has_foreign_numbers(one)}
+    if as_json:
+        print_json([_as_dict(one) for one in changed])
+    for one in [] if as_json else changed:
+        click.echo(f"{one.run_id}: {one.package} from version {one.version} to {one.wanted}")
+    for name, messages in [] if as_json else restored.items():
+        click.echo(f"{name}: replaced the transaction numbers of another server in {messages or 0:,} messages")
+    if not as_json and not changed and not restored:
+        click.echo("Everything is up to date.")
+
+
+@db.command()
+@run_options
+def sql(database: tuple[str, ...], run_id: str | None) -> None:
+    """Print the SQL that an upgrade would run, or, for a run that is not there yet, all the SQL that makes it."""
+    from ticklake.database.versions import creation_script, upgrade_script
+
+    with _opened(database) as backends:
+        if run_id is not None and not any(run_id in backend.runs() for backend in backends):
+            scripts = [creation_script(backend.schema(run_id), PACKAGES) for backend in backends]
+        else:
+            scripts = [upgrade_script(schema) for schema in _schemas(backends, run_id)]
+    click.echo("\n\n".join(filter(None, scripts)) or "-- Everything is up to date.")
+
+
+@contextmanager
+def _opened(databases: Sequence[str]) -> Iterator[list[Backend]]:
+    from ticklake.database import open_backend
+
+    if not databases:
+        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
+    with ExitStack() as stack:
+        yield [stack.enter_context(closing(open_backend(url))) for url in databases]
+
+
+def _schemas(backends: Sequence[Backend], run_id: str | None) -> list[Schema]:
+    """The run asked for, or all, of each database that has it; where none has it, the first says so."""
+    runs = [(backend, backend.runs()) for backend in backends]
+    found = [(backend, name) for backend, names in runs for name in names if run_id in (None, name)]
+    if run_id is not None and not found:
+        found = [(backends[0], run_id)]
+    return [backend.schema(name, create=False) for backend, name in found]
+
+
+def _print(found: list[PackageVersion], as_json: bool) -> None:
+    if as_json:
+        print_json([_as_dict(one) for one in found])
+    elif found:
+        print_table(
+            ("run", "package", "version", "wanted", "state"),
+            [(one.run_id, one.package, one.version, one.wanted, one.state) for one in found],
+            numbers=("version", "wanted"),
+        )
+    else:
+        click.echo("No runs yet.")
+
+
+def _as_dict(one: PackageVersion) -> dict[str, object]:
+    return {"run": one.run_id, **{k: v for k, v in one._asdict().items() if k != "run_id"}, "state": one.state}

@@ -1,0 +1,73 @@
+"""`ticklake doctor`: what could keep a node from running, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from ticklake.cli.options.places import database_option, lake_option, storage_option
+from ticklake.cli.terminal.output import cell_text, json_option, print_json
+
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
+WIDTH = 15
+
+
+@click.command()
+@click.option("--config", metavar="FILE", help="Examine everything that this configuration names.")
+@storage_option
+@lake_option
+@database_option
+@json_option
+@click.pass_context
+def doctor(
+    context: click.Context,
+    config: str | None,
+    storage: str | None,
+    lake: str | None,
+    database: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Examine this machine and the places of a configuration; say for each problem what to do. Changes nothing."""
+    from ticklake.config import load
+    from ticklake.doctor import Patient, examine
+    from ticklake.doctor.subject import Store
+    from ticklake.places import lake_path, storage_place
+
+    given = [name for name in ("storage", "lake", "database") if _was_typed(context, name)]
+    if config and given:
+        raise click.UsageError(f"Give --config FILE or --{given[0]}, not both.")
+    if config:
+        patient = Patient.of(load(config))
+    else:
+        place = storage_place(storage) if storage else None
+        patient = Patient(
+            (place,) if isinstance(place, Path) else (),
+            (lake_path(lake),) if lake else (),
+            tuple(map(Store, database)),
+        )
+    found = []
+    with patient:
+        for finding in examine(patient):
+            found.append(finding)
+            if not as_json:
+                _print(finding.check, finding.level, finding.message, finding.remedy)
+    if as_json:
+        print_json(found)
+    else:
+        counts = {level: sum(one.level == level for one in found) for level in ("error", "warning")}
+        click.echo(f"\n{counts['error']} errors, {counts['warning']} warnings.")
+    if any(one.level == "error" for one in found):
+        raise click.exceptions.Exit(1)
+
+
+def _was_typed(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _print(check: str, level: str, message: str, remedy: str) -> None:
+    mark, color = MARKS[level]
+    click.echo(f"{click.style(mark, fg=color)} {check:<{WIDTH}} {cell_text(message)}")
+    if remedy:
+        click.echo(f"  {'':<{WIDTH}} → {cell_text(remedy)}")

@@ -1,0 +1,41 @@
+"""`ticklake optimize`: fewer, larger files in the tables, the same rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ticklake.cli.options.places import lake_option, lake_or_usage_error
+from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.progress import Bars
+
+if TYPE_CHECKING:
+    from ticklake.lake.upkeep import Optimized
+
+COLUMNS = ("run", "table", "merged", "into", "before", "after", "files")
+
+
+@click.command()
+@click.argument("run", required=False)
+@lake_option
+@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@json_option
+def optimize(run: str | None, lake: str | None, tables: tuple[str, ...], as_json: bool) -> None:
+    """Merge the small files of RUN's tables (or of all runs), while others index and read them."""
+    from ticklake.lake.read import Catalog
+    from ticklake.lake.upkeep import optimize_tables
+
+    with Bars(quiet=as_json) as bars:
+        done = list(optimize_tables(Catalog(lake_or_usage_error(lake)), run, tables, bars.update))
+    if as_json:
+        print_json(done)
+    elif done:
+        print_table(COLUMNS, map(_row, done), numbers=COLUMNS[2:])
+    else:
+        click.echo("No tables to optimize.")
+
+
+def _row(one: Optimized) -> tuple[object, ...]:
+    sizes = size_text(one.bytes_removed), size_text(one.bytes_added)
+    return one.run_id, one.table, one.files_removed, one.files_added, *sizes, one.files

@@ -1,0 +1,62 @@
+"""`ticklake vacuum`: files go that no recent version of a table needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ticklake.cli.options.places import lake_option, lake_or_usage_error
+from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.progress import Bars
+
+COLUMNS = ("run", "table", "files", "size")
+
+
+def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -> Any:
+    from ticklake.config.units import seconds
+
+    try:
+        return seconds(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from error
+
+
+@click.command()
+@click.argument("run", required=False)
+@lake_option
+@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option(
+    "--older-than",
+    default="7d",
+    show_default=True,
+    callback=_seconds,
+    metavar="TIME",
+    help="Keep what any version of the last TIME needs (7d, 36h).",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--force", is_flag=True, help="Allow less than a day.")
+@json_option
+def vacuum(
+    run: str | None,
+    lake: str | None,
+    tables: tuple[str, ...],
+    older_than: float,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Remove files of RUN's tables (or of all runs) that were replaced or never committed."""
+    from ticklake.lake.read import Catalog
+    from ticklake.lake.upkeep import vacuum_tables
+
+    with Bars(quiet=as_json) as bars:
+        catalog = Catalog(lake_or_usage_error(lake))
+        done = list(vacuum_tables(catalog, run, tables, older_than, bars.update, force=force, dry_run=dry_run))
+    if as_json:
+        print_json({"dry_run": dry_run, "tables": done})
+        return
+    if done:
+        rows = [(one.run_id, one.table, one.files, size_text(one.bytes)) for one in done]
+        print_table(COLUMNS, rows, numbers=COLUMNS[2:])
+    click.echo("Nothing was removed; without --dry-run it is." if dry_run else "Done.")

@@ -1,0 +1,129 @@
+"""Ending a run by hand: for a producer that has stopped and left no completion record, as the original never does."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ticklake.completeness.errors import (
+    LastFileBad,
+    RunEndedBefore,
+    RunGoesOn,
+    RunHasNoFiles,
+    RunNotSilent,
+    SilenceUnknown,
+)
+from ticklake.contracts import RunCompleted
+from ticklake.coordination import Topic, destination_of, stored
+from ticklake.indexers.builtin import EnvironmentIndexer, OrganismIndexer
+from ticklake.indexers.components import stored_metadata
+from ticklake.lake.errors import OffTheGrid
+from ticklake.lake.flush import Work, decoded_slice
+from ticklake.lake.slices import Slice
+from ticklake.services import RUN_TOPIC, end_of
+from ticklake.storage import Storage
+from ticklake.storage.errors import BadFile
+from ticklake.topics import Database, Run, runs_in
+from ticklake.topics.errors import InvalidOption
+from ticklake.world import World
+
+SILENT_SECONDS = 60.0
+
+
+class Ended(NamedTuple):
+    """The end of a run as it is on record; `recorded` and `announced` tell what was done just now."""
+
+    last_tick: int
+    recorded: bool
+    announced: bool
+
+
+def end_run(
+    storage: Storage,
+    run_id: str,
+    databases: Sequence[Database] = (),
+    *,
+    topic: str | None = None,
+    last_tick: int | None = None,
+    silent_for: float = SILENT_SECONDS,
+    clock: Callable[[], float] = time.time,
+) -> Ended:
+    """Records that the run ended with this tick, or with its last file, and announces that if there is a database.
+
+    Refused while the run goes on: if something came within `silent_for` seconds, or a file lies behind that tick.
+    Nothing is recorded if the last file is bad, or if no database has the run or it is unclear which topic.
+    """
+    if not 0 <= silent_for < math.inf:
+        raise InvalidOption(option="silent_for", value=silent_for, allowed="0 or more seconds, a finite number")
+    runs = _runs(databases, run_id)
+    told = destination_of(databases, run_id, RunCompleted, RUN_TOPIC, topic).made() if runs else None
+    files = stored(storage, run_id)
+    if not files:
+        raise RunHasNoFiles(run_id=run_id, storage=storage.url)
+    known = storage.read_completion(run_id)
+    last = max(ticks.end for ticks in files.values()) if last_tick is None else last_tick
+    if known is None:
+        _refuse_if_it_goes_on(storage, run_id, runs, silent_for, clock())
+        if last_tick is None:
+            _prove(storage, run_id, [key for key, ticks in files.items() if ticks.end == last])
+        for key, ticks in files.items():
+            if ticks.end > last:
+                raise RunGoesOn(run_id=run_id, last_tick=last, key=key)
+        storage.write_completion(end_of(run_id, last, clock))
+    elif known.last_tick != (known.last_tick if last_tick is None else last_tick):
+        raise RunEndedBefore(run_id=run_id, last_tick=known.last_tick)
+    end = storage.read_completion(run_id) or end_of(run_id, last, clock)
+    return Ended(end.last_tick, known is None, told is not None and _announce(told, end))
+
+
+def _runs(databases: Sequence[Database], run_id: str) -> list[Run]:
+    """The run in the databases that have it. If none has, the first says so: nobody would read what is sent there."""
+    return runs_in(databases, run_id) or [database.run(run_id, create=False) for database in databases[:1]]
+
+
+def _prove(storage: Storage, run_id: str, keys: Sequence[str]) -> None:
+    """Reads the last files of a run as an indexer does: a name alone proves no tick. One good file is enough."""
+    work = Work("", storage, _world(storage, run_id), (*EnvironmentIndexer.reads, *OrganismIndexer.reads))
+    bad: dict[str, object] = {}
+    for key in keys:
+        try:
+            file = storage.batch(key)
+            for _ in decoded_slice(work, Slice(file, file.ticks)):
+                pass
+        except (BadFile, OffTheGrid, OSError) as error:
+            bad[key] = error.reason if isinstance(error, BadFile) else error
+        else:
+            return
+    key, reason = next(iter(bad.items()))
+    raise LastFileBad(run_id=run_id, key=key, reason=reason)
+
+
+def _world(storage: Storage, run_id: str) -> World | None:
+    metadata = stored_metadata(storage, run_id)
+    return None if metadata is None else World.of(metadata)
+
+
+def _refuse_if_it_goes_on(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:
+    if silent_for == 0:
+        return
+    folders = {run_id, *(key.rpartition("/")[0] for key in stored(storage, run_id))}
+    moments = [moment / 1e9 for folder in folders if (moment := storage.changed_at(folder)) is not None]
+    moments += [one.last_ms / 1000 for run in runs for one in run.topics() if one.last_ms is not None]
+    if not moments:
+        raise SilenceUnknown(run_id=run_id, storage=storage.url)
+    silent = now - max(moments)
+    if silent < silent_for:
+        raise RunNotSilent(run_id=run_id, seconds=max(0, round(silent)), silent_for=round(silent_for))
+
+
+def _announce(topic: Topic, end: RunCompleted) -> bool:
+    """Sends the end to a topic, if it is not there yet."""
+    for message in topic.run.browse_last(topic.name, 1):
+        opened = message.opened()
+        if opened is not None and opened.payload == end:
+            return False
+    with topic.run.writer(topic.name) as writer:
+        writer.send(end)
+    return True

@@ -1,0 +1,9 @@
+"""PostgreSQL: one schema a run, a pool of connections, wake-ups by LISTEN and NOTIFY."""
+
+from __future__ import annotations
+
+from ticklake.database.postgres.backend import PostgresBackend
+
+__all__ = [
+    "PostgresBackend",
+]

@@ -1,0 +1,449 @@
+"""PostgreSQL: one schema a run, a pool of connections, LISTEN and NOTIFY."""
+
+from __future__ import annotations
+
+import logging
+import select
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import Any
+
+import psycopg
+from psycopg import sql as compose
+
+from ticklake import faults
+from ticklake.database.endings import split
+from ticklake.database.errors import (
+    DatabaseClosed,
+    DatabaseUnavailable,
+    DatabaseUnusable,
+    InvalidName,
+    ReadingOnly,
+    RunNotInDatabase,
+)
+from ticklake.database.fork import Fork, Inheritable
+from ticklake.database.names import schema_name
+from ticklake.database.outages import in_our_words, postgres_fault
+from ticklake.database.postgres.lock_waits import told
+from ticklake.database.postgres.pool import Pool
+from ticklake.database.postgres.wakeups import PostgresListener
+from ticklake.database.schema import Row, Transaction, uncounted
+from ticklake.database.statements import statements
+from ticklake.database.url import split_password
+from ticklake.database.work import Work
+from ticklake.errors import TickLakeError
+
+_log = logging.getLogger(__name__)
+_OWN = "ticklake.database"
+CONNECT_SECONDS = 10
+POOL_SECONDS = 30.0
+RETRY_SECONDS = 0.2
+BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"
+"""Our statements are written for this level, whatever the default of a server or role is."""
+READING = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+READ_ONLY = "25006"
+_UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
+_CLEAN = b"SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); "
+"""What foreign statements may have left in a session, which others have after them."""
+
+_OPTIONS: dict[str, Any] = {
+    "autocommit": True,
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection that knows which schema it is in and whether its commits wait for the disk."""
+
+    place: tuple[str, bool] | None = None
+    life: str = ""
+    """When the server was started, as it was when it was last asked."""
+    pooler: bool = False
+    """Whether a pooler such as PgBouncer is in between: then the next transaction may be in another session."""
+    read_only: bool = False
+    """Whether it has refused to write: another connection may lead to a server that does."""
+
+    @cached_property
+    def statements(self) -> psycopg.Cursor[Row]:
+        """One for all statements: it remembers how their values are written and read, a fifth of the work."""
+        return self.cursor(binary=True)
+
+    def ask_who_is_there(self) -> None:
+        """A pooler makes up the process id that it tells its clients."""
+        question = "SELECT pg_backend_pid(), pg_postmaster_start_time()::text"
+        ((pid, self.life),) = self.execute(question).fetchall()
+        self.pooler = pid != self.info.backend_pid
+        if self.pooler:
+            self.prepare_threshold = None
+
+    def enter(self, schema: str, durable: bool) -> None:
+        """For the session; behind a pooler, for this transaction."""
+        if self.pooler or self.place != (schema, durable):
+            self.place = None
+            self.execute(_own("enter"), self._settings(schema, durable))
+            self.place = (schema, durable)
+
+    def clean_and_commit(self, schema: str, durable: bool) -> str | None:
+        """Ends a transaction with foreign statements in one round trip. The session is as it was; the command's tag."""
+        cursor = psycopg.ClientCursor(self)  # only on the client's side, values can be put into several statements
+        cursor.execute(_CLEAN + _own("enter") + b"; COMMIT", self._settings(schema, durable))
+        while cursor.nextset():
+            pass
+        return cursor.statusmessage
+
+    def _settings(self, schema: str, durable: bool) -> dict[str, object]:
+        return {"search_path": f'"{schema}"', "commit": "on" if durable else "off", "local": self.pooler}
+
+
+class PostgresBackend(Inheritable):
+    """A server's database."""
+
+    def __init__(self, url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> None:
+        super().__init__()
+        self._url = url
+        self.name = split_password(url)[0]
+        self._lock = threading.Lock()
+        self._schemas: dict[str, PostgresSchema] = {}
+        self._closed = False
+        self._reached = False
+        self._left_out: set[str] = set()
+        self.connections = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
+
+    def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
+        name = schema_name(run_id)
+        self.check_process(self.name)
+        with self._lock:
+            if self._closed:
+                raise DatabaseClosed(database=self.name)
+            if run_id not in self._schemas:
+                if not create and not self._query("find_schema", schema=name):
+                    raise RunNotInDatabase(run_id=run_id, database=self.name)
+                self._schemas[run_id] = PostgresSchema(self, name, run_id)
+            return self._schemas[run_id]
+
+    def runs(self) -> list[str]:
+        """Leaves out, with one warning, schemas with another name than that of their run: renamed or foreign ones."""
+        found = []
+        for run_id, name in self._query("list_runs"):
+            if _is_name_of(name, run_id):
+                found.append(run_id)
+            elif name not in self._left_out:
+                self._left_out.add(name)
+                _log.warning("Schema %s of %s has the comment %r, which is not its run", name, self.name, run_id)
+        return found
+
+    def close(self) -> None:
+        if self.inherited:
+            return
+        self._closed = True
+        self.connections.close()
+
+    def connect(self) -> Connection:
+        """A connection of one's own, outside the pool."""
+        with self.translated():
+            return self._connect()
+
+    def take(self, mine: weakref.ref[object], *, patient: bool = True) -> Connection:
+        """A server that was there and is away is asked again and again, as long as others would wait for their turn.
+
+        Not `patient`: it is asked once, and whether it has been restarted meanwhile.
+        """
+        self.check_process(self.name)
+        end = time.monotonic() + POOL_SECONDS
+        while True:
+            if self._closed:
+                raise DatabaseClosed(database=self.name)
+            try:
+                connection = self.connections.take(mine, end - time.monotonic())
+                if connection is not None and not patient:
+                    connection.ask_who_is_there()
+            except psycopg.OperationalError as error:
+                if not patient or not self._reached or time.monotonic() > end:
+                    raise self.in_our_words(error) from error
+                _log.debug("Trying again to connect to %s: %s", self.name, error)
+                time.sleep(RETRY_SECONDS)
+            else:
+                if connection is None:
+                    raise DatabaseUnavailable(database=self.name, reason=f"no connection for {POOL_SECONDS:g} seconds")
+                self._reached = True
+                return connection
+
+    def pool(self) -> Mapping[str, int]:
+        active, idle = self.connections.active, self.connections.idle
+        return {"active": active, "idle": idle, "total": active + idle, "waiting": len(self.connections.waiters)}
+
+    def _connect(self) -> Connection:
+        connection = Connection.connect(self._url, **_OPTIONS)
+        try:
+            connection.ask_who_is_there()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _query(self, statement: str, **values: str) -> list[Row]:
+        with PostgresWork(self) as transaction:
+            return transaction._execute(_own(statement).decode(), values)
+
+    @contextmanager
+    def translated(self, connection: Connection | None = None) -> Iterator[None]:
+        """The driver's errors in our words."""
+        try:
+            yield
+        except psycopg.Error as error:
+            raise self.in_our_words(error, connection) from error
+
+    def in_our_words(self, error: psycopg.Error, connection: Connection | None = None) -> TickLakeError:
+        """`connection`: on which it happened; none if there was none to be had."""
+        reason = " ".join(str(error).split())
+        lost = isinstance(error, psycopg.OperationalError) if connection is None else connection.broken
+        return in_our_words(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
+
+    def _disown(self, fork: Fork) -> None: ...
+
+
+def _is_name_of(schema: str, run_id: str) -> bool:
+    try:
+        return schema == schema_name(run_id)
+    except InvalidName:
+        return False
+
+
+def _usable(connection: Connection) -> bool:
+    """An idle server says nothing: what there is to read is that it has ended the connection."""
+    if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        return False
+    watched = select.poll()
+    watched.register(connection.fileno(), select.POLLIN)
+    return not watched.poll(0)
+
+
+class PostgresSchema:
+    """One run's schema."""
+
+    dialect = "postgres"
+
+    def __init__(self, backend: PostgresBackend, name: str, run_id: str) -> None:
+        self.run_id = run_id
+        self.name = name
+        self.database = backend.name
+        self.count_statements: Callable[[int], None] = uncounted
+        self._backend = backend
+        self._prepared: set[str] = set()
+        self._preparing = threading.Lock()
+
+    def transaction(self, *, durable: bool = True, patient: bool = True) -> PostgresWork:
+        return PostgresWork(self._backend, self, durable=durable, begin=BEGIN, patient=patient)
+
+    def autocommit(self, *, durable: bool = True) -> PostgresWork:
+        return PostgresWork(self._backend, self, durable=durable)
+
+    def reading(self) -> PostgresWork:
+        return PostgresWork(self._backend, self, durable=False, begin=READING)
+
+    def check_process(self) -> None:
+        self._backend.check_process(self._backend.name)
+
+    @property
+    def inherited(self) -> bool:
+        return self._backend.inherited
+
+    def now_ms(self) -> int:
+        with self.autocommit(durable=False) as transaction:
+            ((now,),) = transaction.sql(_OWN).read_clock()
+        return int(now)
+
+    def prepare(self, package: str) -> None:
+        if package in self._prepared:
+            return
+        with self._preparing:
+            if not self._prepared:
+                self._create()
+            with self._locked() as transaction:
+                transaction.apply_migrations(package)
+            self._prepared.add(package)
+
+    def flaws(self) -> list[str]:
+        return []
+
+    def listen(self, channel: str) -> PostgresListener:
+        return PostgresListener(self._backend, self.name, channel)
+
+    def pool(self) -> Mapping[str, int]:
+        return self._backend.pool()
+
+    @contextmanager
+    def _locked(self) -> Iterator[PostgresTransaction]:
+        """In here, nobody else makes or upgrades the tables of this run."""
+        with self.transaction() as transaction, told(self._backend.connect, transaction):
+            transaction.sql(_OWN).lock_schema(schema=self.name)
+            yield transaction
+
+    def _create(self) -> None:
+        with self._locked() as transaction:
+            own = transaction.sql(_OWN)
+            if not own.find_schema(schema=self.name):
+                self._create_schema(transaction)
+            ((found,),) = own.find_schema(schema=self.name)
+        if found != self.run_id:
+            raise DatabaseUnusable(database=self._backend.name, reason=f"schema {self.name} is of run {found!r}")
+
+    def _create_schema(self, transaction: PostgresTransaction) -> None:
+        name = compose.Identifier(self.name)
+        transaction.execute_composed(compose.SQL("CREATE SCHEMA {}").format(name))
+        comment = compose.SQL("COMMENT ON SCHEMA {} IS {}").format(name, compose.Literal(self.run_id))
+        transaction.execute_composed(comment)
+        own = transaction.sql(_OWN)
+        own.create_versions()
+        own.clock()
+        own.clock_ms()
+
+
+class PostgresTransaction(Transaction):
+    """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
+
+    def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend, begun_with: str) -> None:
+        super().__init__(run_id, "postgres", backend.name, connection.life)
+        self._connection = connection
+        self._begun_with = begun_with
+        self._backend = backend
+
+    def _execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
+        self.check_open()
+        try:
+            cursor = self._connection.statements.execute(text.encode(), values)
+            return cursor.fetchall() if _has_rows(cursor) else []
+        except psycopg.Error as error:
+            raise self._in_our_words(error) from error
+
+    def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        return [row for one in values for row in self._execute(text, one)]
+
+    def _execute_script(self, text: str) -> None:
+        """Each statement alone (a binary cursor sends no other): so none that ends the transaction hides among them."""
+        self.check_open()
+        try:
+            for statement in split(text):
+                self._connection.statements.execute(statement.text.encode(), prepare=False)
+        except psycopg.Error as error:
+            raise self._in_our_words(error) from error
+
+    def execute_composed(self, statement: compose.Composed) -> None:
+        self._connection.execute(statement)
+
+    def notify(self, channel: str) -> None:
+        self.sql(_OWN).notify(channel=channel)
+
+    def _is_gone(self) -> bool:
+        idle = self._connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        return idle and bool(self._begun_with)
+
+    def _in_our_words(self, error: psycopg.Error) -> TickLakeError:
+        if error.sqlstate == READ_ONLY and self._begun_with == READING:
+            return ReadingOnly(run_id=self.run_id)
+        self._connection.read_only = error.sqlstate == READ_ONLY
+        return self._backend.in_our_words(error, self._connection)
+
+
+class PostgresWork(Work[PostgresTransaction]):
+    """A transaction, or statements that commit on their own, on a connection of the pool."""
+
+    _drivers = psycopg.Error
+
+    def __init__(
+        self,
+        backend: PostgresBackend,
+        schema: PostgresSchema | None = None,
+        *,
+        durable: bool = True,
+        begin: str = "",
+        patient: bool = True,
+    ) -> None:
+        super().__init__()
+        self._backend = backend
+        self._schema = schema
+        self._durable = durable
+        self._begin_with = begin
+        self._patient = patient
+        self._reference = backend.connections.reference(self)
+        self._transaction: PostgresTransaction | None = None
+
+    def _begin(self) -> PostgresTransaction:
+        connection = self._backend.take(self._reference, patient=self._patient)
+        if self._schema is not None and not connection.pooler:
+            connection.enter(self._schema.name, self._durable)
+        if connection.pooler and not self._begin_with:
+            self._begin_with = BEGIN  # each statement of its own could be in another session
+        if self._begin_with:
+            connection.execute(self._begin_with.encode())
+        if self._schema is not None and connection.pooler:
+            connection.enter(self._schema.name, self._durable)
+        run_id = "" if self._schema is None else self._schema.run_id
+        self._transaction = PostgresTransaction(run_id, connection, self._backend, self._begin_with)
+        return self._transaction
+
+    def _commit(self) -> None:
+        connection = self._connection
+        if self._begin_with and connection is not None:
+            faults.reach("database.commit.before")
+            if self._transaction is not None:
+                self._transaction.check_open()
+            if self._commit_on(connection) != "COMMIT":
+                reason = "one of its statements had failed, so the transaction was rolled back"
+                raise DatabaseUnusable(database=self._backend.name, reason=reason)
+            faults.reach("database.commit.after")
+
+    def _commit_on(self, connection: Connection) -> str | None:
+        failed = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.INERROR
+        if self._schema is None or self._transaction is None or not self._transaction.foreign or failed:
+            return connection.execute(b"COMMIT").statusmessage
+        return connection.clean_and_commit(self._schema.name, self._durable)
+
+    def _committed(self) -> None:
+        if self._transaction is not None:
+            self._transaction.committed()
+
+    def _end(self, *, clean: bool) -> None:
+        if self._transaction is not None:
+            self._transaction.over = True
+        connection = self._connection
+        try:
+            if connection is not None and (not clean or connection.read_only or not _rolled_back(connection)):
+                self._backend.connections.discard(self._reference)
+            if connection is not None and self._schema is not None and self._transaction is not None:
+                self._schema.count_statements(self._transaction.executed)
+        finally:
+            self._backend.connections.give_back(self._reference)
+
+    def _in_our_words(self, error: psycopg.Error) -> TickLakeError:
+        return self._backend.in_our_words(error, self._connection)
+
+    @property
+    def _connection(self) -> Connection | None:
+        """The one that it has; none before and after."""
+        return self._backend.connections.held(self._reference)
+
+
+def _rolled_back(connection: Connection) -> bool:
+    """Whether no transaction is open any more."""
+    status = connection.pgconn.transaction_status
+    if status in (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR):
+        with suppress(psycopg.Error):
+            connection.execute(_UNDO, prepare=False)
+    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def _has_rows(cursor: psycopg.Cursor[Row]) -> bool:
+    """As `cursor.description` says, which describes every column to say it."""
+    return cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
+
+
+def _own(name: str) -> bytes:
+    return statements(_OWN, "postgres")[name].encode()

@@ -1,0 +1,13 @@
+"""SQLite: one file a run, wake-ups by datagrams, and what guards the file."""
+
+from __future__ import annotations
+
+from ticklake.database.sqlite.backend import SqliteBackend, SqliteSchema
+from ticklake.database.sqlite.file_identity import identity, make_directory
+
+__all__ = [
+    "SqliteBackend",
+    "SqliteSchema",
+    "identity",
+    "make_directory",
+]

@@ -1,0 +1,51 @@
+"""The environment indexer: `environment_data`, one row per occupied cell and tick."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.builtin.columns import axes, tick_per_item
+from ticklake.lake.table import Table
+from ticklake.world import World
+
+SCHEMA = pa.schema(
+    [
+        ("tick_number", pa.int64()),
+        ("cell_id", pa.int32()),
+        ("x", pa.int32()),
+        ("y", pa.int32()),
+        ("z", pa.int32()),
+        ("state", pa.int32()),
+        ("molecule_type", pa.int32()),
+        ("molecule_value", pa.int32()),
+        ("owner_id", pa.int32()),
+    ]
+)
+
+
+class EnvironmentIndexer(BatchIndexer):
+    """One row per occupied cell and tick."""
+
+    table = Table("environment_data", key=("tick_number", "cell_id"), schema=SCHEMA)
+    reads = ("tick_number", "cells")
+
+    @staticmethod
+    def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
+        cells = ticks.column("cells").flatten()
+        cell_id = cells.field("flat_index")
+        kind, value = cells.field("molecule_type"), cells.field("molecule_value")
+        state = kind.to_numpy() | (value.to_numpy() & 0xFFFF)
+        return pa.RecordBatch.from_arrays(
+            [
+                tick_per_item(ticks, "cells"),
+                cell_id,
+                *axes(cell_id.to_numpy(), world),
+                pa.array(state.astype(np.int32)),
+                kind,
+                value,
+                cells.field("owner_id"),
+            ],
+            schema=SCHEMA,
+        )

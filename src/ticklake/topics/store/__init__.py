@@ -1,0 +1,36 @@
+"""Where a run's topics are kept: the rules of claims, on both databases."""
+
+from __future__ import annotations
+
+from ticklake.topics.store.baton import BATON_GROUP, backlog, baton_id, baton_topic, outbox_of
+from ticklake.topics.store.numbering import has_foreign_numbers
+from ticklake.topics.store.parts import check_size, in_parts
+from ticklake.topics.store.postgres import PostgresTopicStore
+from ticklake.topics.store.sqlite import SqliteTopicStore
+from ticklake.topics.store.store import (
+    PACKAGE,
+    Claim,
+    Claimed,
+    Consumer,
+    OpenTransaction,
+    TopicStore,
+)
+
+__all__ = [
+    "BATON_GROUP",
+    "PACKAGE",
+    "Claim",
+    "Claimed",
+    "Consumer",
+    "OpenTransaction",
+    "PostgresTopicStore",
+    "SqliteTopicStore",
+    "TopicStore",
+    "backlog",
+    "baton_id",
+    "baton_topic",
+    "check_size",
+    "has_foreign_numbers",
+    "in_parts",
+    "outbox_of",
+]

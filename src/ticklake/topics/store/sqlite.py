@@ -1,0 +1,119 @@
+"""Topics on SQLite: a claim is one short write transaction; nothing is written where there is nothing to claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ticklake.database import Transaction
+from ticklake.database.errors import UniqueViolation
+from ticklake.database.schema import Statements
+from ticklake.text import error_text
+from ticklake.topics.envelope import Envelope
+from ticklake.topics.store.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, trace
+
+
+class _Look(NamedTuple):
+    """Is there something new, in how many milliseconds is something free again (None: not by itself), and was the clock
+    set back since a lease or a delay began?"""
+
+    fresh: bool
+    wait_ms: int | None
+    set_back: bool
+
+
+class SqliteTopicStore(TopicStore):
+    """The topics of one run's file."""
+
+    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+        now = self.schema.now_ms()
+        self.joined(connection).publish.many(
+            {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
+            for e in envelopes
+        )
+        connection.notify(topic)
+
+    def hold_groups(self, topic: str, transaction: Transaction) -> None:
+        """Nobody else writes until the transaction ends."""
+
+    def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
+        # Nothing is written, and nobody waited for, where there is nothing to claim.
+        known = None if more else self._look_first(consumer)
+        if known and not known.fresh and known.wait_ms != 0 and not known.set_back:
+            return Claimed(wait_ms=known.wait_ms)
+        with self.schema.transaction(durable=False) as transaction:
+            return self._claim(transaction.sql(PACKAGE), consumer, limit, known)
+
+    def _claim(self, sql: Statements, consumer: Consumer, limit: int, known: _Look | None) -> Claimed:
+        values: dict[str, Any] = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        values |= {"lease_ms": consumer.lease_ms, "now": self.schema.now_ms()}
+        look = known or _look(sql, consumer)
+        if look.set_back:
+            sql.restart(**values)
+            look = _look(sql, consumer)
+        again, dead = self._claim_again(sql, consumer, values, limit) if look.wait_ms == 0 else ([], [])
+        # If some died, others that are free may be left, and they are older.
+        new = self._claim_fresh(sql, values, limit - len(again) - len(dead))
+        return Claimed((*again, *new), dead, 0 if again or new or dead else look.wait_ms)
+
+    def _look_first(self, consumer: Consumer) -> _Look:
+        with self.schema.reading() as view:
+            return _look(view.sql(PACKAGE), consumer)
+
+    def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
+        with self.schema.transaction() as transaction:
+            return self._bury(transaction.sql(PACKAGE), consumer, claim, error, holder=consumer.id)
+
+    def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
+        ((before,),) = sql.changes()
+        self._fenced(sql.ack, consumer, claims)
+        ((after,),) = sql.changes()
+        message_ids = json.dumps([claim.message_id for claim in claims])
+        sql.drop_done_dead_letters(topic=consumer.topic, group=consumer.group, message_ids=message_ids)
+        return int(after - before)
+
+    @staticmethod
+    def _bury(
+        sql: Statements, consumer: Consumer, claim: Claim, error: BaseException | str, *, holder: str | None
+    ) -> bool:
+        place = {"topic": consumer.topic, "group": consumer.group, "message_id": claim.message_id}
+        if not sql.set_aside(**place, claim_version=claim.version, holder=holder):
+            return False
+        sql.add_dead_letter(**place, error=error_text(error), traceback=trace(error))
+        return True
+
+    def _claim_again(
+        self, sql: Statements, consumer: Consumer, values: dict[str, Any], limit: int
+    ) -> tuple[list[Claim], list[str]]:
+        """What was delivered before and is free again; what was delivered too often becomes a dead letter."""
+        sql.expire(**values)
+        rows = sql.available(**values, limit=limit)
+        found = [Claim(message_id, version, attempts, data, by) for message_id, version, attempts, by, _, data in rows]
+        spent = [claim for claim in found if claim.attempts >= consumer.max_attempts]
+        for claim in spent:
+            reason = f"delivered {claim.attempts} times and never acknowledged"
+            self._bury(sql, consumer, claim, reason, holder=claim.taken_from)
+        again = [claim for claim in found if claim.attempts < consumer.max_attempts]
+        sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
+        taken = [claim._replace(version=claim.version + 1, attempts=claim.attempts + 1) for claim in again]
+        return taken, [claim.message_id for claim in spent]
+
+    @staticmethod
+    def _claim_fresh(sql: Statements, values: dict[str, Any], limit: int) -> list[Claim]:
+        rows = sql.fresh(**values, limit=limit) if limit else []
+        if not rows:
+            return []
+        values |= {"first": rows[0][0], "last": rows[-1][0]}
+        versions: dict[str, int] = {}
+        try:
+            sql.take(**values)
+        except UniqueViolation:  # the group was set back
+            versions = dict(sql.take_again(**values))
+        sql.advance(**values)
+        return [Claim(message_id, versions.get(message_id, 1), 1, data) for _, message_id, data in rows]
+
+
+def _look(sql: Statements, consumer: Consumer) -> _Look:
+    ((fresh, wait_ms, set_back),) = sql.look(topic=consumer.topic, group=consumer.group)
+    return _Look(bool(fresh), wait_ms, bool(set_back))
