@@ -16,7 +16,7 @@ from bench.results import Figure, Section
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
-from ticklake.lake.delta.durable import sync_directory, sync_file
+from ticklake.disk import sync
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
@@ -103,8 +103,8 @@ def delta_rs(directory: Path) -> Flush:
         properties = CommitProperties({"ticklake.sources": source(number, ticks)}, max_commit_retries=0)
         delta.create_write_transaction([add], "append", SCHEMA, commit_properties=properties)
         delta.update_incremental()
-        sync_file(directory / "_delta_log" / f"{delta.version():020d}.json")
-        sync_directory(directory / "_delta_log")
+        sync(directory / "_delta_log" / f"{delta.version():020d}.json")
+        sync(directory / "_delta_log")
 
     return flush
 

@@ -24,7 +24,7 @@ from ticklake.errors import (
     TransactionAborted,
 )
 from ticklake.topics import Message, Run, TopicReader
-from ticklake.topics import retry as patience
+from ticklake.topics import retry
 from ticklake.topics.envelope import wrap_all
 
 Batch = Callable[[int], BatchInfo]
@@ -669,7 +669,7 @@ def test_a_claim_that_could_not_be_given_back_is_given_back_when_the_reader_is_c
     first, kept = reader.poll_many(2, 0)
     with monkeypatch.context() as patched:
         patched.setattr(type(reader._store), "release", _away)
-        patched.setattr(patience, "MOST_ABORTED", 1)
+        patched.setattr(retry, "MOST_ABORTED", 1)
         with pytest.raises(TransactionAborted):
             reader.release([first]) if how == "release" else reader.fail(first, "bad")
     reader.ack(kept)

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 from google.protobuf.message import Message as Payload
 
 from ticklake import faults
+from ticklake.backoff import pause_after
 from ticklake.consumer.errors import InvalidEventId, NowhereToPublish
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
@@ -357,7 +358,7 @@ class IdempotentConsumer:
                 self._fail(ended_by, error)
 
     def _fail(self, message: Message, error: BaseException) -> None:
-        delay = min(self._retry_delay * 2.0 ** (message.attempts - 1), LONGEST_DELAY)
+        delay = pause_after(message.attempts, first=self._retry_delay, longest=LONGEST_DELAY)
         self.monitor.counter("messages_failed").add()
         self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {error_text(error)}")
         self._reader.fail(message, error, delay=delay)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from ticklake import faults
+from ticklake.backoff import pause_after
 from ticklake.consumer.outbox import Attempts, Outbox, Row
 from ticklake.contracts import TopicEnvelope
 from ticklake.database import OUTAGES, Listener
@@ -161,7 +162,7 @@ def _pause(attempts: Attempts) -> float:
     """Seconds until the next attempt: twice as long after each that failed, counted from the last one."""
     if attempts.age_ms is None:
         return 0.0
-    return max(0.0, min(2.0 ** min(attempts.failed - 1, 10), LONGEST_RETRY) - attempts.age_ms / 1000)
+    return max(0.0, pause_after(attempts.failed, longest=LONGEST_RETRY) - attempts.age_ms / 1000)
 
 
 def _batch(size: int, attempts: Attempts) -> int:

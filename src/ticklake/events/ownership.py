@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 from io import FileIO
 from pathlib import Path
 
 from ticklake.database.errors import DatabaseUnusable
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.sqlite import make_directory
+from ticklake.disk import try_lock
 from ticklake.events.errors import QueueInUse
 
 
@@ -20,23 +20,23 @@ class Ownership(Inheritable):
         self._path = path
         self._file: FileIO | None = None
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         make_directory(self._path.parent)
         try:
             self._file = FileIO(f"{self._path}-lock", "a+")
+            free = try_lock(self._file)
         except OSError as error:
+            self.release()
             raise DatabaseUnusable(database=self._path, reason=error.strerror) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.give_back()
-            raise QueueInUse(queue=self._path) from error
+        if not free:
+            self.release()
+            raise QueueInUse(queue=self._path)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Can be repeated."""
         if self._file is not None:
             self._file.close()
 
     def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         """A lock lasts until the last process that inherited it has closed it."""
-        self.give_back()
+        self.release()

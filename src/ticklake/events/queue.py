@@ -74,7 +74,7 @@ class IndexerQueue:
         with self._life:
             if self._batches is not None:
                 return
-            self._ownership.take()
+            self._ownership.acquire()
             try:
                 batches = Batches(
                     self.path,
@@ -85,7 +85,7 @@ class IndexerQueue:
                 )
                 given_back = batches.recover()
             except BaseException:
-                self._ownership.give_back()
+                self._ownership.release()
                 raise
             triggers = Triggers(DEFAULT_BATCH_SIZE, FLUSH_TIMEOUT_MS / 1000, MAX_BATCH_SIZE, MAX_BATCH_BYTES)
             blocked = self.monitor.counter("publishers_held_up")
@@ -111,7 +111,7 @@ class IndexerQueue:
             while self._write_next(self._buffer, self._batches):
                 pass  # it failed a moment ago: try once more, or raise
             self._batches.close()
-            self._ownership.give_back()
+            self._ownership.release()
             self._batches, self._thread = None, None
         self._tell()
         if left and not graceful:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
+from ticklake.backoff import pause_after
 from ticklake.contracts import BatchInfo
 from ticklake.database import OUTAGES
 from ticklake.errors import TickLakeError
@@ -216,7 +217,7 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
     def _fail(self, message: Message, error: str) -> None:
         self._monitor.counter("batches_failed").add()
         self._monitor.errors.record("BATCH_FAILED", error, f"message {message.id}, delivery {message.attempts}")
-        delay = min(2.0 ** (message.attempts - 1), _MAX_DELAY)
+        delay = pause_after(message.attempts, longest=_MAX_DELAY)
         if not self._reader.fail(message, error, delay=delay):
             log.warning("Batch of message %s failed, trying again in %g seconds: %s", message.id, delay, error)
 

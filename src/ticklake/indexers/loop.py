@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from ticklake import faults
+from ticklake.backoff import pause_after
 from ticklake.errors import TickLakeError
 from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import Taken, TickBuffer
@@ -277,7 +278,7 @@ class FlushLoop:
         self._wait_longer(self._failures)
 
     def _wait_longer(self, times: int) -> None:
-        self._not_before = time.monotonic() + min(2.0 ** (times - 1), _MAX_BACKOFF)
+        self._not_before = time.monotonic() + pause_after(times, longest=_MAX_BACKOFF)
 
     def _renew(self) -> None:
         """Extends the leases of what is held, but not of a flush that has stood still for a whole lease."""

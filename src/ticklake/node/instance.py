@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
 from pathlib import Path
 from typing import Any, Literal
 
+from ticklake.disk import try_lock
 from ticklake.node.errors import InstanceRunning
 from ticklake.places import local_path
 
@@ -27,14 +27,12 @@ class Instance:
     def acquire(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if self._shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not try_lock(descriptor, shared=self._shared):
             os.close(descriptor)
             holder = read_holder(self._file)
             raise InstanceRunning(
                 name=self._name, directory=self._file.parent, pid=holder.get("pid"), host=holder.get("host")
-            ) from error
+            )
         self._held = descriptor
         self.tell()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ticklake import errors
+from ticklake.backoff import pause_after
 from ticklake.services import Service, State
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ class RestartPolicy:
 
     def delay(self, failures: int, chance: float) -> float:
         """Seconds before the next start after so many failures in a row; `chance`, 0 to 1, spreads them by a half."""
-        longest = min(self.first_delay * 2.0 ** min(failures - 1, 60), self.max_delay)
+        longest = pause_after(failures, first=self.first_delay, longest=self.max_delay)
         return longest * (1 - chance / 2)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ticklake.backoff import pause_after
 from ticklake.monitoring import Monitor
 from ticklake.services.errors import WriteKeepsFailing
 from ticklake.storage.errors import BatchOutOfOrder, StoredFileConflict
@@ -26,7 +27,7 @@ class Retry:
     sleep: Callable[[float], None] = time.sleep
 
     def delay(self, failures: int) -> float:
-        return min(self.first_delay * 2.0 ** (failures - 1), self.max_delay)
+        return pause_after(failures, first=self.first_delay, longest=self.max_delay)
 
     def call(self, what: str, action: Callable[[], _Result], monitor: Monitor, counter: str) -> _Result:
         """What `action` returns, or `WriteKeepsFailing`. A stop does not cut it short: it would lose the work."""

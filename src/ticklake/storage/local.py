@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ticklake import faults
+from ticklake.disk import make_directory, sync
 from ticklake.storage.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe
 
@@ -40,9 +41,9 @@ class LocalFolder:
     def settle(self, key: str) -> None:
         """Makes sure that a file which is there already, whoever wrote it, is on disk too."""
         path = self._path(key)
-        _sync(path)
+        sync(path)
         self._make_folder(path.parent)
-        _sync(path.parent)
+        sync(path.parent)
 
     def open(self, key: str) -> BinaryIO:
         return self._path(key).open("rb")
@@ -100,9 +101,7 @@ class LocalFolder:
         if (folder in self._durable and folder.is_dir()) or (folder in self._root.parents and folder.is_dir()):
             return
         self._make_folder(folder.parent)
-        with faults.around("storage.folder"):
-            folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
+        make_directory(folder)
         self._durable.add(folder)
 
 
@@ -183,11 +182,3 @@ def _rename_without_replacing(folder: int, temporary: str, name: str) -> None:
         reason = "the file system has neither hard links nor a rename that replaces nothing; use another one"
         raise OSError(errno.ENOTSUP, reason)
     raise OSError(found, os.strerror(found), name)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

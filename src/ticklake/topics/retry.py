@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from ticklake.backoff import pause_after
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
 from ticklake.errors import TickLakeError
 
@@ -31,16 +32,16 @@ def patiently(
     `tell` hears of each failure, to record it: the warning is logged here.
     """
     deadline = time.monotonic() + seconds
-    length = FIRST_PAUSE
-    aborted = 0
+    failures = aborted = 0
     while True:
         try:
             return act()
         except (DatabaseUnavailable, TransactionAborted) as error:
             tell(error)
+            failures += 1
             aborted += isinstance(error, TransactionAborted)
+            length = pause_after(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)
             if aborted == MOST_ABORTED or time.monotonic() + length > deadline:
                 raise
             _log.warning("Waiting for the database: %s", error)
             pause(length)
-            length = min(2 * length, LONGEST_PAUSE)

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from ticklake import disk
 from ticklake.database.errors import DatabaseMoved, DatabaseUnusable
 
 Identity = tuple[int, int] | None
@@ -80,12 +81,7 @@ def has_moved(connection: Connection) -> bool:
 
 def make_directory(directory: Path) -> None:
     """Made durably: a file that was accepted must not vanish with its folder, whoever made that a moment ago."""
-    missing = [folder for folder in directory.parents if not folder.exists()]
     try:
-        for folder in (*reversed(missing), directory):
-            folder.mkdir(exist_ok=True)
-            handle = os.open(folder.parent, os.O_RDONLY)
-            os.fsync(handle)
-            os.close(handle)
+        disk.make_directory(directory)
     except OSError as error:
         raise DatabaseUnusable(database=directory, reason=error.strerror) from error

@@ -5,7 +5,6 @@ All that is special about directories is here: descriptors, locks, links. An obj
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from ticklake import faults
+from ticklake.disk import sync, try_lock
 from ticklake.lake.delta import commits, history
 from ticklake.lake.delta.durable import make_directory
 from ticklake.lake.errors import LakeUnwritable
@@ -79,13 +79,13 @@ class TableFolder:
     @contextmanager
     def committing(self) -> Iterator[None]:
         """Held while something is added to the log. Nothing is removed or set aside meanwhile."""
-        with self._locked(fcntl.LOCK_SH):
+        with self._locked(shared=True):
             yield
 
     @contextmanager
     def removing(self) -> Iterator[None]:
         """Held from the look at what can go to its removal. Nobody commits meanwhile."""
-        with self._locked(fcntl.LOCK_EX):
+        with self._locked(shared=False):
             yield
 
     def names(self) -> list[str]:
@@ -181,14 +181,8 @@ class TableFolder:
     def sync(self, names: Iterable[str]) -> None:
         """Makes files of the log durable, and all names."""
         for name in names:
-            try:
-                descriptor = os.open(name, os.O_RDONLY, dir_fd=self._log)
-            except FileNotFoundError:
-                continue
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with suppress(FileNotFoundError):
+                sync(name, within=self._log)
         os.fsync(self._log)
         os.fsync(self._table)
 
@@ -196,11 +190,11 @@ class TableFolder:
         return os.access(name, os.F_OK, dir_fd=self._log)
 
     @contextmanager
-    def _locked(self, kind: int) -> Iterator[None]:
+    def _locked(self, *, shared: bool) -> Iterator[None]:
         # Closing the file gives the lock back, as does the end of the process.
         while True:
             with os.fdopen(self._open_lock(), "rb") as file:
-                self._wait_for(file, kind)
+                self._wait_for(file, shared)
                 # Somebody may have deleted it meanwhile: then this is a lock that nobody else sees.
                 if self._is_lock(file):
                     yield
@@ -232,14 +226,13 @@ class TableFolder:
         except FileNotFoundError:
             return False
 
-    def _wait_for(self, file: IO[bytes], kind: int) -> None:
+    def _wait_for(self, file: IO[bytes], shared: bool) -> None:
         """Says so after some seconds: whoever has the lock may have been stopped."""
         told = time.monotonic() + _PATIENCE
         while True:
-            try:
-                return fcntl.flock(file, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= told:
-                    _logger.warning("Still waiting for the lock %s: another process holds it", self.log / _LOCK)
-                    told = time.monotonic() + 60.0
-                time.sleep(_LOOK_SECONDS)
+            if try_lock(file, shared=shared):
+                return
+            if time.monotonic() >= told:
+                _logger.warning("Still waiting for the lock %s: another process holds it", self.log / _LOCK)
+                told = time.monotonic() + 60.0
+            time.sleep(_LOOK_SECONDS)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticklake import faults
-from ticklake.lake.delta.durable import remove, sync_directory, sync_file
+from ticklake.disk import sync
+from ticklake.lake.delta.durable import remove
 from ticklake.lake.errors import LakeUnwritable
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ def _layout(table: Table) -> dict[str, Any]:
 
 def finish(path: Path) -> ParquetFile:
     """Makes a written file durable and describes it."""
-    sync_file(path)
-    sync_directory(path.parent)
+    sync(path)
+    sync(path.parent)
     metadata = pq.read_metadata(path)
     stats = json.dumps(_statistics(metadata))
     return ParquetFile(path.name, path.stat().st_size, metadata.num_rows, stats, checksum(path))

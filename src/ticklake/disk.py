@@ -1,0 +1,45 @@
+"""Files and directories that survive a power cut, and locks that the system releases when a process dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import IO
+
+from ticklake import faults
+
+
+def sync(path: Path | str, *, within: int | None = None) -> None:
+    """Waits until the content of a file, or the names in a directory, are on disk.
+
+    `within` is the descriptor of an open directory that a relative path starts from.
+    """
+    descriptor = os.open(path, os.O_RDONLY, dir_fd=within)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(directory: Path, *, shared: int = 1) -> None:
+    """Makes a directory and all that is missing above it, on disk too.
+
+    The last `shared` levels are synced even if they exist: another process may have made them a moment ago and not
+    have synced them yet.
+    """
+    missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    made = dict.fromkeys((*missing, directory, *directory.parents[: shared - 1]))
+    for folder in sorted(made, key=lambda one: len(one.parts)):
+        with faults.around("storage.directory"):
+            folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def try_lock(file: int | IO[bytes], *, shared: bool = False) -> bool:
+    """Locks an open file for this process, or returns False if another one holds it. Closing the file releases it."""
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
