@@ -23,8 +23,7 @@ from ticklake.errors import (
     TopicClosed,
     TransactionAborted,
 )
-from ticklake.topics import Message, Run, TopicReader
-from ticklake.topics import retry
+from ticklake.topics import Message, Run, TopicReader, retry
 from ticklake.topics.envelope import wrap_all
 
 Batch = Callable[[int], BatchInfo]

@@ -16,9 +16,7 @@ from google.protobuf import proto
 
 from ticklake import Database
 from ticklake.contracts import BatchInfo, TickData
-from ticklake.services.completion import RUN_TOPIC
-from ticklake.services.metadata import METADATA_TOPIC
-from ticklake.services.persistence import BATCH_TOPIC
+from ticklake.defaults import BATCH_TOPIC, METADATA_TOPIC, RUN_TOPIC
 from ticklake.storage.files import Storage
 
 PRODUCING = Path(__file__).with_name("producing.py")

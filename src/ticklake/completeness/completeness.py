@@ -16,7 +16,6 @@ from ticklake.completeness.reports import TICKS, FilesVerdict, MessagesVerdict, 
 from ticklake.completeness.verdict import Expected, Verdict, judge, judge_batches, overall
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import (
-    BATCH_TOPIC,
     NO_TABLE,
     Announced,
     Coordinator,
@@ -32,6 +31,7 @@ from ticklake.coordination import (
     topics_with,
 )
 from ticklake.database.errors import DatabaseDamaged
+from ticklake.defaults import BATCH_TOPIC
 from ticklake.events.records import BatchRecord, QueueRecords, differences
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.coordinated import changed_files

@@ -17,12 +17,13 @@ from ticklake.completeness.errors import (
 )
 from ticklake.contracts import RunCompleted
 from ticklake.coordination import Topic, destination_of, stored
+from ticklake.defaults import RUN_TOPIC
 from ticklake.indexers.builtin import EnvironmentIndexer, OrganismIndexer
 from ticklake.indexers.components import stored_metadata
 from ticklake.lake.errors import OffTheGrid
 from ticklake.lake.flush import Work, decoded_slice
 from ticklake.lake.slices import Slice
-from ticklake.services import RUN_TOPIC, end_of
+from ticklake.services import end_of
 from ticklake.storage import Storage
 from ticklake.storage.errors import BadFile
 from ticklake.topics import Database, Run, runs_in

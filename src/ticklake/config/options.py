@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
+from ticklake import defaults
 from ticklake.config.locations import DatabaseUrl, Directory, StoragePlace, with_credentials
 from ticklake.config.units import Bytes, Milliseconds, Seconds
 from ticklake.database.url import split_password
@@ -73,8 +74,8 @@ class TopicOptions(ConnectionOptions):
 
     database: str | None = None
     url: DatabaseUrl | None = None
-    claim_timeout: Seconds = 300
-    max_delivery_attempts: Count = 5
+    claim_timeout: Seconds = defaults.CLAIM_TIMEOUT_SECONDS
+    max_delivery_attempts: Count = defaults.MAX_DELIVERY_ATTEMPTS
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -97,8 +98,8 @@ class QueueOptions(Options):
 
     synonyms = {"capacity": "max_ticks"}
 
-    max_ticks: Count = 10_000
-    max_bytes: Annotated[Bytes, Field(ge=1)] = 256 << 20
+    max_ticks: Count = defaults.QUEUE_TICKS
+    max_bytes: Annotated[Bytes, Field(ge=1)] = defaults.QUEUE_BYTES
 
 
 class EventQueueOptions(Options):
@@ -168,9 +169,9 @@ class SimulationOptions(Options):
 class RetryOptions(Options):
     """How a failed write is tried again: each pause twice as long as the one before."""
 
-    max_attempts: Count = 6
-    first_delay_ms: Milliseconds = 100
-    max_delay_ms: Milliseconds = 5000
+    max_attempts: Count = defaults.WRITE_ATTEMPTS
+    first_delay_ms: Milliseconds = defaults.WRITE_FIRST_DELAY_MS
+    max_delay_ms: Milliseconds = defaults.WRITE_MAX_DELAY_MS
 
 
 class MetadataPersistenceOptions(Options):
@@ -214,25 +215,25 @@ class IndexerOptions(Options):
     """A configured `run_id` is indexed as it is; without one the first run that starts later is waited for."""
 
     run_id: str | None = None
-    poll_interval_ms: PositiveMilliseconds = 1000
-    max_poll_duration_ms: Milliseconds = 300_000
+    poll_interval_ms: PositiveMilliseconds = defaults.POLL_INTERVAL_MS
+    max_poll_duration_ms: Milliseconds = defaults.MAX_POLL_DURATION_MS
 
 
 class MetadataIndexerOptions(IndexerOptions):
     """Fails where no metadata came within `topic_poll_timeout_ms`."""
 
-    topic_poll_timeout_ms: PositiveMilliseconds = 30_000
+    topic_poll_timeout_ms: PositiveMilliseconds = defaults.TOPIC_POLL_TIMEOUT_MS
 
 
 class BatchIndexerOptions(IndexerOptions):
     """`topic_poll_timeout_ms` is taken for older configurations only: a message or the next flush ends the wait."""
 
-    insert_batch_size: Count = 1000
-    flush_timeout_ms: PositiveMilliseconds = 5000
+    insert_batch_size: Count = defaults.INSERT_BATCH_SIZE
+    flush_timeout_ms: PositiveMilliseconds = defaults.FLUSH_TIMEOUT_MS
     topic_poll_timeout_ms: PositiveMilliseconds | None = None
     enable_idempotency: bool = False
     until_caught_up: bool = False
-    gap_warning_timeout_ms: Milliseconds = 60_000
+    gap_warning_timeout_ms: Milliseconds = defaults.GAP_WARNING_TIMEOUT_MS
     share: str | None = None
 
 
@@ -255,10 +256,10 @@ class EventIndexerOptions(Options):
 class RestartOptions(Options):
     """How a service that died is started again: each pause about twice as long as the one before."""
 
-    max_restarts: Annotated[int, Field(ge=0)] = 10
-    first_delay_ms: PositiveMilliseconds = 1000
-    max_delay_ms: PositiveMilliseconds = 60_000
-    reset_after_ms: PositiveMilliseconds = 300_000
+    max_restarts: Annotated[int, Field(ge=0)] = defaults.MAX_RESTARTS
+    first_delay_ms: PositiveMilliseconds = defaults.RESTART_FIRST_DELAY_MS
+    max_delay_ms: PositiveMilliseconds = defaults.RESTART_MAX_DELAY_MS
+    reset_after_ms: PositiveMilliseconds = defaults.RESTART_RESET_AFTER_MS
 
 
 class LogOptions(Options):

@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from google.protobuf.message import Message as Payload
 
-from ticklake import faults
+from ticklake import defaults, faults
 from ticklake.backoff import pause_after
 from ticklake.consumer.errors import InvalidEventId, NowhereToPublish
 from ticklake.consumer.outbox import Outbox, Result
@@ -87,8 +87,8 @@ class IdempotentConsumer:
         *,
         event_id: Callable[[Message], str] = lambda message: message.id,
         batch_size: int = 100,
-        claim_timeout: float = 300,
-        max_delivery_attempts: int = 5,
+        claim_timeout: float = defaults.CLAIM_TIMEOUT_SECONDS,
+        max_delivery_attempts: int = defaults.MAX_DELIVERY_ATTEMPTS,
         retry_delay: float = 1.0,
         relay_lease: float = LEASE_SECONDS,
     ) -> None:

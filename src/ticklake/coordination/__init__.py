@@ -22,7 +22,6 @@ from ticklake.coordination.gaps import (
 from ticklake.coordination.groups import bind, release
 from ticklake.coordination.overview import OpenGap, open_gaps
 from ticklake.coordination.reconcile import (
-    BATCH_TOPIC,
     Announced,
     announced,
     compare,
@@ -32,7 +31,6 @@ from ticklake.coordination.reconcile import (
 from ticklake.coordination.target import NO_TABLE, Target
 
 __all__ = [
-    "BATCH_TOPIC",
     "NO_TABLE",
     "PENDING",
     "PERMANENT",

@@ -9,11 +9,12 @@ from google.protobuf.message import Message
 
 from ticklake.contracts import BatchInfo
 from ticklake.coordination.errors import TopicAmbiguous, TopicUnknown
+from ticklake.defaults import BATCH_TOPIC, METADATA_TOPIC, RUN_TOPIC
 from ticklake.storage import parse_batch_name
 from ticklake.topics import Database, Run, runs_in
 
 _LOOKED_AT = 20
-_USUAL = {"batch-topic", "metadata-topic", "run-topic"}
+_USUAL = {BATCH_TOPIC, METADATA_TOPIC, RUN_TOPIC}
 
 
 class Topic(NamedTuple):

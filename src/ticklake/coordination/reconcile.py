@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ticklake.contracts import BatchInfo
+from ticklake.defaults import BATCH_TOPIC
 from ticklake.storage import Storage, Watch
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
 
-BATCH_TOPIC = "batch-topic"
 _PAGE = 1000
 
 

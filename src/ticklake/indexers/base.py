@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from ticklake import defaults
 from ticklake.indexers.errors import LakeNeeded, RunDiscoveryTimeout
 from ticklake.lake.flush import Sharing
 from ticklake.lake.lake import Lake
@@ -25,16 +26,16 @@ class IndexerOptions:
     """What a user can set for an indexer. Times are milliseconds, as in the configuration."""
 
     run_id: str | None = None
-    poll_interval_ms: int = 1000
-    max_poll_duration_ms: int = 300_000
-    insert_batch_size: int = 1000
-    flush_timeout_ms: int = 5000
-    topic_poll_timeout_ms: int = 30_000
+    poll_interval_ms: int = defaults.POLL_INTERVAL_MS
+    max_poll_duration_ms: int = defaults.MAX_POLL_DURATION_MS
+    insert_batch_size: int = defaults.INSERT_BATCH_SIZE
+    flush_timeout_ms: int = defaults.FLUSH_TIMEOUT_MS
+    topic_poll_timeout_ms: int = defaults.TOPIC_POLL_TIMEOUT_MS
     enable_idempotency: bool = False
-    claim_timeout: float = 300
-    max_delivery_attempts: int = 5
+    claim_timeout: float = defaults.CLAIM_TIMEOUT_SECONDS
+    max_delivery_attempts: int = defaults.MAX_DELIVERY_ATTEMPTS
     until_caught_up: bool = False
-    gap_warning_timeout_ms: int = 60_000
+    gap_warning_timeout_ms: int = defaults.GAP_WARNING_TIMEOUT_MS
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ticklake.contracts import SimulationMetadata
 from ticklake.coordination import NO_TABLE, Target, bind
+from ticklake.defaults import BATCH_TOPIC
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import Batches, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
@@ -31,7 +32,6 @@ from ticklake.world import World
 
 log = logging.getLogger(__name__)
 
-BATCH_TOPIC = "batch-topic"
 _COUNTERS = ("flushes", "batches_processed", "batches_skipped", "batches_failed", "ticks_processed", "ticks_present",
              "rows_written", "task_ms", "metadata_reads", "metadata_not_found", "read_errors")  # fmt: skip
 

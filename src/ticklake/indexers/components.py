@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ticklake import defaults
 from ticklake.contracts import SimulationMetadata
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.errors import MetadataTimeout
@@ -19,8 +20,8 @@ from ticklake.world import World
 class MetadataReading:
     """Waits until the metadata of the run is indexed: it tells the sampling interval and the shape of the world."""
 
-    poll_interval_ms: int = 1000
-    max_poll_duration_ms: int = 300_000
+    poll_interval_ms: int = defaults.POLL_INTERVAL_MS
+    max_poll_duration_ms: int = defaults.MAX_POLL_DURATION_MS
 
     def load(
         self,
@@ -67,8 +68,8 @@ def _timed(read: Callable[[], SimulationMetadata | None], monitor: Monitor) -> S
 class TickBuffering:
     """Flushes across batch files: at `insert_batch_size` ticks, or `flush_timeout_ms` after the last flush."""
 
-    insert_batch_size: int = 1000
-    flush_timeout_ms: int = 5000
+    insert_batch_size: int = defaults.INSERT_BATCH_SIZE
+    flush_timeout_ms: int = defaults.FLUSH_TIMEOUT_MS
 
     def buffer(self, step: int) -> TickBuffer:
         return TickBuffer(self.insert_batch_size, self.flush_timeout_ms / 1000, step)

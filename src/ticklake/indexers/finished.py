@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
+from ticklake import defaults
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
@@ -54,7 +55,7 @@ class FinishedRun:
         run_id: str,
         kinds: Iterable[type[BatchIndexer]],
         ticks: TickRange | None = None,
-        insert_batch_size: int = 1000,
+        insert_batch_size: int = defaults.INSERT_BATCH_SIZE,
     ) -> None:
         """With a database in `resources` any number of processes share the work; a tick range is one's own."""
         self._resources, self._run_id, self._ticks = resources, run_id, ticks

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ticklake import errors
+from ticklake import defaults, errors
 from ticklake.backoff import pause_after
 from ticklake.services import Service, State
 
@@ -45,10 +45,10 @@ HOPELESS = (
 class RestartPolicy:
     """At most `max_restarts` in a row; a service that lived `reset_after` seconds starts counting anew."""
 
-    max_restarts: int = 10
-    first_delay: float = 1.0
-    max_delay: float = 60.0
-    reset_after: float = 300.0
+    max_restarts: int = defaults.MAX_RESTARTS
+    first_delay: float = defaults.RESTART_FIRST_DELAY_MS / 1000
+    max_delay: float = defaults.RESTART_MAX_DELAY_MS / 1000
+    reset_after: float = defaults.RESTART_RESET_AFTER_MS / 1000
 
     def delay(self, failures: int, chance: float) -> float:
         """Seconds before the next start after so many failures in a row; `chance`, 0 to 1, spreads them by a half."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ticklake.services.base import Service, State
 from ticklake.services.compaction import CompactionService
-from ticklake.services.completion import RUN_TOPIC, CompletionService, end_of
+from ticklake.services.completion import CompletionService, end_of
 from ticklake.services.metadata import MetadataPersistenceService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService
 from ticklake.services.queue import TickQueue
@@ -13,7 +13,6 @@ from ticklake.services.retry import Retry
 from ticklake.services.simulation import SimulationService
 
 __all__ = [
-    "RUN_TOPIC",
     "CompactionService",
     "CompletionService",
     "MetadataPersistenceService",

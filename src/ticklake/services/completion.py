@@ -9,14 +9,13 @@ from functools import partial
 
 from ticklake import faults
 from ticklake.contracts import FORMAT_VERSION, RunCompleted
+from ticklake.defaults import RUN_TOPIC
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import Storage
 from ticklake.storage.errors import BadFile
 from ticklake.topics import Run
-
-RUN_TOPIC = "run-topic"
 
 log = logging.getLogger(__name__)
 

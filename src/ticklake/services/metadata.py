@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from ticklake import faults
 from ticklake.contracts import MetadataInfo, SimulationMetadata
+from ticklake.defaults import METADATA_TOPIC
 from ticklake.services.base import Service
 from ticklake.services.retry import Retry
 from ticklake.storage import Storage
 from ticklake.topics import Run
-
-METADATA_TOPIC = "metadata-topic"
 
 
 class MetadataPersistenceService(Service):

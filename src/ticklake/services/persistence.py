@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from ticklake import faults
 from ticklake.contracts import BatchInfo
+from ticklake.defaults import BATCH_TOPIC
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
@@ -19,8 +20,6 @@ from ticklake.services.retry import Retry
 from ticklake.storage import BatchFile, EncodedTick, Storage
 from ticklake.topics import Run, TopicWriter
 from ticklake.topics.errors import InvalidOption
-
-BATCH_TOPIC = "batch-topic"
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

@@ -8,11 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ticklake import defaults
 from ticklake.services.errors import QueueClosed, TicksOutOfOrder
 from ticklake.storage import EncodedTick
-
-MAX_QUEUED_TICKS = 10_000
-MAX_QUEUED_BYTES = 256 << 20
 
 
 def _never() -> bool:
@@ -32,8 +30,8 @@ class TickQueue:
 
     def __init__(
         self,
-        max_ticks: int = MAX_QUEUED_TICKS,
-        max_bytes: int = MAX_QUEUED_BYTES,
+        max_ticks: int = defaults.QUEUE_TICKS,
+        max_bytes: int = defaults.QUEUE_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._max_ticks = max_ticks
@@ -64,7 +62,7 @@ class TickQueue:
         self,
         max_ticks: int,
         timeout: float,
-        max_bytes: int = MAX_QUEUED_BYTES,
+        max_bytes: int = defaults.QUEUE_BYTES,
         unless: Callable[[], bool] = _never,
     ) -> list[EncodedTick]:
         """The next run of ticks: full, or with the oldest one `timeout` seconds old, or all that a closed queue holds.
@@ -82,7 +80,7 @@ class TickQueue:
                 self._changed.wait(due - self._clock())
             return []
 
-    def take_now(self, max_ticks: int, up_to: int, max_bytes: int = MAX_QUEUED_BYTES) -> list[EncodedTick]:
+    def take_now(self, max_ticks: int, up_to: int, max_bytes: int = defaults.QUEUE_BYTES) -> list[EncodedTick]:
         """What is there of the ticks up to `up_to`, without waiting for more."""
         with self._changed:
             if self._given_back or (self._queued and self._queued[0].tick.number <= up_to):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-from ticklake.coordination import BATCH_TOPIC, announced, compare, publish, stored
+from ticklake.coordination import announced, compare, publish, stored
+from ticklake.defaults import BATCH_TOPIC
 from ticklake.errors import TickLakeError
 from ticklake.services.base import Service
 from ticklake.storage import Storage, Watch

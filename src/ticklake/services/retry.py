@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ticklake import defaults
 from ticklake.backoff import pause_after
 from ticklake.monitoring import Monitor
 from ticklake.services.errors import WriteKeepsFailing
@@ -21,9 +22,9 @@ _Result = TypeVar("_Result")
 class Retry:
     """How often, and how long to wait in between: twice as long each time, up to `max_delay` seconds."""
 
-    attempts: int = 6
-    first_delay: float = 0.1
-    max_delay: float = 5.0
+    attempts: int = defaults.WRITE_ATTEMPTS
+    first_delay: float = defaults.WRITE_FIRST_DELAY_MS / 1000
+    max_delay: float = defaults.WRITE_MAX_DELAY_MS / 1000
     sleep: Callable[[float], None] = time.sleep
 
     def delay(self, failures: int) -> float:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from types import TracebackType
 
+from ticklake import defaults
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
 from ticklake.database.errors import DatabaseDamaged, DatabaseUnavailable, RunNotInDatabase, TransactionAborted
 from ticklake.database.names import check_name
@@ -132,8 +133,8 @@ class Run:
         topic: str,
         *,
         group: str,
-        claim_timeout: float = 300,
-        max_delivery_attempts: int = 5,
+        claim_timeout: float = defaults.CLAIM_TIMEOUT_SECONDS,
+        max_delivery_attempts: int = defaults.MAX_DELIVERY_ATTEMPTS,
         consumer: str | None = None,
         max_unacknowledged: int = 10_000,
         start: str = "earliest",

@@ -15,7 +15,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     fsync = os.fsync
 
     def record(descriptor: int) -> None:
-        paths.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", record)

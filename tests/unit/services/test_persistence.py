@@ -11,8 +11,9 @@ import pytest
 
 from ticklake import Database
 from ticklake.contracts import BatchInfo
+from ticklake.defaults import BATCH_TOPIC
 from ticklake.errors import InvalidOption, WriteKeepsFailing
-from ticklake.services.persistence import BATCH_TOPIC, PersistenceOptions, PersistenceService
+from ticklake.services.persistence import PersistenceOptions, PersistenceService
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage.codec import encode_ticks

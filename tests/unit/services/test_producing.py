@@ -10,10 +10,11 @@ import pytest
 
 from ticklake import Database
 from ticklake.contracts import RunCompleted, SimulationMetadata
+from ticklake.defaults import BATCH_TOPIC, METADATA_TOPIC, RUN_TOPIC
 from ticklake.errors import StoredFileConflict, WriteKeepsFailing
-from ticklake.services.completion import RUN_TOPIC, CompletionService
-from ticklake.services.metadata import METADATA_TOPIC, MetadataPersistenceService
-from ticklake.services.persistence import BATCH_TOPIC, PersistenceOptions, PersistenceService
+from ticklake.services.completion import CompletionService
+from ticklake.services.metadata import MetadataPersistenceService
+from ticklake.services.persistence import PersistenceOptions, PersistenceService
 from ticklake.services.producer import Producer
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry

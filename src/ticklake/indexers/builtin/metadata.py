@@ -6,6 +6,7 @@ import logging
 import time
 
 from ticklake.contracts import MetadataInfo
+from ticklake.defaults import METADATA_TOPIC
 from ticklake.errors import TickLakeError
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batches import check_run_of_key
@@ -16,8 +17,6 @@ from ticklake.topics import Message, TopicReader
 from ticklake.world import World
 
 log = logging.getLogger(__name__)
-
-METADATA_TOPIC = "metadata-topic"
 
 
 class MetadataIndexer(Indexer):

@@ -1,0 +1,29 @@
+"""Defaults that several packages share: names of topics, limits, pauses. `reference.conf` documents the same values."""
+
+from __future__ import annotations
+
+BATCH_TOPIC = "batch-topic"
+METADATA_TOPIC = "metadata-topic"
+RUN_TOPIC = "run-topic"
+
+CLAIM_TIMEOUT_SECONDS = 300
+MAX_DELIVERY_ATTEMPTS = 5
+
+QUEUE_TICKS = 10_000
+QUEUE_BYTES = 256 << 20
+
+WRITE_ATTEMPTS = 6
+WRITE_FIRST_DELAY_MS = 100
+WRITE_MAX_DELAY_MS = 5000
+
+MAX_RESTARTS = 10
+RESTART_FIRST_DELAY_MS = 1000
+RESTART_MAX_DELAY_MS = 60_000
+RESTART_RESET_AFTER_MS = 300_000
+
+POLL_INTERVAL_MS = 1000
+MAX_POLL_DURATION_MS = 300_000
+TOPIC_POLL_TIMEOUT_MS = 30_000
+INSERT_BATCH_SIZE = 1000
+FLUSH_TIMEOUT_MS = 5000
+GAP_WARNING_TIMEOUT_MS = 60_000
