@@ -74,3 +74,14 @@ def test_the_map_in_contributing_names_every_package_and_module():
     rooms = [f"{top}/{room.name}" for top in ("lake", "web") for room in (source / top).iterdir() if room.is_dir()]
     rooms = [room for room in rooms if (source / room / "__init__.py").exists()]
     assert sorted(set(rooms) - {path.rstrip("/") for path in named}) == []
+
+
+def test_the_figures_about_upkeep_are_those_of_the_code():
+    from ticklake.lake.delta import log
+    from ticklake.lake.upkeep import compaction, merging
+
+    page = (ROOT / "docs" / "upkeep.md").read_text(encoding="utf-8")
+    policy = compaction.Policy()
+    assert f"merged\n{merging._ROWS_AT_ONCE:,} at a time" in page
+    assert f"`fan_in` ({policy.fan_in})" in page and policy.growth == 4 and "four times as large" in page
+    assert log._CHECKPOINT_EVERY == 100 and "Every hundredth commit" in page
