@@ -55,8 +55,8 @@ bench: setup ## measure this machine and write bench/RESULTS.md
 contracts: setup ## regenerate the Python code of the .proto files
 	@$(BIN)/python -m ticklake.contracts.generate
 
-constraints: setup ## pin the newest versions that pyproject.toml allows
-	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --group dev --universal --python-version 3.11 \
+constraints: setup ## pin what pyproject.toml asks for and keep all other versions (UPGRADE=1: the newest of all)
+	@$(BIN)/uv pip compile pyproject.toml --quiet $(if $(UPGRADE),--upgrade) --all-extras --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file constraints.txt
 
 audit: setup ## look the pinned packages up in the advisory database, where it can be reached
