@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import subprocess
@@ -90,3 +91,41 @@ def test_the_face_knows_what_it_does_not_have():
 def test_python_m_ticklake_is_the_command():
     done = subprocess.run([sys.executable, "-m", "ticklake", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"ticklake {ticklake.__version__}\n"
+
+
+def reference() -> str:
+    """The pages of the reference, with the pieces of files that they show."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "api").glob("*.md")))
+
+    def shown(match: re.Match[str]) -> str:
+        lines = (ROOT / match[1]).read_text(encoding="utf-8").splitlines()
+        return "\n".join(lines[int(match[2]) - 1 : int(match[3]) if match[3] else None])
+
+    return re.sub(r'^--8<-- "([^":]+):(\d+)(?::(\d+))?"$', shown, text, flags=re.MULTILINE)
+
+
+def resolved(path: str) -> Any:
+    """What a dotted path names: as much of it as possible is a module."""
+    words = path.split(".")
+    for cut in range(len(words), 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(words[:cut]))
+        except ImportError:
+            continue
+        for word in words[cut:]:
+            thing = getattr(thing, word)
+        return thing
+    raise AssertionError(f"{path} is nowhere")
+
+
+def test_the_reference_has_every_public_name_once():
+    text = reference()
+    listed = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    listed += [f"ticklake.{name}" for name in PROTOBUF if re.search(rf"^message {name} {{", text, re.MULTILINE)]
+    assert sorted({f"ticklake.{name}" for name in NAMES} - set(listed)) == []
+    assert sorted(name for name in set(listed) if listed.count(name) > 1) == []
+
+
+def test_the_reference_names_nothing_that_is_not_there_or_not_documented():
+    for path in re.findall(r"^::: (\S+)$", reference(), re.MULTILINE):
+        assert inspect.getdoc(resolved(path)), path
