@@ -1,6 +1,6 @@
 # Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-fast test-all chaos fuzz audit lint format bench contracts constraints clean
+.PHONY: help demo setup test test-fast test-all chaos fuzz audit lint format bench docs imports errors contracts constraints clean
 
 READY := .venv/.ready
 KILLS := 100
@@ -52,16 +52,26 @@ format: setup ## sort imports and format the code
 bench: setup ## measure this machine and write bench/RESULTS.md
 	@$(BIN)/python -m bench
 
+docs: setup ## build the documentation as a site in site/, which needs no server and no network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "open site/index.html"
+
+imports: setup ## draw docs/packages.svg: which package imports which
+	@$(BIN)/python tools/draw_imports.py
+
+errors: setup ## write docs/errors.md from the error classes
+	@$(BIN)/python tools/list_errors.py
+
 contracts: setup ## regenerate the Python code of the .proto files
 	@$(BIN)/python -m ticklake.contracts.generate
 
-constraints: setup ## pin the newest versions that pyproject.toml allows
-	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --all-extras --group dev --universal --python-version 3.11 \
+constraints: setup ## pin what pyproject.toml asks for and keep all other versions (UPGRADE=1: the newest of all)
+	@$(BIN)/uv pip compile pyproject.toml --quiet $(if $(UPGRADE),--upgrade) --all-extras --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file constraints.txt
 
 audit: setup ## look the pinned packages up in the advisory database, where it can be reached
 	@$(BIN)/python tools/audit
 
 clean: ## remove .venv, caches and what the demo made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ticklake-demo dist
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ticklake-demo dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,12 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from ticklake import Database
-from ticklake.contracts import EnvironmentConfig, SimulationMetadata
-from ticklake.services.producer import Producer
-from ticklake.storage.columns import CellColumns, OrganismColumns, TickColumns
-from ticklake.storage.files import Storage
-from ticklake.storage.names import new_run_id
+from ticklake import (
+    CellColumns,
+    Database,
+    EnvironmentConfig,
+    OrganismColumns,
+    Producer,
+    SimulationMetadata,
+    Storage,
+    TickColumns,
+    new_run_id,
+)
 
 DATA = 1 << 16
 

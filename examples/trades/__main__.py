@@ -17,9 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from ticklake import Database
-from ticklake.consumer import Outbox
-from ticklake.topics import Run
+from ticklake import Database, Outbox, Run
 from trades.trades_pb2 import Trade, ValidationResult
 from trades.validation import GROUP, INGESTION, SQL, VALIDATION
 

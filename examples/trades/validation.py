@@ -7,10 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from ticklake import Database
+from ticklake import Database, Message, Transaction
 from ticklake.consumer import consumer
-from ticklake.database import Transaction
-from ticklake.topics import Message
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from trades.trades_pb2 import Trade, ValidationResult

@@ -28,9 +28,11 @@ class TickRange(NamedTuple):
         return f"[{self.start}, {self.end}]"
 
     def overlaps(self, other: TickRange) -> bool:
+        """Whether the two share a tick."""
         return self.start <= other.end and other.start <= self.end
 
     def covers(self, other: TickRange) -> bool:
+        """Whether all of `other` is in it."""
         return self.start <= other.start and other.end <= self.end
 
     def within(self, other: TickRange | None) -> TickRange:

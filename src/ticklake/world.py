@@ -46,6 +46,7 @@ class World:
 
     @property
     def cells(self) -> int:
+        """The number of cells."""
         return math.prod(self.shape)
 
     def coordinates(self, cell_ids: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:

@@ -26,7 +26,7 @@ def test_the_topics_snippet_publishes_reads_and_acknowledges(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(compile(readme.block("python", "from ticklake import Database"), "README.md", "exec"), names)
+    exec(compile(readme.block("python", "from ticklake import BatchInfo, Database"), "README.md", "exec"), names)
     assert names["message"].payload.tick_end == 99
     with Database("sqlite:///data/db") as database:
         (group,) = database.run("20251014-143025-550e8400").groups.list()

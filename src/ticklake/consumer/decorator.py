@@ -26,6 +26,7 @@ class ConsumerFunction:
         return self._function(payload, transaction)
 
     def on(self, run: Run) -> IdempotentConsumer:
+        """A consumer of this run; use it in a `with` block."""
         return IdempotentConsumer(run, self.topic, self.group, self._function, self.publishes, **self._options)
 
 

@@ -62,6 +62,7 @@ class Outbox:
         return Result(event_id, check_size(wrap(payload, client_clock_ms(), str(message_id))))
 
     def add(self, results: Sequence[Result], connection: Transaction) -> None:
+        """Add results to the outbox; they are published after the transaction has committed."""
         if not results:
             return
         events = iter(result.event_id for result in results)
@@ -93,6 +94,7 @@ class Outbox:
         return int(unsent)
 
     def mark_sent(self, rows: Sequence[Row], connection: Transaction) -> None:
+        """Mark messages as published, in the transaction that publishes them."""
         connection.sql(PACKAGE).mark_sent(ids=json.dumps([row.id for row in rows]))
 
     def record_attempt(self, rows: Sequence[Row], error: BaseException) -> None:

@@ -44,6 +44,7 @@ class ProcessedMessages:
         self._place = {"topic": topic, "group": group}
 
     def find(self, event_ids: Sequence[str]) -> Known:
+        """Which of these events are done."""
         with self._run.reading() as view:
             sql = view.sql(PACKAGE)
             rows = sql.find_processed(group=self._place["group"], event_ids=json.dumps(event_ids))

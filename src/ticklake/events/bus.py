@@ -36,6 +36,7 @@ class EventBus:
         return subscription
 
     def unsubscribe(self, subscription: str) -> bool:
+        """End a subscription. False if there is none with this id."""
         with self._lock:
             found = subscription in self._subscribers
             self._subscribers = {key: value for key, value in self._subscribers.items() if key != subscription}

@@ -169,9 +169,11 @@ class IndexerQueue:
         return buried
 
     def dead_batches(self, limit: int = 100) -> list[DeadBatch]:
+        """The dead letters of the queue, the oldest first."""
         return self._running().dead(limit)
 
     def count_dead_batches(self) -> int:
+        """The number of dead letters of the queue."""
         return self._running().count_dead()
 
     def replay(self, batch_id: str) -> bool:
@@ -190,6 +192,7 @@ class IndexerQueue:
         return self._running().prune(max_age)
 
     def metrics(self) -> QueueMetrics:
+        """The figures of the queue as they are now."""
         return QueueMetrics(
             buffer_size=0 if self._buffer is None else len(self._buffer),
             pending_batches=0 if self._batches is None else self._batches.pending,

@@ -19,6 +19,7 @@ class Lake:
         self.root = lake_path(root).absolute()
 
     def directory(self, run_id: str, table: str) -> Path:
+        """The folder of a table, whether it is there or not."""
         if not is_safe(table):
             raise BadTable(name=table, reason="it becomes a folder and is no plain name")
         return self.root / check_run_id(run_id) / table

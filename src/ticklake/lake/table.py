@@ -61,4 +61,5 @@ class Table:
 
     @property
     def ordinal(self) -> str:
+        """The first column of the key, which the ledger goes by."""
         return self.key[0]

@@ -7,6 +7,7 @@ from ticklake.services.compaction import CompactionService
 from ticklake.services.completion import CompletionService, end_of
 from ticklake.services.metadata import MetadataPersistenceService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService
+from ticklake.services.producer import Producer
 from ticklake.services.queue import TickQueue
 from ticklake.services.reconciliation import ReconciliationService
 from ticklake.services.retry import Retry
@@ -18,6 +19,7 @@ __all__ = [
     "MetadataPersistenceService",
     "PersistenceOptions",
     "PersistenceService",
+    "Producer",
     "ReconciliationService",
     "Retry",
     "Service",

@@ -56,10 +56,12 @@ class Service(ABC):
 
     @property
     def state(self) -> State:
+        """Stopped, running, paused or error."""
         return self._state
 
     @property
     def stopping(self) -> bool:
+        """Whether it was asked to stop."""
         return self._stopping
 
     def interrupted(self) -> bool:
@@ -67,6 +69,7 @@ class Service(ABC):
         return self._stopping or self._state is State.PAUSED
 
     def start(self) -> None:
+        """Start the service in a thread of its own. Raises `WrongServiceState` if it runs already."""
         self._let_end()
         with self._changed:
             self._require("start", State.STOPPED, State.ERROR)
@@ -93,6 +96,7 @@ class Service(ABC):
         self.wake()
 
     def pause(self) -> None:
+        """Ask it to wait after the work at hand, until `resume()` or a stop."""
         with self._changed:
             self._require("pause", State.RUNNING)
             self._state = State.PAUSED
@@ -100,6 +104,7 @@ class Service(ABC):
         log.info("%s paused", self.name)
 
     def resume(self) -> None:
+        """Let a paused service go on."""
         with self._changed:
             self._require("resume", State.PAUSED)
             self._state = State.RUNNING

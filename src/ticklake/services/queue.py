@@ -120,10 +120,12 @@ class TickQueue:
 
     @property
     def last_tick(self) -> int | None:
+        """The last tick that was accepted; None before the first."""
         return self._last_tick
 
     @property
     def closed(self) -> bool:
+        """Whether the run has ended: no more ticks are accepted."""
         return self._closed
 
     @property
@@ -134,6 +136,7 @@ class TickQueue:
 
     @property
     def size_bytes(self) -> int:
+        """The bytes of all ticks that are queued."""
         return self._bytes
 
     def __len__(self) -> int:

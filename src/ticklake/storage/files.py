@@ -123,9 +123,11 @@ class Storage:
         return self._write_message(metadata.simulation_run_id, "metadata.pb", metadata)
 
     def read_metadata(self, run_id: str) -> SimulationMetadata:
+        """The metadata of a run. Raises `StoredFileMissing` if there are none."""
         return self.read_metadata_file(self._find(run_id, "metadata.pb"))
 
     def read_metadata_file(self, key: str) -> SimulationMetadata:
+        """The metadata in the file of that key."""
         return self._read_message(key, SimulationMetadata)
 
     def write_completion(self, completed: RunCompleted) -> str:
@@ -156,6 +158,7 @@ class Storage:
         return list(filter(is_safe, folders)), files
 
     def exists(self, key: str) -> bool:
+        """Whether there is a file of that key."""
         check_key(key)
         return self._folder.size(key) is not None
 

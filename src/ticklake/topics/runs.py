@@ -80,6 +80,7 @@ class Database:
             return run
 
     def runs(self) -> list[str]:
+        """The ids of all runs that are in the database."""
         return self._backend.runs()
 
     @property
@@ -89,6 +90,7 @@ class Database:
             return list(self._runs.values())
 
     def close(self) -> None:
+        """Close all connections. Readers and writers of its runs can do nothing more."""
         self._backend.close()
 
     def __enter__(self) -> Database:
@@ -124,6 +126,7 @@ class Run:
         self._opened: tuple[TopicStore, Publisher] | None = None
 
     def writer(self, topic: str) -> TopicWriter:
+        """A writer to a topic. The topic exists from its first message on."""
         self.upgrades = True
         store, publisher = self._topics()
         return TopicWriter(store, publisher, check_name("topic", topic), self._metrics)
@@ -222,14 +225,17 @@ class Run:
 
     @property
     def groups(self) -> Groups:
+        """The consumer groups: their lag, and where they stand."""
         return Groups(self._topics()[0])
 
     @property
     def claims(self) -> Claims:
+        """The messages that consumers hold."""
         return Claims(self._topics()[0])
 
     @property
     def dead_letters(self) -> DeadLetters:
+        """The messages that groups have given up on."""
         return DeadLetters(self._topics()[0])
 
     def held_back_by(self, seconds: float = HELD_BACK_SECONDS) -> OpenTransaction | None:
@@ -238,9 +244,11 @@ class Run:
         return oldest if oldest is not None and oldest.seconds > seconds else None
 
     def topics(self) -> list[TopicStatus]:
+        """All topics, with the number of their messages."""
         return list_topics(self._topics()[0])
 
     def topic_names(self) -> list[str]:
+        """The names of all topics. Nothing is counted, so a live view can ask often."""
         return topic_names(self._topics()[0])
 
     def browse(self, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None) -> list[StoredMessage]:
@@ -248,6 +256,7 @@ class Run:
         return stored_messages(self._topics()[0], topic, after=after, limit=limit, group=group)
 
     def browse_last(self, topic: str, count: int, *, group: str | None = None) -> list[StoredMessage]:
+        """The last `count` messages, claiming nothing."""
         return self.browse(topic, after=self.position_before_last(topic, count), limit=count, group=group)
 
     def position_before_last(self, topic: str, count: int) -> int:
@@ -283,6 +292,7 @@ class Run:
         return topics_of_removed_files(self._schema)
 
     def processed(self, indexer_class: str) -> ProcessedBatches:
+        """The marks of an indexer class on batches that it has done."""
         store, _ = self._topics()
         return ProcessedBatches(store, check_name("indexer class", indexer_class))
 

@@ -54,6 +54,7 @@ class TopicWriter:
             self._publish(envelopes, connection)
 
     def close(self) -> None:
+        """Send nothing more. What was sent stays sent."""
         self._closed = True
         self._metrics.closed(self.monitor, self.topic)
 

@@ -22,6 +22,18 @@ def test_help_lists_every_command_and_loads_nothing_heavy():
     assert set(json.loads(done.stderr)).isdisjoint(HEAVY)
 
 
+def test_the_package_itself_loads_nothing_heavy():
+    """Whoever needs only the version, or topics, does not pay for Spark."""
+    script = (
+        "import sys, json, ticklake; before = [name for name in sys.modules if name.startswith('ticklake.')];"
+        "ticklake.__version__, dir(ticklake); print(json.dumps([before, sorted(sys.modules)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    own, loaded = json.loads(done.stdout)
+    assert own == []
+    assert set(loaded).isdisjoint(HEAVY | {"numpy", "google.protobuf", "click"})
+
+
 @pytest.mark.parametrize(("face", "unneeded"), [("lake.flush", "pandas"), ("lake.read", "duckdb")])
 def test_a_room_of_the_lake_does_not_load_what_only_some_of_its_users_need(face: str, unneeded: str):
     script = f"import sys, ticklake.{face}; print({unneeded!r} in sys.modules)"

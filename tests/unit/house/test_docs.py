@@ -70,7 +70,18 @@ def test_the_map_in_contributing_names_every_package_and_module():
     rows = re.findall(r"^\| [^|]+ \| ([^|]+) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = [path for row in rows for path in re.findall(r"`([\w/.]+?)(?:/<\w+>\.py|/\*\.proto|/)?`", row)]
     tops = {path.name for path in source.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert sorted(tops - {path.split("/")[0] for path in named} - {"__init__.py"}) == []
+    assert sorted(tops - {path.split("/")[0] for path in named} - {"__init__.py", "__main__.py"}) == []
     rooms = [f"{room.parent.name}/{room.name}" for top in tops for room in (source / top).glob("*/")]
     rooms = [room for room in rooms if (source / room / "__init__.py").exists() and room != "topics/removed"]
     assert sorted(set(rooms) - {path.rstrip("/") for path in named}) == []
+
+
+def test_the_figures_about_upkeep_are_those_of_the_code():
+    from ticklake.lake.delta import log
+    from ticklake.lake.upkeep import compaction, merging
+
+    page = (ROOT / "docs" / "upkeep.md").read_text(encoding="utf-8")
+    policy = compaction.Policy()
+    assert f"merged\n{merging._ROWS_AT_ONCE:,} at a time" in page
+    assert f"`fan_in` ({policy.fan_in})" in page and policy.growth == 4 and "four times as large" in page
+    assert log._CHECKPOINT_EVERY == 100 and "Every hundredth commit" in page

@@ -31,12 +31,15 @@ class Rows:
     ticks: TickRange | None
 
     def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
         return self._scanner().to_table()
 
     def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
+        """All rows as a Polars frame. Raises `PolarsMissing` if Polars is not installed."""
         try:
             import polars
         except ImportError as error:

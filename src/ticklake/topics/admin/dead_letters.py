@@ -58,6 +58,7 @@ class DeadLetters:
         return [DeadLetter(*row) for row in rows]
 
     def count(self, which: DeadLetterFilter = ALL) -> int:
+        """The number of dead letters that match."""
         with self._store.schema.reading() as transaction:
             ((found,),) = transaction.sql(PACKAGE).count_dead_letters(**asdict(which))
         return int(found)
