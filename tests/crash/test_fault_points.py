@@ -14,6 +14,8 @@ from uuid import uuid4
 
 import pytest
 
+from ticklake.database.statements import statements
+
 CRASH = Path(__file__).parent
 SOURCE = CRASH.parents[1] / "src" / "ticklake"
 NURSERY = runpy.run_path(str(CRASH / "nursery.py"))
@@ -79,16 +81,14 @@ def chosen(passed: Counter[str], writes: set[str]) -> list[str]:
 
 def writing_statements(package: str, dialect: str) -> set[str]:
     """Those that change a table, or call a function of ours that does."""
-    folder = SOURCE / package / "sql" / dialect
     made = "\n".join(file.read_text() for file in SOURCE.rglob(f"sql/{dialect}/schema/*.sql"))
     functions = re.findall(r"CREATE (?:OR REPLACE )?FUNCTION (\w+)\((.*?)\$\$", made, re.DOTALL)
     ours = {name for name, head in functions if not re.search(r"\b(STABLE|IMMUTABLE)\b", head)}
     writing = re.compile("|".join([r"\b(INSERT|UPDATE|DELETE)\b", *(rf"\b{name}\(" for name in ours)]))
     found = set()
-    for file in folder.glob("*.sql"):
-        text = re.sub(r"--.*|FOR (NO KEY )?UPDATE", "", file.read_text())
-        if writing.search(text):
-            found.add(f"{package}.{file.stem}")
+    for name, text in statements(f"ticklake.{package}", dialect).items():
+        if writing.search(re.sub(r"--.*|FOR (NO KEY )?UPDATE", "", text)):
+            found.add(f"{package}.{name}")
     return found
 
 

@@ -308,7 +308,7 @@ def plant(bug: str) -> None:
     name, right, wrong = BUGS[bug]
     known = statements("ticklake.topics", "sqlite")
     spoiled = re.sub(right, wrong, known[name])
-    assert spoiled != known[name], f"{name}.sql has changed: plant the bug anew"
+    assert spoiled != known[name], f"the statement {name} has changed: plant the bug anew"
     known[name] = spoiled  # type: ignore[index]
 
 

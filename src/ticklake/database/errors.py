@@ -154,6 +154,12 @@ class TransactionOver(TickLakeError):
     run_id: str
 
 
+class BadStatement(TickLakeError):
+    message = "{file}: {reason}. Put a line `-- name: …` above each statement, with a name that no other one has."
+    file: str
+    reason: str
+
+
 class StatementEndsTransaction(TickLakeError):
     message = (
         "{statement} was refused: only the `with` block or the consumer that began the transaction in run {run_id!r} "

@@ -137,7 +137,7 @@ def uncounted(statements: int) -> None:
 
 
 class Statements:
-    """A package's statements bound to a transaction: `sql.mark_done(batch_id=7)` runs `mark_done.sql`."""
+    """A package's statements bound to a transaction: `sql.mark_done(batch_id=7)` runs the one of that name."""
 
     def __init__(self, transaction: Transaction, package: str, texts: Mapping[str, str]) -> None:
         self._transaction = transaction
@@ -146,7 +146,7 @@ class Statements:
 
     def __getattr__(self, name: str) -> Statement:
         if name not in self._texts:
-            raise AttributeError(f"There is no statement {name}.sql; there are {', '.join(sorted(self._texts))}.")
+            raise AttributeError(f"There is no statement {name}; there are {', '.join(sorted(self._texts))}.")
         if not self._package.startswith("ticklake."):
             self._transaction.admit(self._texts[name])
         if faults.armed:

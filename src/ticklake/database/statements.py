@@ -1,14 +1,22 @@
-"""Named SQL statements: `<package>/sql/<dialect>/<name>.sql`, one each, and a package's numbered tables beside them."""
+"""Named SQL statements in `<package>/sql/<dialect>/*.sql`, and a package's numbered tables in `schema/` beside them.
+
+A file holds what belongs together. A line `-- name: mark_done` begins a statement, which ends at the next such line.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from ticklake.database.endings import split
+from ticklake.database.errors import BadStatement
+
 _NUMBERED = re.compile(r"(\d{3})_\w+\.sql")
+_NAME = re.compile(r"^[ \t]*--[ \t]*name[ \t]*:(.*)$", re.MULTILINE | re.IGNORECASE)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class Migration(NamedTuple):
@@ -20,9 +28,36 @@ class Migration(NamedTuple):
 
 @cache
 def statements(package: str, dialect: str) -> Mapping[str, str]:
-    """Every statement of a package by its name."""
+    """Every statement of a package by its name. Raises `BadStatement` unless each has one name, and each name one."""
     folder = files(package) / "sql" / dialect
-    return {f.name[:-4]: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith(".sql")}
+    found: dict[str, str] = {}
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".sql"):
+            where = f"{package}/sql/{dialect}/{file.name}"
+            for name, text in _named(where, file.read_text("utf-8")):
+                if name in found:
+                    raise BadStatement(file=where, reason=f"there is another statement {name} in this folder")
+                found[name] = text
+    return found
+
+
+def _named(file: str, text: str) -> Iterator[tuple[str, str]]:
+    """The statements of a file with their comments. Only comments may stand before the first name."""
+    head, *rest = _NAME.split(text)
+    if _count(head):
+        raise BadStatement(file=file, reason="there is SQL before the first name")
+    for name, body in zip(map(str.strip, rest[::2]), rest[1::2], strict=True):
+        if not name.isidentifier():
+            raise BadStatement(file=file, reason=f"{name!r} is not a name")
+        if (count := _count(body)) != 1:
+            many = f"are {count} statements" if count else "is no statement"
+            raise BadStatement(file=file, reason=f"there {many} below the name {name}")
+        yield name, body.strip()
+
+
+def _count(text: str) -> int:
+    """How many statements there are in a text."""
+    return sum(1 for one in split(text) if _COMMENT.sub("", one.text).strip("; \t\n"))
 
 
 @cache

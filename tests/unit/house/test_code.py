@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ticklake import errors
+from ticklake.database.statements import statements
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "ticklake"
@@ -84,11 +85,27 @@ def test_every_error_is_raised_somewhere():
     assert [name for name in unused if getattr(errors, name) not in parents] == []
 
 
-@pytest.mark.parametrize("file", sorted(SOURCE.rglob("sql/*/*.sql")), ids=lambda file: "/".join(file.parts[-4:]))
-def test_every_statement_is_used_by_its_package(file: Path):
-    package = file.parents[2]
+SQL = sorted({file.parent for file in SOURCE.rglob("sql/*/*.sql")})
+NAMED = [
+    pytest.param(folder.parents[1], name, id=f"{folder.relative_to(SOURCE)}/{name}")
+    for folder in SQL
+    for name in statements(".".join(folder.parents[1].relative_to(SOURCE.parent).parts), folder.name)
+]
+
+
+@pytest.mark.parametrize(("package", "name"), NAMED)
+def test_every_statement_is_used_by_its_package(package: Path, name: str):
     code = "\n".join(text_of(path) for path in package.rglob("*.py"))
-    assert re.search(rf"\.{file.stem}\b|[\"']{file.stem}[\"']", code), f"nothing in {package.name} uses {file.name}"
+    assert re.search(rf"\.{name}\b|[\"']{name}[\"']", code), f"nothing in {package.name} uses {name}"
+
+
+def test_a_statement_is_in_the_same_file_on_every_database():
+    places: dict[tuple[Path, str], set[str]] = {}
+    for file in (file for folder in SQL for file in folder.glob("*.sql")):
+        for name in re.findall(r"^-- name: (\w+)$", text_of(file), re.MULTILINE):
+            places.setdefault((file.parents[2], name), set()).add(file.name)
+    assert places.keys() == {one.values for one in NAMED}
+    assert [f"{name} is in {found}" for (_, name), found in places.items() if len(found) > 1] == []
 
 
 def test_there_is_no_sql_in_the_code():

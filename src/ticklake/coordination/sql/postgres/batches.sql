@@ -1,3 +1,104 @@
+-- Batch files and who indexes them, in the order of a claim's life. The version grows with every claim, and whoever
+-- changes a claim names it, so an indexer that comes late changes nothing. Claims are made and taken over only by whoever
+-- holds `lock_frontier`.
+
+-- name: unknown
+SELECT value FROM json_array_elements_text(%(filenames)s::json)
+WHERE NOT EXISTS (
+    SELECT 1 FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename = value
+)
+
+-- name: add_claims
+INSERT INTO coordinator_batches
+    (indexer_class, table_id, batch_filename, tick_start, tick_end, indexer_instance_id, claim_timestamp, status, lease_until)
+SELECT %(indexer_class)s, %(table_id)s, value ->> 0, (value ->> 1)::bigint, (value ->> 2)::bigint, %(instance)s, now_at(), 'claimed',
+       now_ms() + %(lease_ms)s::bigint
+FROM json_array_elements(%(batches)s::json)
+
+-- name: look
+-- Of a million batches a few are claimed (idx_coordinator_claimed).
+SELECT (SELECT count(*) FROM coordinator_batches
+        WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+               AND indexer_instance_id IS DISTINCT FROM %(instance)s::text),
+       (SELECT count(*) FROM coordinator_batches
+        WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+               AND (lease_until <= now_ms() OR claim_timestamp > now_at() + %(lease_ms)s * interval '1 millisecond')),
+       (SELECT count(*) FROM coordinator_gaps
+        WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'pending'),
+       (SELECT max(abs(now_ms() - (extract(epoch FROM first_detected) * 1000)::bigint)) FROM coordinator_gaps
+        WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'pending')
+
+-- name: expired
+-- A claim from the future was made before the clock was set back. Without this it would outlive its holder by as much
+-- (idx_coordinator_claimed).
+SELECT batch_filename, tick_start, tick_end, claim_version, indexer_instance_id FROM coordinator_batches
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+  AND (lease_until <= now_ms() OR claim_timestamp > now_at() + %(lease_ms)s * interval '1 millisecond')
+ORDER BY tick_start, batch_filename
+LIMIT %(limit)s
+
+-- name: take_over
+-- What `expired` has shown, in the same transaction. The version grows, so the last holder changes nothing any more.
+UPDATE coordinator_batches SET indexer_instance_id = %(instance)s, claim_timestamp = now_at(),
+    lease_until = now_ms() + %(lease_ms)s::bigint, claim_version = claim_version + 1
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename IN (SELECT value FROM json_array_elements_text(%(filenames)s::json))
+
+-- name: renew
+UPDATE coordinator_batches SET lease_until = now_ms() + %(lease_ms)s::bigint, claim_timestamp = least(claim_timestamp, now_at())
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
+  AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
+RETURNING batch_filename
+
+-- name: release
+UPDATE coordinator_batches SET indexer_instance_id = NULL, lease_until = 0
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
+  AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
+RETURNING batch_filename
+
+-- name: complete
+-- Named by version, not by holder: work that is done is done, also if its lease has run out and nobody took it over.
+UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_at(), error_message = NULL
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+  AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
+RETURNING batch_filename, lacks
+
+-- name: set_short
+UPDATE coordinator_batches SET lacks = %(lacks)s, file_stamp = %(stamp)s
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename = %(filename)s
+
+-- name: fail
+UPDATE coordinator_batches SET status = 'failed', completion_timestamp = now_at(), error_message = %(error)s,
+    lacks = NULL, file_stamp = NULL
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+  AND batch_filename = %(filename)s AND claim_version = %(version)s
+RETURNING batch_filename
+
+-- name: reopen
+UPDATE coordinator_batches SET status = 'claimed', indexer_instance_id = NULL, lease_until = 0, error_message = NULL,
+    completion_timestamp = NULL, claim_version = claim_version + 1
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status <> 'claimed'
+  AND batch_filename IN (SELECT value FROM json_array_elements_text(%(filenames)s::json))
+
+-- name: batches
 SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND tick_end >= %(first)s AND tick_start <= %(last)s
 ORDER BY tick_start, batch_filename
+
+-- name: failed
+SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'failed'
+ORDER BY tick_start, batch_filename
+
+-- name: short
+SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND lacks IS NOT NULL
+ORDER BY tick_start, batch_filename
+
+-- name: adopt_batches
+UPDATE coordinator_batches SET table_id = %(table_id)s WHERE indexer_class = %(indexer_class)s AND table_id = ''
+
+-- name: forget_batches
+-- Another table was in this place before. It is not there any more.
+DELETE FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND table_id IN (
+    SELECT table_id FROM coordinator_frontiers
+    WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s)

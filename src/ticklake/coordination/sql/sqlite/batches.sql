@@ -1,3 +1,105 @@
+-- Batch files and who indexes them, in the order of a claim's life. The version grows with every claim, and whoever
+-- changes a claim names it, so an indexer that comes late changes nothing.
+
+-- name: unknown
+SELECT value FROM json_each(:filenames)
+WHERE NOT EXISTS (
+    SELECT 1 FROM coordinator_batches WHERE indexer_class = :indexer_class AND table_id = :table_id AND batch_filename = value
+)
+
+-- name: add_claims
+INSERT INTO coordinator_batches
+    (indexer_class, table_id, batch_filename, tick_start, tick_end, indexer_instance_id, claim_timestamp, status, lease_until)
+SELECT :indexer_class, :table_id, value ->> 0, value ->> 1, value ->> 2, :instance, now_ms(), 'claimed', now_ms() + :lease_ms
+FROM json_each(:batches)
+
+-- name: look
+-- Of a million batches a few are claimed. SQLite would look through all of them if it were not told which index to use.
+SELECT (SELECT count(*) FROM coordinator_batches INDEXED BY idx_coordinator_claimed
+        WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+               AND indexer_instance_id IS NOT :instance),
+       (SELECT count(*) FROM coordinator_batches INDEXED BY idx_coordinator_claimed
+        WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+               AND (lease_until <= now_ms() OR claim_timestamp > now_ms() + :lease_ms)),
+       (SELECT count(*) FROM coordinator_gaps
+        WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'pending'),
+       (SELECT max(abs(now_ms() - first_detected)) FROM coordinator_gaps
+        WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'pending')
+
+-- name: expired
+-- A claim from the future was made before the clock was set back. Without this it would outlive its holder by as much
+-- (idx_coordinator_claimed).
+SELECT batch_filename, tick_start, tick_end, claim_version, indexer_instance_id FROM coordinator_batches
+    INDEXED BY idx_coordinator_claimed
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+  AND (lease_until <= now_ms() OR claim_timestamp > now_ms() + :lease_ms)
+ORDER BY tick_start, batch_filename
+LIMIT :limit
+
+-- name: take_over
+-- What `expired` has shown, in the same transaction. The version grows, so the last holder changes nothing any more.
+UPDATE coordinator_batches SET indexer_instance_id = :instance, claim_timestamp = now_ms(),
+    lease_until = now_ms() + :lease_ms, claim_version = claim_version + 1
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND batch_filename IN (SELECT value FROM json_each(:filenames))
+
+-- name: renew
+UPDATE coordinator_batches SET lease_until = now_ms() + :lease_ms, claim_timestamp = min(claim_timestamp, now_ms())
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed' AND indexer_instance_id = :instance
+  AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
+RETURNING batch_filename
+
+-- name: release
+UPDATE coordinator_batches SET indexer_instance_id = NULL, lease_until = 0
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed' AND indexer_instance_id = :instance
+  AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
+RETURNING batch_filename
+
+-- name: complete
+-- Named by version, not by holder: work that is done is done, also if its lease has run out and nobody took it over.
+UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_ms(), error_message = NULL
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+  AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
+RETURNING batch_filename, lacks
+
+-- name: set_short
+UPDATE coordinator_batches SET lacks = :lacks, file_stamp = :stamp
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND batch_filename = :filename
+
+-- name: fail
+UPDATE coordinator_batches SET status = 'failed', completion_timestamp = now_ms(), error_message = :error,
+    lacks = NULL, file_stamp = NULL
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+  AND batch_filename = :filename AND claim_version = :version
+RETURNING batch_filename
+
+-- name: reopen
+UPDATE coordinator_batches SET status = 'claimed', indexer_instance_id = NULL, lease_until = 0, error_message = NULL,
+    completion_timestamp = NULL, claim_version = claim_version + 1
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status <> 'claimed'
+  AND batch_filename IN (SELECT value FROM json_each(:filenames))
+
+-- name: batches
 SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND tick_end >= :first AND tick_start <= :last
 ORDER BY tick_start, batch_filename
+
+-- name: failed
+SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches
+    INDEXED BY idx_coordinator_failed
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'failed'
+ORDER BY tick_start, batch_filename
+
+-- name: short
+SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches
+    INDEXED BY idx_coordinator_short
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND lacks IS NOT NULL
+ORDER BY tick_start, batch_filename
+
+-- name: adopt_batches
+UPDATE coordinator_batches SET table_id = :table_id WHERE indexer_class = :indexer_class AND table_id = ''
+
+-- name: forget_batches
+-- Another table was in this place before. It is not there any more.
+DELETE FROM coordinator_batches WHERE indexer_class = :indexer_class AND table_id IN (
+    SELECT table_id FROM coordinator_frontiers
+    WHERE indexer_class = :indexer_class AND table_id <> :table_id AND location = :location AND host = :host)

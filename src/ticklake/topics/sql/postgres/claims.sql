@@ -1,3 +1,78 @@
+-- Claims, in the order of their life. A claim is a row of topic_consumer_group, found by its primary key. Its version
+-- grows with every claim, and whoever changes a claim names the version, so a holder that comes late changes nothing.
+
+-- name: look
+-- When may there be something to claim again? NULL: not by itself. One index probe (idx_topic_group_open), no lock.
+SELECT (SELECT greatest(0, available_at - now_ms()) FROM topic_consumer_group
+        WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
+          AND available_at IS NOT NULL
+        ORDER BY available_at LIMIT 1)
+
+-- name: claim
+-- topic_claim() locks the row of the group, so the claims of a group are made one after the other. It is in
+-- schema/005_steady_claims.sql.
+SELECT r_message_id, r_version, r_attempts, r_taken_from, r_dead, r_envelope
+FROM topic_claim(%(topic)s, %(group)s, %(consumer)s, %(lease_ms)s::bigint, %(max_attempts)s::integer, %(limit)s::integer)
+
+-- name: envelopes
+-- For claimed messages that were too large to come with their claim.
+SELECT message_id, envelope FROM topic_messages
+WHERE topic_name = %(topic)s AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json)))
+
+-- name: extend
+-- Only claims that this consumer still holds, and only in this version (primary key).
+UPDATE topic_consumer_group SET lease_until = now_ms() + nullif(%(lease_ms)s::bigint, 0), since = now_ms(),
+    claimed_at = least(claimed_at, now_at())
+WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
+  AND claimed_by = %(consumer)s
+  AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
+RETURNING message_id
+
+-- name: release
+-- Only claims that this consumer still holds, and only in this version (primary key). `forgiven` is 1 if the delivery
+-- counts as no attempt.
+UPDATE topic_consumer_group
+SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, since = now_ms(),
+    attempts = attempts - %(forgiven)s::integer,
+    not_before = CASE WHEN %(delay_ms)s::bigint > 0 THEN now_ms() + %(delay_ms)s::bigint ELSE (
+        SELECT p.free FROM topic_group_positions AS p
+        WHERE p.topic_name = %(topic)s AND p.consumer_group = %(group)s) END
+WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
+  AND claimed_by = %(consumer)s
+  AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
+RETURNING message_id
+
+-- name: release_unknown
+-- The answer to a claim was lost with the connection, so the consumer holds messages without knowing. They count as no
+-- attempt.
+UPDATE topic_consumer_group
+SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, attempts = attempts - 1,
+    not_before = (SELECT p.free FROM topic_group_positions AS p
+                  WHERE p.topic_name = %(topic)s AND p.consumer_group = %(group)s)
+WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
+  AND claimed_by = %(consumer)s AND message_id NOT IN (SELECT json_array_elements_text(%(in_hand)s::json))
+
+-- name: ack
+-- A message that is done is no dead letter any more: a group that was set back may have met it again.
+WITH acked AS (
+    UPDATE topic_consumer_group SET acknowledged_at = (SELECT now_at())
+    WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
+      AND claimed_by = %(consumer)s
+      AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
+    RETURNING message_id),
+undead AS (
+    DELETE FROM topic_dead_letters
+    WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND message_id = ANY (ARRAY(SELECT message_id FROM acked)))
+SELECT count(*) FROM acked
+
+-- name: acknowledged
+-- Which of these claims were acknowledged before. An ack that is repeated is not a stale one.
+SELECT message_id FROM topic_consumer_group
+WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NOT NULL AND claimed_by = %(consumer)s
+  AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
+
+-- name: claims
+-- For people: the claims that somebody holds, or only those that are stuck.
 SELECT topic_name, consumer_group, message_id, claimed_by, claim_version, attempts,
        greatest(0, now_ms() - (extract(epoch FROM claimed_at) * 1000)::bigint), lease_until - now_ms()
 FROM topic_consumer_group
@@ -8,3 +83,12 @@ WHERE acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NUL
        OR coalesce(lease_until, (extract(epoch FROM claimed_at) * 1000)::bigint + %(older_ms)s::bigint) <= now_ms())
 ORDER BY claimed_at, id
 LIMIT %(limit)s::bigint
+
+-- name: free
+-- By hand, whoever holds the claim. The holder's ack will be refused.
+UPDATE topic_consumer_group SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL,
+    not_before = (SELECT p.free FROM topic_group_positions AS p
+                  WHERE p.topic_name = %(topic)s::text AND p.consumer_group = %(group)s::text)
+WHERE topic_name = %(topic)s::text AND consumer_group = %(group)s::text AND message_id = %(message_id)s::text AND claim_version = %(version)s::integer
+  AND acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NULL
+RETURNING message_id

@@ -1,4 +1,19 @@
--- Lag and its age come from the store, so they are there when no consumer is alive. Counts stop at the limit.
+-- The consumer groups of a topic, and the locks on them. Their positions are in positions.sql. Rows are locked in a fixed
+-- order, so that nobody waits in a circle.
+
+-- name: join_group
+-- The primary key decides who makes the group. One that is known keeps its position.
+WITH added AS (
+    INSERT INTO topic_groups (topic_name, consumer_group) VALUES (%(topic)s, %(group)s) ON CONFLICT DO NOTHING
+    RETURNING topic_name, consumer_group)
+INSERT INTO topic_positions (topic_name, consumer_group, frontier, seen)
+SELECT topic_name, consumer_group,
+       CASE WHEN %(at_end)s THEN coalesce((SELECT max(id) FROM topic_messages WHERE topic_name = %(topic)s), 0) ELSE 0 END,
+       pg_current_snapshot()
+FROM added
+
+-- name: groups
+-- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at the limit.
 WITH late AS MATERIALIZED (  -- as topic_late() says; it stops at the limit, because a group may not have looked for long
     SELECT p.topic_name, p.consumer_group, count(*) AS messages, min(l.id) AS oldest
     FROM topic_group_positions AS p,
@@ -43,3 +58,15 @@ SELECT p.topic_name, p.consumer_group, p.frontier,
 FROM topic_group_positions AS p
 WHERE %(topic)s::text IS NULL OR p.topic_name = %(topic)s::text
 ORDER BY p.topic_name, p.consumer_group
+
+-- name: lock_joining
+-- No group of the run is made until the transaction ends.
+LOCK TABLE topic_groups IN SHARE ROW EXCLUSIVE MODE
+
+-- name: lock_groups
+-- Nobody claims messages of this topic, or sets a group to another position, until the transaction ends.
+SELECT 1 FROM topic_groups WHERE topic_name = %(topic)s ORDER BY consumer_group FOR UPDATE
+
+-- name: lock_all_groups
+-- Nobody claims messages, or sets a group to another position, until the transaction ends.
+SELECT 1 FROM topic_groups ORDER BY topic_name, consumer_group FOR UPDATE

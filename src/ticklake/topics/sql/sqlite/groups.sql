@@ -1,4 +1,14 @@
--- Lag and its age come from the store, so they are there when no consumer is alive. Counts stop at :limit.
+-- The consumer groups of a topic. Their positions are in positions.sql.
+
+-- name: join_group
+-- The primary key decides who makes the group. One that is known keeps its position.
+INSERT INTO topic_group_positions (topic_name, consumer_group, frontier, created_at)
+SELECT :topic, :group, iif(:at_end, coalesce((SELECT max(id) FROM topic_messages WHERE topic_name = :topic), 0), 0), now_ms()
+WHERE true
+ON CONFLICT DO NOTHING
+
+-- name: groups
+-- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at :limit.
 SELECT p.topic_name, p.consumer_group, p.frontier,
        (SELECT count(*) FROM (
             SELECT 1 FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND m.id > p.frontier

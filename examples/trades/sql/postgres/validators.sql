@@ -1,1 +1,0 @@
-SELECT validator, count(*) FROM validated_trades GROUP BY validator ORDER BY count(*) DESC

@@ -1,1 +1,0 @@
-INSERT INTO validated_trades (number, valid, validator) VALUES (:number, :valid, :validator)

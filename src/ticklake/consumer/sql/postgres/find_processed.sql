@@ -1,1 +1,0 @@
-SELECT consumer_find(%(group)s, %(event_ids)s::json)

@@ -1,1 +1,0 @@
-SELECT consumer_mark_sent(%(ids)s::json)

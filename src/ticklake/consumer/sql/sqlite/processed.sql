@@ -1,0 +1,42 @@
+-- The events that a consumer group has processed: one mark each, and the time before which marks were pruned.
+
+-- name: find_processed
+SELECT event_id FROM processed_messages
+WHERE consumer_group = :group AND event_id IN (SELECT value FROM json_each(:event_ids))
+
+-- name: mark
+-- The constraint decides, not the code: what comes back is ours to do, what does not come back has been done. A file has
+-- one writer, so no event is in other hands (uk_processed_message).
+INSERT INTO processed_messages (event_id, consumer_group, topic, processed_at)
+SELECT value, :group, :topic, now_ms() FROM json_each(:event_ids) WHERE true
+ON CONFLICT (event_id, consumer_group) DO NOTHING
+RETURNING event_id, 1
+
+-- name: unmark
+-- In the transaction that marked these events. They were not done after all.
+DELETE FROM processed_messages
+WHERE consumer_group = :group AND event_id IN (SELECT value FROM json_each(:event_ids))
+
+-- name: horizon
+SELECT pruned_before FROM processed_horizons WHERE topic = :topic AND consumer_group = :group
+
+-- name: oldest_replay
+-- Replays start here at the earliest: with the oldest message of the topic that is still stored. That is not the one with
+-- the lowest id. Ids are not in the order of time, least of all if the clock was set back. This reads all of the topic,
+-- but pruning is rare.
+SELECT now_ms(), (SELECT min(created_at) FROM topic_messages WHERE topic_name = :topic)
+
+-- name: set_horizon
+INSERT INTO processed_horizons (topic, consumer_group, pruned_before) VALUES (:topic, :group, :before)
+ON CONFLICT (topic, consumer_group) DO UPDATE SET pruned_before = max(pruned_before, excluded.pruned_before)
+
+-- name: prune_processed
+-- By the clock, but never a mark whose message is still stored: the clock may have been ahead at that time
+-- (idx_processed_messages_age).
+DELETE FROM processed_messages WHERE id IN (
+    SELECT id FROM processed_messages
+    WHERE topic = :topic AND consumer_group = :group AND processed_at < :before
+      AND NOT EXISTS (SELECT 1 FROM topic_messages AS m
+                      WHERE m.topic_name = :topic AND m.message_id = processed_messages.event_id)
+    ORDER BY processed_at LIMIT :limit)
+RETURNING id

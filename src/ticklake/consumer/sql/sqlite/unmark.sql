@@ -1,3 +1,0 @@
--- Within the transaction that marked them: these were not done after all.
-DELETE FROM processed_messages
-WHERE consumer_group = :group AND event_id IN (SELECT value FROM json_each(:event_ids))

@@ -1,1 +1,0 @@
-UPDATE coordinator_gaps SET table_id = %(table_id)s WHERE indexer_class = %(indexer_class)s AND table_id = ''

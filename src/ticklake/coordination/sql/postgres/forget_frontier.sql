@@ -1,2 +1,0 @@
-DELETE FROM coordinator_frontiers
-WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s

@@ -1,0 +1,39 @@
+-- One row for every indexer class and table: how far its batches reach, and where the table is. The row is the lock for
+-- claims and gaps.
+
+-- name: add_frontier
+INSERT INTO coordinator_frontiers (indexer_class, table_id) VALUES (%(indexer_class)s, %(table_id)s) ON CONFLICT DO NOTHING
+
+-- name: lock_frontier
+-- Only whoever holds this row moves the frontier and splits gaps.
+SELECT frontier FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s FOR UPDATE
+
+-- name: reached
+-- How far the good batches reach, from the end of the index on ticks (idx_coordinator_tick_end), and the end of the run,
+-- if it is known.
+SELECT (SELECT tick_end FROM coordinator_batches
+        WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status <> 'failed'
+        ORDER BY tick_end DESC LIMIT 1), last_tick
+FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
+-- name: set_frontier
+UPDATE coordinator_frontiers SET frontier = %(frontier)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
+-- name: set_end
+UPDATE coordinator_frontiers SET last_tick = %(last_tick)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
+-- name: classes
+SELECT indexer_class, table_id, frontier FROM coordinator_frontiers ORDER BY indexer_class, table_id
+
+-- name: location
+SELECT location, host FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
+-- name: locate
+UPDATE coordinator_frontiers SET location = %(location)s, host = %(host)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
+-- name: adopt_frontier
+DELETE FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = '' RETURNING frontier
+
+-- name: forget_frontier
+DELETE FROM coordinator_frontiers
+WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s

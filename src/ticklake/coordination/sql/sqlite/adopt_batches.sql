@@ -1,1 +1,0 @@
-UPDATE coordinator_batches SET table_id = :table_id WHERE indexer_class = :indexer_class AND table_id = ''

@@ -1,1 +1,0 @@
-DELETE FROM coordinator_frontiers WHERE indexer_class = :indexer_class AND table_id = '' RETURNING frontier

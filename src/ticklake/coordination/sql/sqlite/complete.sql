@@ -1,5 +1,0 @@
--- Named by version, not by holder: work that is done is done, also where its lease has run out and nobody took it over.
-UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_ms(), error_message = NULL
-WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
-  AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
-RETURNING batch_filename, lacks

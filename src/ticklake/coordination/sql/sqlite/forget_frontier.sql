@@ -1,2 +1,0 @@
-DELETE FROM coordinator_frontiers
-WHERE indexer_class = :indexer_class AND table_id <> :table_id AND location = :location AND host = :host

@@ -1,1 +1,0 @@
-UPDATE coordinator_frontiers SET frontier = :frontier WHERE indexer_class = :indexer_class AND table_id = :table_id

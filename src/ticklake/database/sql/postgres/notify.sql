@@ -1,1 +1,0 @@
-SELECT pg_notify(current_schema(), %(channel)s)

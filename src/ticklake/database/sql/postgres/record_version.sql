@@ -1,1 +1,0 @@
-INSERT INTO schema_versions (package, version) VALUES (%(package)s, %(version)s)

@@ -1,0 +1,13 @@
+-- Settings of a session or a transaction, and hints to other sessions.
+
+-- name: enter
+-- The isolation level is for statements that commit on their own. BEGIN says it itself.
+SELECT set_config('search_path', %(search_path)s, %(local)s), set_config('synchronous_commit', %(commit)s, %(local)s),
+       set_config('default_transaction_isolation', 'read committed', %(local)s)
+
+-- name: limit_waiting
+-- For this transaction. To wait longer for a lock is an error. Returns the session that will wait.
+SELECT pg_backend_pid() FROM set_config('lock_timeout', %(lock_timeout)s, true)
+
+-- name: notify
+SELECT pg_notify(current_schema(), %(channel)s)

@@ -1,1 +1,0 @@
-SELECT run_id FROM schema_run

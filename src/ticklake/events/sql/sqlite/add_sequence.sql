@@ -1,1 +1,0 @@
-INSERT INTO batch_sequence (batch_id) VALUES (:batch_id)

@@ -1,1 +1,0 @@
-SELECT count(*) FROM pending_batches WHERE status = 'pending'

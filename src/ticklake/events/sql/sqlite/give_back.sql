@@ -1,1 +1,0 @@
-UPDATE pending_batches SET status = 'pending' WHERE batch_id = :batch_id

@@ -1,1 +1,0 @@
-SELECT queue_id FROM queue_identity

@@ -1,1 +1,0 @@
-DELETE FROM pending_batches WHERE batch_id = :batch_id

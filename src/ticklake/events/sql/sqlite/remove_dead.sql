@@ -1,1 +1,0 @@
-DELETE FROM dead_batches WHERE batch_id = :batch_id

@@ -1,1 +1,0 @@
-SELECT topic_publish(%(topic)s, %(message_ids)b::text[], %(timestamps)b::bigint[], %(envelopes)b::bytea[])

@@ -1,0 +1,32 @@
+-- Messages that nobody needs any more. Each part is found and removed in one transaction that holds the groups of the
+-- topic.
+
+-- name: outdated
+-- Messages that are too old or too many. Nobody has claimed them, they are no dead letters, and (unless forced) no known
+-- group needs them. A group needs what is not delivered yet, not acknowledged yet, or committed late.
+SELECT m.id, m.message_id, octet_length(m.envelope) FROM topic_messages AS m
+WHERE m.topic_name = %(topic)s AND m.id > %(after)s::bigint
+  AND (m.created_at < now_at() - %(max_age_ms)s::bigint * interval '1 millisecond'
+       OR m.id <= (SELECT id FROM topic_messages WHERE topic_name = %(topic)s ORDER BY id DESC
+                   LIMIT 1 OFFSET %(max_count)s::bigint))
+  AND NOT EXISTS (SELECT 1 FROM topic_dead_letters AS d
+                  WHERE d.topic_name = m.topic_name AND d.message_id = m.message_id)
+  AND NOT EXISTS (SELECT 1 FROM topic_group_positions AS p LEFT JOIN topic_consumer_group AS c
+                  ON c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group AND c.message_id = m.message_id
+                  WHERE p.topic_name = m.topic_name
+                    AND CASE WHEN c.message_id IS NULL OR m.id > p.frontier
+                             THEN %(force)s::integer = 0 AND topic_awaited(m.id, m.xid, p.frontier, p.seen)
+                             WHEN c.acknowledged_at IS NOT NULL OR c.set_aside_at IS NOT NULL THEN false
+                             ELSE %(force)s::integer = 0 OR c.claimed_by IS NOT NULL END)
+ORDER BY m.id
+LIMIT %(limit)s::bigint
+
+-- name: remove_claims
+DELETE FROM topic_consumer_group
+WHERE (topic_name, consumer_group, message_id) IN (
+    SELECT p.topic_name, p.consumer_group, m.value
+    FROM topic_groups AS p, json_array_elements_text(%(message_ids)s::json) AS m WHERE p.topic_name = %(topic)s)
+
+-- name: remove_messages
+DELETE FROM topic_messages
+WHERE topic_name = %(topic)s AND message_id IN (SELECT json_array_elements_text(%(message_ids)s::json))

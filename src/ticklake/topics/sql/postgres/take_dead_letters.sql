@@ -1,4 +1,0 @@
-DELETE FROM topic_dead_letters
-WHERE (%(topic)s::text IS NULL OR topic_name = %(topic)s::text) AND (%(group)s::text IS NULL OR consumer_group = %(group)s::text)
-  AND (%(message_id)s::text IS NULL OR message_id = %(message_id)s::text) AND (%(error)s::text IS NULL OR strpos(error, %(error)s::text) > 0)
-RETURNING topic_name, consumer_group, message_id

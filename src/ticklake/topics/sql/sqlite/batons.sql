@@ -1,2 +1,0 @@
--- A topic that holds anything besides its baton is no outbox's.
-SELECT message_id FROM topic_messages WHERE topic_name = :topic ORDER BY id LIMIT 2

@@ -1,2 +1,0 @@
--- Rows changed by this connection so far.
-SELECT total_changes()

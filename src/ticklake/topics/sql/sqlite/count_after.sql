@@ -1,1 +1,0 @@
-SELECT count(*) FROM topic_messages WHERE topic_name = :topic AND id > :frontier

@@ -1,3 +1,0 @@
-SELECT count(*) FROM topic_dead_letters
-WHERE (:topic IS NULL OR topic_name = :topic) AND (:group IS NULL OR consumer_group = :group)
-  AND (:message_id IS NULL OR message_id = :message_id) AND (:error IS NULL OR instr(error, :error) > 0)

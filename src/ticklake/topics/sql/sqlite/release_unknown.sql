@@ -1,4 +1,0 @@
-UPDATE topic_consumer_group
-SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, not_before = 0, attempts = attempts - 1
-WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NULL AND set_aside_at IS NULL
-  AND claimed_by = :consumer AND message_id NOT IN (SELECT value FROM json_each(:in_hand))

@@ -1,4 +1,0 @@
-DELETE FROM topic_consumer_group
-WHERE (topic_name, consumer_group, message_id) IN (
-    SELECT p.topic_name, p.consumer_group, m.value
-    FROM topic_group_positions AS p, json_each(:message_ids) AS m WHERE p.topic_name = :topic)
