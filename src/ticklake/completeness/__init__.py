@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ticklake.completeness.completeness import Completeness, Repair
+from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.ending import end_run
+from ticklake.completeness.repair import Repair
 from ticklake.completeness.reports import FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 from ticklake.completeness.verdict import Verdict
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Self
 
-from ticklake.completeness.verdict import Coverage, Verdict
+from ticklake.completeness.verdict import Coverage, Verdict, overall
 from ticklake.coordination import Batch, Gap
 from ticklake.insights import GroupReport
 from ticklake.lake.verify import Deep
@@ -53,9 +54,9 @@ class MessagesVerdict:
 
 @dataclass(frozen=True)
 class TableVerdict:
-    """A table: what it has of what is expected, and, where it was counted, its rows and the keys that are there twice.
+    """A table: what it has of what is expected, and, if it was counted, its rows and the keys that are there twice.
 
-    `gaps`, `failed` and `frontier` are the coordinator's, where one is at work on this table.
+    `gaps`, `failed` and `frontier` are the coordinator's, if one is at work on this table.
     """
 
     table: str
@@ -95,6 +96,28 @@ class RunVerdict:
     """Whether the run has batch files, and the lake has no table of ticks."""
     uncompared: list[str] = field(default_factory=list)
     """Tables that a deep look could not compare with the batch files row by row: only their files were checked."""
+
+    @classmethod
+    def of(
+        cls,
+        run_id: str,
+        storage: FilesVerdict,
+        tables: list[TableVerdict],
+        messages: MessagesVerdict | None,
+        unjudged: list[str],
+        *,
+        whole: bool,
+        deeply: bool,
+    ) -> Self:
+        """Joins the verdicts. `whole` tells that all tables were asked for; `deeply`, that rows were to be compared."""
+        # Events tell nothing of ticks: a run is not in the lake because its events are.
+        unindexed = whole and storage.files > 0 and not any(table.unit == TICKS for table in tables)
+        damaged = messages is not None and bool(messages.damaged)
+        verdicts = [table.verdict for table in tables]
+        verdicts += [Verdict.INCOMPLETE] if unindexed or damaged else []
+        uncompared = [table.table for table in tables if deeply and table.deep is None]
+        verdict = overall(storage.ended, verdicts)
+        return cls(run_id, verdict, storage, tables, messages, unjudged, unindexed, uncompared)
 
     @property
     def flawless(self) -> bool:

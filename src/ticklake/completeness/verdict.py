@@ -20,7 +20,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Expected:
-    """The ticks that a run has: those of its files, and, where it has ended, all up to its last one."""
+    """The ticks that a run has: those of its files, and, if it has ended, all up to its last one."""
 
     step: int
     files: list[TickRange] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Expected:
 
     @property
     def ticks(self) -> TickRange:
-        """From 0 to the end of the run, or as far as its files reach; empty where there is nothing yet."""
+        """From 0 to the end of the run, or as far as its files reach; empty if there is nothing yet."""
         ends = [ticks.end for ticks in self.files]
         return on_grid(TickRange(0, max(ends, default=-1) if self.last_tick is None else self.last_tick), self.step)
 
@@ -108,7 +108,7 @@ def judge_batches(
 
 
 def overall(ended: bool, verdicts: Sequence[Verdict]) -> Verdict:
-    """A run is complete where it has ended and all of its tables, at least one, are."""
+    """A run is complete if it has ended and all of its tables, at least one, are."""
     if ended and verdicts and all(verdict is Verdict.COMPLETE for verdict in verdicts):
         return Verdict.COMPLETE
     return Verdict.INCOMPLETE if ended else Verdict.RUNNING

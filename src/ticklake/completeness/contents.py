@@ -1,0 +1,62 @@
+"""The contents of one table, as far as a verdict needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from ticklake.lake.empty import Ticks
+from ticklake.lake.errors import DamagedCommit, TableUnreadable
+from ticklake.lake.verify import covered, properties_of, row_counts
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What was read of a table. `numbers` are the ticks that it has, or the batches of events.
+
+    If rows were counted, `counts` has the number of rows of each of `counted`; otherwise it is None. `properties` are
+    what the table says of itself, if they were asked for. `unreadable` says why the table could not be read to the end.
+    """
+
+    numbers: Ticks = field(default_factory=lambda: np.empty(0, np.int64))
+    counted: Ticks = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: Ticks | None = None
+    duplicated: int = 0
+    duplicates: list[dict[str, int]] = field(default_factory=list)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    unreadable: str = ""
+
+    @classmethod
+    def read(cls, directory: Path, *, count_rows: bool, with_properties: bool = False) -> Self:
+        """Raises for an unreadable table only if rows are not counted."""
+        properties, counts, numbers, unreadable = dict[str, str](), None, np.empty(0, np.int64), ""
+        try:
+            properties |= properties_of(directory) if with_properties else {}
+            counts = row_counts(directory) if count_rows else None
+            numbers = covered(directory).ticks
+        except (TableUnreadable, DamagedCommit) as error:
+            if not count_rows:
+                # A drawing of what is there cannot show what nobody knows.
+                raise
+            unreadable = str(error)
+        if counts is None:
+            return cls(numbers, properties=properties, unreadable=unreadable)
+        rows = counts.rows
+        return cls(numbers, counts.ticks, rows, counts.duplicated, counts.duplicates, properties, unreadable)
+
+    @property
+    def rows(self) -> int | None:
+        """All rows of the table; None if they were not counted."""
+        return None if self.counts is None else int(self.counts.sum())
+
+    @property
+    def flaws(self) -> int:
+        return self.duplicated + bool(self.unreadable)
+
+    def rows_by_number(self) -> dict[int, int]:
+        counts = [] if self.counts is None else self.counts.tolist()
+        return dict(zip(self.counted.tolist(), counts, strict=True))

@@ -1,0 +1,89 @@
+"""The batch files of a run: those that storage has, the ticks they make expected, and what came since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from ticklake.completeness.reports import FilesVerdict
+from ticklake.completeness.verdict import Expected
+from ticklake.coordination import Batch, stored
+from ticklake.lake.empty import Ticks
+from ticklake.lake.errors import StorageUnavailable
+from ticklake.storage import Storage
+from ticklake.ticks import TickRange, merged, on_grid
+
+
+class Files:
+    """The batch files of a run, listed once. `by_key` has the ticks that the name of each file promises."""
+
+    def __init__(self, run_id: str, storage: Storage, step: int, *, ended: bool = False) -> None:
+        """With `ended`, a run that has no record of its end has ended with its last file."""
+        self._run_id, self._storage, self._step = run_id, storage, step
+        # In this order: what is there after the end was recorded is all of the run.
+        end = storage.read_completion(run_id)
+        self.by_key = self.now()
+        last = max((ticks.end for ticks in self.by_key.values()), default=None) if ended else None
+        self._assumed = end is None and last is not None
+        self.expected = Expected(step, list(self.by_key.values()), last if end is None else end.last_tick)
+
+    def now(self) -> dict[str, TickRange]:
+        """Lists the storage again."""
+        try:
+            return stored(self._storage, self._run_id)
+        except OSError as error:
+            raise StorageUnavailable(storage=self._storage.url, reason=error) from error
+
+    def news(self) -> list[TickRange]:
+        """The ticks of files that came after the others were listed. Tables may have them by now, as they should."""
+        later = [on_grid(ticks, self._step) for key, ticks in self.now().items() if key not in self.by_key]
+        return merged(later, self._step)
+
+    def without_news(self, present: Ticks) -> Ticks:
+        """These ticks without those behind the last expected one that came while the run was looked at."""
+        end = self.expected.ticks.end
+        if self.expected.last_tick is not None or not (present > end).any():
+            return present
+        for ticks in self.news():
+            present = present[(present <= end) | (present < ticks.start) | (present > ticks.end)]
+        return present
+
+    def held(self, short: Sequence[Batch]) -> list[TickRange]:
+        """What the files hold: what their names promise, less what the `short` ones lacked when they were read."""
+        known = {f"{self._run_id}/{batch.name}": batch.has(self._step) for batch in short}
+        return [part for key, ticks in self.by_key.items() for part in known.get(key, [ticks])]
+
+    def verdict(self) -> FilesVerdict:
+        end = self.expected.last_tick
+        beyond = [key for key, ticks in self.by_key.items() if end is not None and ticks.end > end]
+        off = [key for key, ticks in self.by_key.items() if ticks.start % self._step or ticks.end % self._step]
+        return FilesVerdict(
+            files=len(self.by_key),
+            ended=end is not None,
+            last_tick=end,
+            silent_since=self._silent_since(),
+            overlapping=overlapping(sorted(self.by_key.values())),
+            lost=self.expected.lost,
+            misfits=[key for key in self.by_key if key in {*off, *beyond}],
+            beyond=beyond,
+            assumed=self._assumed,
+        )
+
+    def _silent_since(self) -> datetime | None:
+        """The last change of the run's folders; None if the storage does not tell."""
+        folders = {self._run_id, *(key.rpartition("/")[0] for key in self.by_key)}
+        changed = max((self._storage.changed_at(folder) or 0 for folder in folders), default=0)
+        return datetime.fromtimestamp(changed // 10**9, UTC) if changed else None
+
+
+def overlapping(ranges: Sequence[TickRange]) -> int:
+    """Counts the ranges, given in order, that have a tick of one before them."""
+    return sum(later.start <= reach for later, reach in _reached(ranges))
+
+
+def _reached(ranges: Sequence[TickRange]) -> Iterator[tuple[TickRange, int]]:
+    """Each range, and how far those before it reach."""
+    reach = -1
+    for ticks in ranges:
+        yield ticks, reach
+        reach = max(reach, ticks.end)

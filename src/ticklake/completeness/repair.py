@@ -1,0 +1,81 @@
+"""Repair of a run: what storage, topics and tables do not agree on, and making it good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ticklake.completeness.coordinators import Coordinators
+from ticklake.completeness.files import Files
+from ticklake.completeness.messages import Messages
+from ticklake.completeness.tables import Tables
+from ticklake.completeness.verdict import judge
+from ticklake.defaults import BATCH_TOPIC
+from ticklake.indexers.coordinated import changed_files
+from ticklake.indexers.events import TABLE as EVENTS
+from ticklake.lake.verify import covered
+from ticklake.storage import Storage
+from ticklake.ticks import TickRange
+
+
+@dataclass(frozen=True)
+class TableRepair:
+    """The ticks that a table lacks, and the failed batches to try again. Both need a coordinator."""
+
+    table: str
+    coordinated: bool
+    missing: list[TickRange]
+    retried: list[str]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What storage, topic and tables do not agree on. Unannounced files are published to `topic`."""
+
+    unannounced: list[str]
+    vanished: list[str]
+    tables: list[TableRepair]
+    topic: str = BATCH_TOPIC
+
+
+class Repairs:
+    """Plans a repair, and applies it."""
+
+    def __init__(
+        self,
+        run_id: str,
+        storage: Storage,
+        files: Files,
+        messages: Messages,
+        tables: Tables,
+        coordinators: Coordinators,
+    ) -> None:
+        self._run_id, self._storage, self._files = run_id, storage, files
+        self._messages, self._tables, self._coordinators = messages, tables, coordinators
+
+    def plan(self, only: Sequence[str], *, retry_failed: bool, create: bool) -> Repair:
+        """Changes nothing. `create` allows databases none of which has the run."""
+        messages = self._messages.compare(self._files, create=create)
+        by_ticks = [name for name in self._tables.names(only) if self._tables.key(name) not in ((), EVENTS.key)]
+        tables = [self._table(table, retry_failed) for table in by_ticks]
+        return Repair(
+            unannounced=messages.unannounced if messages else [],
+            vanished=messages.vanished if messages else [],
+            tables=[table for table in tables if table.missing or table.retried],
+            topic=self._messages.topic,
+        )
+
+    def apply(self, repair: Repair) -> None:
+        """Announces files that the topic does not tell of. Has coordinators look again for what their tables lack."""
+        self._messages.announce(self._storage, repair.unannounced)
+        for table in repair.tables:
+            if coordinator := self._coordinators.of(table.table):
+                coordinator.search_again(table.missing, changed_files(coordinator, self._storage, self._run_id))
+            if coordinator and table.retried:
+                coordinator.retry_failed()
+
+    def _table(self, table: str, retry_failed: bool) -> TableRepair:
+        coverage = judge(self._files.expected, covered(self._tables.directory(table)).ticks)
+        coordinator = self._coordinators.of(table)
+        failed = [batch.name for batch in coordinator.failed()] if coordinator and retry_failed else []
+        return TableRepair(table, coordinator is not None, coverage.missing, failed)

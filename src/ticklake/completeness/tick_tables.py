@@ -1,0 +1,73 @@
+"""Tables that count by ticks, each judged by the batch files of its run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ticklake.completeness.contents import Contents
+from ticklake.completeness.coordinators import Coordinators
+from ticklake.completeness.files import Files
+from ticklake.completeness.reports import TableVerdict
+from ticklake.completeness.tables import Tables, indexer_of
+from ticklake.completeness.verdict import judge
+from ticklake.lake.empty import Ticks, joined
+from ticklake.lake.verify import Deep, compare_deeply
+from ticklake.storage import Storage
+from ticklake.ticks import TickRange, subtract
+from ticklake.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TickTables:
+    """Judges tables of ticks. Each must have every tick of the files once."""
+
+    def __init__(
+        self, storage: Storage, world: World, files: Files, tables: Tables, coordinators: Coordinators
+    ) -> None:
+        self._storage, self._world, self._step = storage, world, world.sampling_interval
+        self._files, self._tables, self._coordinators = files, tables, coordinators
+
+    def judge(self, table: str, *, count_rows: bool, spark: SparkSession | None) -> TableVerdict:
+        """With a Spark session, the rows of each tick are compared with those that the files give."""
+        contents = Contents.read(self._tables.directory(table), count_rows=count_rows)
+        deep = self._deep(table, spark) if spark is not None else None
+        damaged = self._tables.damaged(table) if spark is not None and deep is None else {}
+        flaws = contents.flaws + (deep.flaws if deep else 0) + len(damaged)
+        without_rows = [numbers(ticks, self._step) for ticks in (deep.without_rows if deep else [])]
+        present = self._files.without_news(joined([contents.numbers, *without_rows]))
+        coordinator = self._coordinators.of(table)
+        held = self._files.held(coordinator.short() if coordinator else [])
+        return TableVerdict(
+            table=table,
+            step=self._step,
+            coverage=judge(replace(self._files.expected, held=held), present, flaws),
+            rows=contents.rows,
+            duplicated=contents.duplicated,
+            duplicates=contents.duplicates,
+            gaps=coordinator.gaps() if coordinator else [],
+            failed=coordinator.failed() if coordinator else [],
+            frontier=coordinator.frontier() if coordinator else None,
+            deep=deep,
+            unreadable=contents.unreadable,
+            damaged=damaged,
+        )
+
+    def _deep(self, table: str, spark: SparkSession) -> Deep | None:
+        """None if there is no such table, or no indexer here that can make its rows again."""
+        kind = indexer_of(table)
+        if kind is None or not self._tables.exists(table):
+            return None
+        work = kind.work(self._storage, self._world, self._tables.directory(table))
+        deep = compare_deeply(spark, work, [self._storage.batch(key) for key in self._files.by_key])
+        if not deep.unproven:
+            return deep
+        return replace(deep, unproven=subtract(deep.unproven, self._files.news(), self._step))
+
+
+def numbers(ticks: TickRange, step: int) -> Ticks:
+    return np.arange(ticks.start, ticks.end + 1, step, dtype=np.int64)
