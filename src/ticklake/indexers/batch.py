@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
 
-from ticklake.contracts import SimulationMetadata
-from ticklake.coordination import NO_TABLE, Target, bind
-from ticklake.defaults import BATCH_TOPIC
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
-from ticklake.indexers.batches import Batches, TopicBatches
+from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import TickBuffer
-from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, stored_metadata
-from ticklake.indexers.errors import DatabaseNeeded, RowsMissing, SparkNeeded
+from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, metadata_of
+from ticklake.indexers.errors import RowsMissing, SparkNeeded
 from ticklake.indexers.loop import FlushLoop
-from ticklake.lake.errors import TableReplaced, TableUnreadable
+from ticklake.indexers.subscription import subscribe
+from ticklake.lake.errors import TableReplaced
 from ticklake.lake.flush import Flusher, Work, run_job
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.lake.table import Table
-from ticklake.lake.verify import table_id
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
-from ticklake.ticks import TickRange, on_grid
 from ticklake.world import World
 
 log = logging.getLogger(__name__)
@@ -125,7 +119,7 @@ class BatchIndexer(Indexer):
         """What makes and commits the rows of a run; None if the indexer is stopped before the run's metadata come."""
         metadata, world = self.components().metadata, None
         if metadata is not None:
-            world = metadata.load(self._metadata_of(run_id), run_id, self.wait, self.monitor)
+            world = metadata.load(metadata_of(self.resources, run_id), run_id, self.wait, self.monitor)
             if world is None:
                 return None
         if self.resources.spark is None:
@@ -136,46 +130,10 @@ class BatchIndexer(Indexer):
         work = self.work(self.resources.storage, world, ledger.directory if ledger else None)
         return Flusher(self.resources.spark, work, ledger, jobs)
 
-    def _metadata_of(self, run_id: str) -> Callable[[], SimulationMetadata | None]:
-        """From the table of the run; without a lake, from the file that the table is made of."""
-        storage, lake = self.resources.storage, self.resources.lake
-        if lake is not None:
-            return partial(read_metadata, lake.directory(run_id, TABLE))
-        return partial(stored_metadata, storage, run_id)
-
     def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None, step: int) -> Batches:
         if self._batches_of is not None:
             return self._batches_of(run_id, self.monitor)
-        topic = self.resources.topic or BATCH_TOPIC
-        if self.resources.database is None:
-            raise DatabaseNeeded(name=self.name, topic=topic)
-        run, group = self.resources.database.run(run_id), self.resources.group or self.name
-        table = Target.at(ledger.id, ledger.directory) if ledger else NO_TABLE
-        bind(run, topic, group, type(self).__name__, table, id_at)
-        reader = run.reader(
-            topic,
-            group=group,
-            claim_timeout=self.options.claim_timeout,
-            max_delivery_attempts=self.options.max_delivery_attempts,
-        )
-        # Done is done for one group and one table: another lake, or a table made anew, has nothing yet.
-        doer = f"{type(self).__name__}/{reader.group}/{ledger.id if ledger else ''}"
-        processed = run.processed(doer) if components.idempotency else None
-        lease = self.options.claim_timeout
-        holds = self._holds(run_id, step) if processed and self.table else None
-        return TopicBatches(run, reader, lease, self.resources.storage, self.monitor, processed, holds)
-
-    def _holds(self, run_id: str, step: int) -> Callable[[TickRange], bool]:
-        """Asks the table by a ledger of its own: the flusher's is in use meanwhile."""
-        assert self.table is not None  # noqa: S101  only a table can hold ticks
-        ledger = self.resources.tables.ledger(run_id, self.table)
-
-        def holds(ticks: TickRange) -> bool:
-            ledger.refresh()
-            found, wanted = ledger.present([ticks]), on_grid(ticks, step)
-            return int((found % step == 0).sum()) == wanted.count(step)
-
-        return holds
+        return subscribe(self, run_id, self.table, ledger, step, mark=components.idempotency is not None)
 
     @classmethod
     def work(cls, storage: Storage, world: World | None, directory: Path | None) -> Work:
@@ -190,14 +148,6 @@ class BatchIndexer(Indexer):
             rows=cls.rows if cls.table else None,
             observe=cls.observe,
         )
-
-
-def id_at(directory: Path) -> str | None:
-    """The id of the table in a folder; None if there is none, or none that anybody could fill."""
-    try:
-        return table_id(directory)
-    except TableUnreadable:
-        return None
 
 
 def _buffer(components: Components, step: int) -> TickBuffer:

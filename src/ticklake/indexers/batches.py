@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, Self
 
 from ticklake.backoff import pause_after
@@ -15,8 +16,9 @@ from ticklake.database import OUTAGES
 from ticklake.errors import TickLakeError
 from ticklake.indexers.errors import KeyOfAnotherRun, NotABatchMessage
 from ticklake.lake.empty import Ticks
-from ticklake.lake.errors import StorageUnavailable
+from ticklake.lake.errors import StorageUnavailable, TableUnreadable
 from ticklake.lake.slices import Slice
+from ticklake.lake.verify import table_id
 from ticklake.monitoring import Monitor
 from ticklake.storage import BatchFile, Storage, check_key, parse_batch_name
 from ticklake.ticks import TickRange
@@ -276,3 +278,11 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
         return self
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def id_at(directory: Path) -> str | None:
+    """The id of the table in a folder; None if there is no table, or none that can be filled."""
+    try:
+        return table_id(directory)
+    except TableUnreadable:
+        return None

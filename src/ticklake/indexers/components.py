@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ticklake import defaults
 from ticklake.contracts import SimulationMetadata
+from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.errors import MetadataTimeout
+from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.storage.errors import StoredFileMissing
@@ -40,6 +43,13 @@ class MetadataReading:
                 raise MetadataTimeout(run_id=run_id, seconds=self.max_poll_duration_ms / 1000)
             if not wait(self.poll_interval_ms / 1000):
                 return None
+
+
+def metadata_of(resources: IndexerResources, run_id: str) -> Callable[[], SimulationMetadata | None]:
+    """Reads the metadata from the table of the run; without a lake, from the file that the table is made of."""
+    if resources.lake is not None:
+        return partial(read_metadata, resources.lake.directory(run_id, TABLE))
+    return partial(stored_metadata, resources.storage, run_id)
 
 
 def stored_metadata(storage: Storage, run_id: str) -> SimulationMetadata | None:

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from ticklake.coordination import NO_TABLE, PENDING, WHOLE, Claim, Coordinator, Found, Look, Searched, Short, Target
 from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.batch import BatchIndexer, id_at
-from ticklake.indexers.batches import Delivery
+from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.batches import Delivery, id_at
 from ticklake.lake.delta import one_line
 from ticklake.lake.empty import joined
 from ticklake.lake.errors import DamagedTableFile, StorageUnavailable, TableUnreadable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import cast
 
@@ -15,6 +16,7 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.events import EventIndexer
 from ticklake.indexers.registry import indexer_of
+from ticklake.lake import flush
 from ticklake.lake.lake import Lake
 from ticklake.node.errors import (
     EventQueueShared,
@@ -117,3 +119,17 @@ def check_event_queues(settings: NodeSettings) -> None:
             queue = settings.of_kind(service.name, "EventQueue").name
             if (first := drained.setdefault(queue, service.name)) != service.name:
                 raise EventQueueShared(file=settings.file, first=first, second=service.name, queue=queue)
+
+
+def indexed_runs(services: Collection[Service]) -> set[str]:
+    """The runs that the indexers among these services work on, as far as they are known."""
+    found = {one.run_id or one.options.run_id for one in services if isinstance(one, Indexer)}
+    found |= {one.run_id for one in services if isinstance(one, EventIndexer)}
+    return {run for run in found if run is not None}
+
+
+def warm_up(services: Iterable[Service]) -> None:
+    """Starts Spark and its workers before the first tick needs them."""
+    for service in services:
+        if isinstance(service, BatchIndexer) and service.resources.spark is not None:
+            flush.warm_up(service.resources.spark(), type(service).rows)

@@ -14,12 +14,8 @@ from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
 from ticklake.config.hocon import listed, nearest
 from ticklake.config.order import start_order
-from ticklake.indexers.base import Indexer
-from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.events import EventIndexer
-from ticklake.lake.flush import warm_up
 from ticklake.node.errors import UnknownService
-from ticklake.node.indexers import check_event_queues
+from ticklake.node.indexers import check_event_queues, indexed_runs, warm_up
 from ticklake.node.instance import Instance
 from ticklake.node.resources import Resources
 from ticklake.node.services import ServiceBuilder
@@ -68,10 +64,7 @@ class Node:
     def runs(self) -> list[str]:
         """The runs that this node produces or indexes, as far as they are known by now."""
         produced = {self.run_id} if self._simulation is not None else set()
-        indexers = [service for service in self.services.values() if isinstance(service, Indexer)]
-        indexed = {one.run_id or one.options.run_id for one in indexers}
-        indexed |= {one.run_id for one in self.services.values() if isinstance(one, EventIndexer)}
-        return sorted(produced | {run for run in indexed if run is not None})
+        return sorted(produced | indexed_runs(self.services.values()))
 
     @property
     def queues(self) -> Mapping[str, TickQueue]:
@@ -85,9 +78,7 @@ class Node:
 
     def warm_up(self) -> None:
         """Starts what takes its time, Spark and its workers, before the first tick needs it."""
-        for service in self.services.values():
-            if isinstance(service, BatchIndexer) and service.resources.spark is not None:
-                warm_up(service.resources.spark(), type(service).rows)
+        warm_up(self.services.values())
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stops the services, last started first, and gives the resources back. False where one took too long."""
