@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -116,7 +117,7 @@ class Window:
 
 
 class Percentiles:
-    """Durations of the last `seconds` in fixed buckets; `count` and `sum` are over the whole life."""
+    """Durations of the last `seconds` in fixed buckets; `count`, `sum` and `histogram` are over the whole life."""
 
     def __init__(
         self,
@@ -133,10 +134,14 @@ class Percentiles:
         self._slots = _Slots(seconds, clock)
         self._counts = [[0] * len(bounds) for _ in range(WINDOW_SLOTS)]
         self._totals = [0] * len(bounds)
+        self._ever = [0] * len(bounds)
 
     def record(self, seconds: float) -> None:
-        bucket = min(bisect_left(self.bounds, seconds), len(self.bounds) - 1)
+        found = bisect_left(self.bounds, seconds)
+        bucket = min(found, len(self.bounds) - 1)
         with self._lock:
+            if found < len(self.bounds):
+                self._ever[found] += 1
             self._counts[self._advance()][bucket] += 1
             self._totals[bucket] += 1
             self.count += 1
@@ -162,6 +167,11 @@ class Percentiles:
                 if count and seen >= rank:
                     return bound
         return 0.0
+
+    def histogram(self) -> tuple[list[int], int, float]:
+        """For each bound the number of durations up to it, then the number and the sum of all, since the start."""
+        with self._lock:
+            return list(accumulate(self._ever)), self.count, self.sum
 
     @property
     def average(self) -> float:

@@ -48,7 +48,7 @@ def test_it_is_what_prometheus_reads(client: httpx.Client, eventually: Callable[
         base = re.sub(r"_(p\d\d_ms|avg_ms|seconds)$", "", family.name)
         assert family.name in documented or base in documented, family.name
         for sample in family.samples:
-            assert set(sample.labels) <= {"service", "state", "run", "topic", "group", "queue", "name", "version"}
+            assert set(sample.labels) <= {"service", "state", "run", "topic", "group", "queue", "name", "version", "le"}
 
 
 def test_it_says_which_state_each_service_is_in(client: httpx.Client) -> None:
@@ -185,3 +185,20 @@ def test_monitors_of_the_same_labels_are_one_series() -> None:
     assert values["ticklake_reader_claim_conflict_ratio"] == 0.2
     assert values["ticklake_reader_claim_latency_seconds_count"] == 2
     assert values["ticklake_reader_claim_latency_p99_ms"] == pytest.approx(2500)
+
+
+def test_latencies_are_histograms_that_can_be_added_up_over_nodes() -> None:
+    from ticklake.metrics import READER
+
+    monitors = [Monitor(name) for name in ("one", "two")]
+    seconds = [0.00001, 0.003, 0.3, 0.3, 2.0, 10_000.0]
+    for monitor in monitors:
+        for one in seconds:
+            monitor.percentiles("claim_latency").record(one)
+    families_ = Families()
+    families_.monitors(READER, ("run", "topic", "group"), monitors)
+    (histogram,) = (one for one in families_ if one.name == "ticklake_reader_claim_latency_seconds")
+    buckets = {float(one.labels["le"]): one.value for one in histogram.samples if one.name.endswith("_bucket")}
+    assert len(buckets) > 20
+    assert buckets == {bound: 2 * sum(one <= bound for one in seconds) for bound in buckets}
+    assert buckets[float("inf")] == 2 * len(seconds)

@@ -54,7 +54,7 @@ NAMED = """
 
 def samples() -> set[str]:
     """Every name that `/metrics` can have of ours."""
-    latency = ("_p50_ms", "_p95_ms", "_p99_ms", "_avg_ms", "_seconds_count", "_seconds_sum")
+    latency = ("_p50_ms", "_p95_ms", "_p99_ms", "_avg_ms", "_seconds_bucket", "_seconds_count", "_seconds_sum")
     endings = {"counter": ("_total",), "gauge": ("",), "latency": latency}
     return {metric.exported + ending for metric in METRICS for ending in endings[metric.kind]}
 

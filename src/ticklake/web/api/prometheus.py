@@ -8,8 +8,9 @@ from importlib.metadata import version
 from typing import TypeVar, cast
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from ticklake.metrics import GROUP, HELP, NODE, READER, SERVICE, TOPICS, WRITER, Scope
 from ticklake.monitoring import Monitor
@@ -130,13 +131,16 @@ class Families:
 
     def _latency(self, scope: Scope, name: str, values: Sequence[str], monitors: Sequence[Monitor]) -> None:
         found = [one.latencies[name] for one in monitors]
-        count, total = sum(one.count for one in found), sum(one.sum for one in found)
+        ever = [one.histogram() for one in found]
+        count, total = sum(one[1] for one in ever), sum(one[2] for one in ever)
         for percent in (50, 95, 99):
             worst = max(one.percentile(percent) for one in found)
             self._milliseconds(scope, name, f"p{percent}", values, worst)
         self._milliseconds(scope, name, "avg", values, total / count if count else 0.0)
-        family = SummaryMetricFamily(f"{_full(scope, name)}_seconds", _help(scope, name), labels=scope.labels)
-        self._add(family).add_metric(values, count_value=count, sum_value=total)
+        reached = [sum(counts) for counts in zip(*(one[0] for one in ever), strict=True)]
+        buckets = [*zip(map(floatToGoString, found[0].bounds), reached, strict=True), ("+Inf", count)]
+        family = HistogramMetricFamily(f"{_full(scope, name)}_seconds", _help(scope, name), labels=scope.labels)
+        self._add(family).add_metric(values, buckets, sum_value=total)
 
     def _milliseconds(self, scope: Scope, name: str, what: str, values: Sequence[str], seconds: float) -> None:
         text = f"{_help(scope, name)} ({'average' if what == 'avg' else f'{what[1:]}th percentile'}, milliseconds)"
