@@ -71,8 +71,8 @@ def test_nothing_is_published_before_its_transaction_commits(run: Run, outbox: O
 def test_a_waiting_relay_is_woken_and_does_not_poll(
     run: Run, outbox: Outbox, relays, eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("hints", "notifications"):
-        monkeypatch.setattr(f"ticklake.database.{module}.SAFETY_SECONDS", 600.0)
+    for dialect in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"ticklake.database.{dialect}.wakeups.SAFETY_SECONDS", 600.0)
     relay = relays(lease=1800)
     assert relay.relay() == 0
     looks = []
@@ -320,3 +320,13 @@ def test_a_topic_whose_baton_would_have_too_long_a_name_is_refused_before_any_wo
     with pytest.raises(InvalidName):
         IdempotentConsumer(run, "in", "g", lambda payload, _: payload, publishes="x" * 249)
     assert run.groups.list() == []
+
+
+def test_batons_are_not_counted_as_messages(run: Run, outbox: Outbox) -> None:
+    for number in range(3):
+        add(run, outbox, number)
+        with Relay(run, TOPIC) as relay:
+            assert relay.relay() == 1
+    counted = run.monitor.snapshot()
+    assert counted["messages_published"] == len(run.browse(TOPIC)) == 3
+    assert counted["messages_received"] == 0
