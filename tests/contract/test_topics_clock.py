@@ -170,7 +170,7 @@ def test_an_outbox_is_tried_again_though_the_clock_was_set_back(
     with run.transaction() as transaction:
         outbox.add([outbox.result(str(uuid4()), "g", 0, batch(1))], transaction)
         rows = outbox.unsent(10, transaction)
-    outbox.record_attempt(rows, RuntimeError("once"))
+    outbox.record_attempt([row.id for row in rows], RuntimeError("once"))
     pass_time(-HOUR)
     with Relay(run, "t") as relay:
         assert relay.relay() == 1
