@@ -12,10 +12,10 @@ import pytest
 from google.protobuf.message import Message as Payload
 
 from ticklake import BatchInfo, Database, MetadataInfo
-from ticklake.consumer import IdempotentConsumer, Outbox, ProcessedMessages, consumer
+from ticklake.consumer import IdempotentConsumer, Outbox, ProcessedMessages, Relay, consumer
 from ticklake.consumer.processed import Known
 from ticklake.database import Transaction
-from ticklake.errors import DatabaseLocked, InvalidOption, UniqueViolation
+from ticklake.errors import DatabaseLocked, InvalidOption, ResultsNotPublished, UniqueViolation
 from ticklake.topics import Message, Run
 from ticklake.topics.envelope import client_clock_ms, wrap
 
@@ -589,3 +589,38 @@ def test_what_a_handler_sets_for_its_session_meets_no_other_message(run: Run, da
             consumer_.run_until_caught_up()
     assert done == [0, 1, 2, 3]
     assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_whoever_has_caught_up_has_published_also_after_a_relay_that_died(run: Run, consume) -> None:
+    """Nobody gives its baton back: it is free when the lease is over."""
+    dead = Relay(run, OUT, lease=1.0)
+    assert dead.relay() == 0
+    send(run, trade(1), trade(2))
+    assert consume(relay_lease=1.0).run_until_caught_up() == 2
+    assert published(run) == [1, 2]
+    dead.close()
+
+
+def test_caught_up_beside_another_relay_that_is_at_work(run: Run, consume) -> None:
+    other = Relay(run, OUT, lease=600.0)
+    thread = threading.Thread(target=other.run)
+    thread.start()
+    try:
+        send(run, trade(1), trade(2))
+        assert consume(relay_lease=60.0).run_until_caught_up() == 2
+        assert published(run) == [1, 2]
+    finally:
+        other.stop()
+        thread.join()
+        other.close()
+
+
+def test_results_that_nobody_publishes_are_an_error_with_their_number(run: Run, consume) -> None:
+    with Relay(run, OUT, lease=600.0) as idle:
+        assert idle.relay() == 0
+        send(run, trade(1), trade(2))
+        with pytest.raises(ResultsNotPublished, match="2 results for 'validation-topic'"):
+            consume(relay_lease=0.1).run_until_caught_up()
+    assert consume().run_until_caught_up() == 0
+    assert published(run) == [1, 2]
