@@ -130,8 +130,8 @@ METRICS: tuple[Metric, ...] = (
     *_all(
         TOPICS,
         "counter",
-        messages_published="Messages written by all writers of this process; one that is forwarded again counts again.",
-        messages_received="Messages claimed by all readers of this process.",
+        messages_published="Messages that the writers of this process have stored, without the batons of outboxes.",
+        messages_received="Messages claimed by all readers of this process, without batons.",
         messages_acknowledged="Messages acknowledged by all readers of this process; a repeated ack counts once.",
         stuck_messages_reassigned="Messages taken over after their claim had expired.",
         stale_acks_rejected="Acknowledgements refused because the claim had been taken over.",
@@ -151,7 +151,7 @@ METRICS: tuple[Metric, ...] = (
     *_all(
         WRITER,
         "counter",
-        messages_sent="Messages written to the topic; one that is forwarded again counts again.",
+        messages_sent="Messages that were new to the topic, stored by its writers in this process.",
         write_errors="Writes that raised an error.",
     ),
     *_all(WRITER, "gauge", write_throughput_per_sec="Messages written a second."),

@@ -12,11 +12,12 @@ import pytest
 from google.protobuf.message import Message as Payload
 
 from ticklake import BatchInfo, Database, MetadataInfo
-from ticklake.consumer import IdempotentConsumer, Outbox, ProcessedMessages, consumer
+from ticklake.consumer import IdempotentConsumer, Outbox, ProcessedMessages, Relay, consumer
 from ticklake.consumer.processed import Known
 from ticklake.database import Transaction
-from ticklake.errors import DatabaseLocked, InvalidOption, UniqueViolation
+from ticklake.errors import DatabaseLocked, InvalidOption, ResultsNotPublished, UniqueViolation
 from ticklake.topics import Message, Run
+from ticklake.topics.envelope import client_clock_ms, wrap
 
 IN, OUT, GROUP = "ingestion-topic", "validation-topic", "validation-consumer-group"
 
@@ -477,6 +478,48 @@ def test_a_replay_from_before_the_marks_warns(run: Run, ledger: Ledger, consume,
     assert published(run) == [1], "its result has the same id as the first time"
 
 
+@pytest.mark.parametrize("own_id", [True, False])
+def test_an_event_of_two_topics_is_done_once_though_the_first_topic_has_forgotten_it(
+    run: Run, pass_time, own_id: bool
+) -> None:
+    """The group's consumer of the second topic is merely late: its message was there all the time."""
+    done: list[int] = []
+    id_of = (lambda message: message.id) if own_id else event_id
+    envelope = wrap(trade(1), client_clock_ms(), str(UUID(int=1)))
+    consumers = [
+        IdempotentConsumer(run, topic, GROUP, lambda payload, _: done.append(payload.tick_start), event_id=id_of)
+        for topic in (IN, "sent-again")
+    ]
+    first, second = consumers
+    for topic in (IN, "sent-again"):
+        with run.writer(topic) as writer:
+            writer.forward([envelope])
+    assert first.run_until_caught_up() == 1
+    pass_time(1000)
+    assert run.remove_outdated(IN, max_count=0) == 1
+    assert ProcessedMessages(run, IN, GROUP).prune(10) == 0
+    assert second.run_until_caught_up() == 1
+    assert done == [1]
+    assert run.remove_outdated("sent-again", max_count=0) == 1
+    assert ProcessedMessages(run, IN, GROUP).prune(10) == 1
+    for one in consumers:
+        one.close()
+
+
+@pytest.mark.warns("REPLAY_OLDER_THAN_MARKS")
+def test_a_topic_that_joins_after_marks_were_forgotten_warns(run: Run, consume, pass_time) -> None:
+    send(run, trade(1))
+    consume().run_until_caught_up()
+    with run.writer("sent-again") as writer:
+        writer.send(trade(1))
+    pass_time(1000)
+    run.remove_outdated(IN, max_age=100)
+    assert ProcessedMessages(run, IN, GROUP).prune(10) == 1
+    with IdempotentConsumer(run, "sent-again", GROUP, lambda _, __: None, event_id=event_id) as late:
+        late.run_until_caught_up()
+        assert late.monitor.errors.recorded.value == 1
+
+
 def test_sent_outbox_rows_are_pruned_by_age_and_unsent_ones_are_not(run: Run, consume, pass_time, monkeypatch) -> None:
     monkeypatch.setattr("ticklake.consumer.outbox.CHUNK", 2)
     send(run, *(trade(number) for number in range(5)))
@@ -546,3 +589,38 @@ def test_what_a_handler_sets_for_its_session_meets_no_other_message(run: Run, da
             consumer_.run_until_caught_up()
     assert done == [0, 1, 2, 3]
     assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_whoever_has_caught_up_has_published_also_after_a_relay_that_died(run: Run, consume) -> None:
+    """Nobody gives its baton back: it is free when the lease is over."""
+    dead = Relay(run, OUT, lease=1.0)
+    assert dead.relay() == 0
+    send(run, trade(1), trade(2))
+    assert consume(relay_lease=1.0).run_until_caught_up() == 2
+    assert published(run) == [1, 2]
+    dead.close()
+
+
+def test_caught_up_beside_another_relay_that_is_at_work(run: Run, consume) -> None:
+    other = Relay(run, OUT, lease=600.0)
+    thread = threading.Thread(target=other.run)
+    thread.start()
+    try:
+        send(run, trade(1), trade(2))
+        assert consume(relay_lease=60.0).run_until_caught_up() == 2
+        assert published(run) == [1, 2]
+    finally:
+        other.stop()
+        thread.join()
+        other.close()
+
+
+def test_results_that_nobody_publishes_are_an_error_with_their_number(run: Run, consume) -> None:
+    with Relay(run, OUT, lease=600.0) as idle:
+        assert idle.relay() == 0
+        send(run, trade(1), trade(2))
+        with pytest.raises(ResultsNotPublished, match="2 results for 'validation-topic'"):
+            consume(relay_lease=0.1).run_until_caught_up()
+    assert consume().run_until_caught_up() == 0
+    assert published(run) == [1, 2]

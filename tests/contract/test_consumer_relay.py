@@ -13,7 +13,7 @@ import pytest
 
 from ticklake import MetadataInfo
 from ticklake.consumer import IdempotentConsumer, Outbox, Relay
-from ticklake.consumer.outbox import Attempts
+from ticklake.consumer.outbox import Attempts, Row
 from ticklake.consumer.relay import _batch, _pause
 from ticklake.database import Transaction
 from ticklake.errors import BatonPassedOver, InvalidName, InvalidOption, TransactionAborted
@@ -71,8 +71,8 @@ def test_nothing_is_published_before_its_transaction_commits(run: Run, outbox: O
 def test_a_waiting_relay_is_woken_and_does_not_poll(
     run: Run, outbox: Outbox, relays, eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("hints", "notifications"):
-        monkeypatch.setattr(f"ticklake.database.{module}.SAFETY_SECONDS", 600.0)
+    for dialect in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"ticklake.database.{dialect}.wakeups.SAFETY_SECONDS", 600.0)
     relay = relays(lease=1800)
     assert relay.relay() == 0
     looks = []
@@ -320,3 +320,55 @@ def test_a_topic_whose_baton_would_have_too_long_a_name_is_refused_before_any_wo
     with pytest.raises(InvalidName):
         IdempotentConsumer(run, "in", "g", lambda payload, _: payload, publishes="x" * 249)
     assert run.groups.list() == []
+
+
+def test_batons_are_not_counted_as_messages(run: Run, outbox: Outbox) -> None:
+    for number in range(3):
+        add(run, outbox, number)
+        with Relay(run, TOPIC) as relay:
+            assert relay.relay() == 1
+    counted = run.monitor.snapshot()
+    assert counted["messages_published"] == len(run.browse(TOPIC)) == 3
+    assert counted["messages_received"] == 0
+
+
+@pytest.mark.warns("RELAY_FAILED")
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("state", ["57014", "40001", "53200"])
+def test_a_batch_that_cannot_even_be_read_is_halved(
+    run: Run, outbox: Outbox, relays, pass_time, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """As under a `statement_timeout` that is enough for a few messages."""
+    add(run, outbox, *range(20))
+    relay, unsent = relays(batch_size=16, lease=1e6), Outbox.unsent
+
+    def too_many(self: Outbox, limit: int, connection: Transaction) -> list[Row]:
+        if limit > 2:
+            connection.execute_script(f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$")
+        return unsent(self, limit, connection)
+
+    monkeypatch.setattr(Outbox, "unsent", too_many)
+    for _ in range(4):
+        relay.relay()
+        pass_time(100)
+    assert published(run) == [0, 1]
+    assert relay.monitor.counter("relay_errors").value == 3
+
+
+@pytest.mark.warns("RELAY_FAILED")
+def test_a_batch_for_which_there_is_no_memory_is_halved(
+    run: Run, outbox: Outbox, relays, pass_time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(run, outbox, 1, 2, 3)
+    relay, unsent = relays(batch_size=2, lease=1e6), Outbox.unsent
+
+    def too_many(self: Outbox, limit: int, connection: Transaction) -> list[Row]:
+        if limit > 1:
+            raise MemoryError
+        return unsent(self, limit, connection)
+
+    monkeypatch.setattr(Outbox, "unsent", too_many)
+    assert relay.relay() == 0
+    pass_time(100)
+    assert relay.relay() == 1
+    assert published(run) == [1]

@@ -553,7 +553,7 @@ def test_a_file_with_very_many_holes_is_one_gap_until_it_is_mended(coordinator: 
     assert gaps_of(one) == []
 
 
-def test_open_gaps_are_those_of_the_tables_asked_for(run: Run) -> None:
+def test_open_gaps_are_those_of_the_tables_asked_for(run: Run, pass_time: Callable[[float], None]) -> None:
     for table, last in (("a", 990), ("b", 1990)):
         one = Coordinator(run, "OneIndexer", step=10, table=Target(table))
         one.claim([batch(last + 10, 3000)], 9)
@@ -561,4 +561,7 @@ def test_open_gaps_are_those_of_the_tables_asked_for(run: Run) -> None:
     (found,) = open_gaps(run, ["b", "c"])
     assert (found.indexer_class, found.ticks, found.status) == ("OneIndexer", TickRange(0, 1990), PENDING)
     assert found.age_ms >= 0
+    pass_time(-3600)
+    (found,) = open_gaps(run, ["b"])
+    assert found.age_ms >= 0, "the clock was set back"
     assert open_gaps(run, []) == []

@@ -391,6 +391,8 @@ def test_of_messages_that_are_sent_again_only_the_missing_are_stored(run: Run, b
             writer.forward(sent, connection=transaction)
             writer.send(batch(5), connection=transaction)
         assert drain(reader) == [1, 2, 0, 3, 4, 5]
+        assert run.monitor.snapshot()["messages_published"] == 6
+        assert writer.monitor.snapshot()["messages_sent"] == 6
 
 
 def test_claims_of_several_deliveries_are_acknowledged_together(run: Run, batch: Batch) -> None:

@@ -170,7 +170,19 @@ def test_an_outbox_is_tried_again_though_the_clock_was_set_back(
     with run.transaction() as transaction:
         outbox.add([outbox.result(str(uuid4()), "g", 0, batch(1))], transaction)
         rows = outbox.unsent(10, transaction)
-    outbox.record_attempt(rows, RuntimeError("once"))
+    outbox.record_attempt([row.id for row in rows], RuntimeError("once"))
     pass_time(-HOUR)
     with Relay(run, "t") as relay:
         assert relay.relay() == 1
+
+
+@pytest.mark.usefixtures("sent")
+def test_no_age_is_below_zero_after_the_clock_was_set_back(run: Run, pass_time: Callable[[float], None]) -> None:
+    outbox = Outbox(run, "out")
+    with run.reader("t", group="g") as reader, Relay(run, "out"):
+        with run.transaction() as transaction:
+            outbox.add([outbox.result(str(uuid4()), "g", 0, BatchInfo())], transaction)
+        pass_time(-HOUR)
+        assert {status.topic: status.oldest_ms for status in run.groups.list()} == {"t": 0, "outbox/out": 0}
+        assert reader.poll(0) is not None
+        assert [status.oldest_ms for status in run.groups.list("t")] == [0]

@@ -45,7 +45,11 @@ class Old:
         assert not upgrading.is_alive()
 
 
-@pytest.fixture(params=range(1, migrations(TOPICS, "postgres")[-1].number))
+TABLES_CHANGED = 5
+"""The last version that changed tables. Later ones replace functions, and wait for nobody."""
+
+
+@pytest.fixture(params=range(1, TABLES_CHANGED))
 def old(postgres_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Old]:
     backend = open_backend(postgres_url)
     schema = backend.schema(f"20251014-143025-{uuid4().hex[:8]}")

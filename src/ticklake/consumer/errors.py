@@ -10,6 +10,15 @@ class InvalidEventId(TickLakeError):
     event_id: object
 
 
+class ResultsNotPublished(TickLakeError):
+    message = (
+        "{count:,} results for {topic!r} are stored and not published: another relay has its turn, or publishing fails. "
+        "Any later relay publishes them; `ticklake groups` shows how many are left."
+    )
+    topic: str
+    count: int
+
+
 class NowhereToPublish(TickLakeError):
     message = (
         "The handler returned a {kind} and the consumer publishes nowhere. Name a topic: publishes=…, or return None."

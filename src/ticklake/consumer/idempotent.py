@@ -16,7 +16,7 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import defaults, faults
 from ticklake.backoff import pause_after
-from ticklake.consumer.errors import InvalidEventId, NowhereToPublish
+from ticklake.consumer.errors import InvalidEventId, NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
 from ticklake.consumer.relay import LEASE_SECONDS, Relay
@@ -125,14 +125,19 @@ class IdempotentConsumer:
                     time.sleep(OUTAGE_PAUSE)
 
     def run_until_caught_up(self) -> int:
-        """Consume, and relay the results, until nothing is there; how many messages that were."""
+        """Consume, and relay the results, until nothing is there; how many messages that were.
+
+        Raises `ResultsNotPublished` if results are left: another relay has them for longer than a lease, or publishing
+        fails.
+        """
         total = 0
         while not self._stopping and (dealt_with := self.process(0)):
             total += dealt_with
         if self._outbox is not None:
             with Relay(self._run, self._outbox.topic, lease=self._relay_lease) as relay:
-                while relay.relay():
-                    pass
+                left = relay.drain()
+            if left and not self._stopping:
+                raise ResultsNotPublished(topic=self._outbox.topic, count=left)
         return total
 
     def process(self, timeout: float = POLL_SECONDS) -> int:

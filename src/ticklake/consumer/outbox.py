@@ -40,10 +40,11 @@ class Row(NamedTuple):
 
 
 class Attempts(NamedTuple):
-    """How often the oldest unsent message was tried in vain, and how long ago the last time."""
+    """How often the oldest unsent message, `head`, was tried in vain, and how long ago the last time."""
 
     failed: int
     age_ms: int | None
+    head: int = 0
 
 
 class Outbox:
@@ -82,7 +83,7 @@ class Outbox:
         return Attempts(*rows[0]) if rows else None
 
     def unsent(self, limit: int, connection: Transaction) -> list[Row]:
-        """The oldest; to be marked in the same transaction. Raises `TransactionAborted` while another one has them."""
+        """The oldest; to be marked in the same transaction. Raises `LockNotAvailable` while another one has them."""
         still_ms = round(STILL_SECONDS * 1000)
         rows = connection.sql(PACKAGE).unsent(topic=self.topic, limit=limit, still_ms=still_ms)
         return [Row(id_, Envelope(message_id, timestamp, data)) for id_, message_id, timestamp, data in rows]
@@ -97,11 +98,11 @@ class Outbox:
         """Mark messages as published, in the transaction that publishes them."""
         connection.sql(PACKAGE).mark_sent(ids=json.dumps([row.id for row in rows]))
 
-    def record_attempt(self, rows: Sequence[Row], error: BaseException) -> None:
-        """Publishing these failed: from now on counts the time until the next attempt."""
+    def record_attempt(self, ids: Sequence[int], error: BaseException) -> None:
+        """Publishing these rows failed: from now on counts the time until the next attempt."""
         text = error_text(error)
         with self._run.transaction(durable=False) as transaction:
-            transaction.sql(PACKAGE).record_attempt(ids=json.dumps([row.id for row in rows]), error=text)
+            transaction.sql(PACKAGE).record_attempt(ids=json.dumps(list(ids)), error=text)
 
     def prune(self, max_age: float) -> int:
         """Forget what was sent more than `max_age` seconds ago, in small transactions; how many."""

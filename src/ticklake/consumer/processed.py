@@ -48,8 +48,8 @@ class ProcessedMessages:
         with self._run.reading() as view:
             sql = view.sql(PACKAGE)
             rows = sql.find_processed(group=self._place["group"], event_ids=json.dumps(event_ids))
-            horizon = sql.horizon(**self._place)
-        return Known(frozenset(row[0] for row in rows), horizon[0][0] if horizon else 0)
+            ((horizon,),) = sql.horizon(group=self._place["group"])
+        return Known(frozenset(row[0] for row in rows), horizon)
 
     def mark(self, event_ids: Sequence[str], connection: Transaction, *, wait: float = WAIT_SECONDS) -> Marked:
         """Mark all that are not marked. Whoever is about to mark one of them is waited for, up to `wait` seconds."""
@@ -65,14 +65,14 @@ class ProcessedMessages:
     def prune(self, max_age: float) -> int:
         """Forget events done more than `max_age` seconds ago, in small transactions; how many.
 
-        An event is kept for `max_age` longer than any message that a replay could bring back, so one that was sent
-        again within `max_age` is never done twice.
+        An event is kept for `max_age` longer than any message that is stored on one of the group's topics, this one or
+        another, so one that was sent again within `max_age` is never done twice.
         """
         check_age(max_age)
         with self._run.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
             # In a transaction that may write: on SQLite nobody else has one open then.
-            ((now_ms, oldest_ms),) = sql.oldest_replay(topic=self._place["topic"])
+            ((now_ms, oldest_ms),) = sql.oldest_replay(**self._place)
             before = min(now_ms, now_ms if oldest_ms is None else oldest_ms) - round(max_age * 1000)
             sql.set_horizon(**self._place, before=before)
         removed, rows = 0, CHUNK

@@ -12,7 +12,7 @@ from ticklake.backoff import pause_after
 from ticklake.consumer.outbox import Attempts, Outbox, Row
 from ticklake.contracts import TopicEnvelope
 from ticklake.database import OUTAGES, Listener
-from ticklake.database.errors import DatabaseClosed, TransactionAborted
+from ticklake.database.errors import DatabaseClosed, LockNotAvailable
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
@@ -24,6 +24,8 @@ LEASE_SECONDS = 5.0
 LONGEST_RETRY = 60.0
 OUTAGE_PAUSE = 0.5
 LOCKED_PAUSE = 0.5
+DRAIN_LOOK = 0.1
+DRAIN_GRACE = 1.0
 _FOR_EVER = 1_000_000_000
 _log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ class Relay:
             attempts = self._outbox.attempts() if self._leads(deadline) else None
             pause = None if attempts is None else _pause(attempts)
             if attempts is not None and pause == 0:
-                published = self._publish(_batch(self._batch_size, attempts))
+                published = self._publish(_batch(self._batch_size, attempts), attempts.head)
                 if published is not None:
                     return published
                 pause = LOCKED_PAUSE
@@ -89,6 +91,21 @@ class Relay:
             if self._baton is not None:
                 self._wait(deadline, pause)
         return 0
+
+    def drain(self) -> int:
+        """Publish all that is there. Returns the number of messages that are left.
+
+        It waits for the baton as long as a dead relay may have it, and for another relay as long as that makes progress.
+        Messages are left if that takes longer than a lease, or if they cannot be published.
+        """
+        left = self._outbox.count_unsent()
+        deadline = time.monotonic() + self._lease + DRAIN_GRACE
+        while left and not self._stopping and time.monotonic() < deadline:
+            published = self.relay(DRAIN_LOOK)
+            before, left = left, self._outbox.count_unsent()
+            if published or left < before:
+                deadline = time.monotonic() + self._lease + DRAIN_GRACE
+        return left
 
     def stop(self) -> None:
         """Make `run` and `relay` return; from any thread or signal handler."""
@@ -128,8 +145,11 @@ class Relay:
         limits = (deadline - time.monotonic(), self._lease / 3, LONGEST_RETRY if pause is None else pause)
         self._listener.wait(max(0.0, min(limits)))
 
-    def _publish(self, limit: int) -> int | None:
-        """How many; None while another relay, which may stand still, has them locked: their order is kept."""
+    def _publish(self, limit: int, head: int) -> int | None:
+        """How many; None while another relay, which may stand still, has them locked: their order is kept.
+
+        Whatever else goes wrong is an attempt, at least of the oldest: the next one is with fewer messages.
+        """
         rows: Sequence[Row] = ()
         try:
             with self._run.transaction() as transaction:
@@ -141,21 +161,21 @@ class Relay:
                 faults.reach("relay.commit")
         except OUTAGES:
             raise
-        except TickLakeError as error:
-            if isinstance(error, TransactionAborted) and not rows:
+        except (TickLakeError, MemoryError) as error:
+            if isinstance(error, LockNotAvailable) and not rows:
                 self.monitor.errors.record("RELAY_LOCKED_OUT", error, self._outbox.topic)
                 return None
-            self._failed(rows, error)
+            self._failed([row.id for row in rows] or [head], error)
             return 0
         faults.reach("relay.committed")
         self.monitor.counter("messages_relayed").add(len(rows))
         return len(rows)
 
-    def _failed(self, rows: Sequence[Row], error: TickLakeError) -> None:
+    def _failed(self, ids: Sequence[int], error: Exception) -> None:
         self.monitor.counter("relay_errors").add()
         self.monitor.errors.record("RELAY_FAILED", error, self._outbox.topic)
-        _log.warning("RELAY_FAILED topic=%s messages=%d: %s", self._outbox.topic, len(rows), error)
-        self._outbox.record_attempt(rows, error)
+        _log.warning("RELAY_FAILED topic=%s messages=%d: %s", self._outbox.topic, len(ids), error)
+        self._outbox.record_attempt(ids, error)
 
 
 def _pause(attempts: Attempts) -> float:

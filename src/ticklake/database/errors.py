@@ -124,6 +124,13 @@ class TransactionAborted(TickLakeError):
     reason: object
 
 
+class LockNotAvailable(TransactionAborted):
+    message = (
+        "Another transaction in {database} has kept a lock that this one needs: {reason}. Nothing of it was stored; it "
+        "can be repeated."
+    )
+
+
 class UniqueViolation(TickLakeError):
     message = "{database} refused a row: {reason}."
     database: object

@@ -15,6 +15,7 @@ from ticklake.database.errors import (
     DatabaseLocked,
     DatabaseUnavailable,
     DatabaseUnusable,
+    LockNotAvailable,
     TransactionAborted,
     UniqueViolation,
 )
@@ -32,6 +33,7 @@ class Fault(Enum):
     FULL = "the disk is full"
     FILE = "the file cannot be read or written"
     ABORTED = "this transaction was ended; it may succeed if it is repeated"
+    LOCK = "another transaction has a lock that this one needs"
     UNIQUE = "a constraint refused a row"
     DAMAGED = "the file is no database, or a damaged one"
     WRONG = "the statement is wrong, or fails in a way that no repetition changes"
@@ -54,7 +56,7 @@ _STATES = {
     "57P05": Fault.UNAVAILABLE,  # idle_session_timeout, which only ends what does nothing
     "25006": Fault.UNAVAILABLE,  # the server has turned read-only
     "57014": Fault.ABORTED,  # statement_timeout, or an administrator cancelled it
-    "55P03": Fault.ABORTED,  # lock_timeout, or NOWAIT
+    "55P03": Fault.LOCK,  # lock_timeout, or NOWAIT
     # These two end the connection. It is the work that took too long, not the server that is away.
     "25P03": Fault.ABORTED,  # idle_in_transaction_session_timeout
     "25P04": Fault.ABORTED,  # transaction_timeout
@@ -98,6 +100,7 @@ def in_our_words(fault: Fault, database: object, reason: str) -> TickLakeError:
         Fault.FULL: DatabaseFull(database=database),
         Fault.FILE: DatabaseFileUnusable(database=database, reason=reason),
         Fault.ABORTED: TransactionAborted(database=database, reason=reason),
+        Fault.LOCK: LockNotAvailable(database=database, reason=reason),
         Fault.UNIQUE: UniqueViolation(database=database, reason=reason),
         Fault.DAMAGED: DatabaseDamaged(database=database, reason=reason),
     }

@@ -38,7 +38,7 @@ class Publisher:
 
     def __init__(self, store: TopicStore, tell: Callable[[TickLakeError], object] = lambda _: None) -> None:
         """`tell` hears of each failure of the database."""
-        self._store, self._tell = store, tell
+        self._store, self.tell = store, tell
         self._lock = threading.Lock()
         self._enough = threading.Lock()
         self._enough.acquire()
@@ -111,7 +111,7 @@ class Publisher:
 
     def _commit(self, parcels: Sequence[_Parcel]) -> None:
         try:
-            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), tell=self._tell)
+            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), tell=self.tell)
         except (DatabaseUnavailable, DatabaseLocked) as error:  # after a long wait, and whatever is sent
             for parcel in parcels:
                 parcel.error = error

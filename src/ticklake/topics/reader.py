@@ -25,7 +25,7 @@ from ticklake.topics.errors import InvalidOption, TopicClosed, UndecodableMessag
 from ticklake.topics.held_claims import InHand
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.retry import patiently
-from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore
+from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore, is_baton
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -237,10 +237,10 @@ class TopicReader:
         self._in_hand.take(found.claims)
         messages = [message for claim in found.claims if (message := self._open(claim))]
         self._bury_undecodable()
-        if messages:
-            self.monitor.counter("messages_received").add(len(messages))
-            self.monitor.window("read_throughput_per_sec").add(len(messages))
-            self._metrics.received(len(messages))
+        if received := sum(not is_baton(self.topic, message.id) for message in messages):
+            self.monitor.counter("messages_received").add(received)
+            self.monitor.window("read_throughput_per_sec").add(received)
+            self._metrics.received(received)
         return messages
 
     def _open(self, claim: Claim) -> Message | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 
 from google.protobuf.message import Message as Payload
@@ -14,7 +15,8 @@ from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.errors import TopicClosed
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.publisher import Publisher
-from ticklake.topics.store import TopicStore, check_size
+from ticklake.topics.retry import patiently
+from ticklake.topics.store import TopicStore, check_size, is_baton
 
 _log = logging.getLogger(__name__)
 
@@ -41,17 +43,25 @@ class TopicWriter:
     def send_many(self, messages: Iterable[Payload], *, connection: Transaction | None = None) -> list[str]:
         """Publish all of them, in this order, or none."""
         envelopes = wrap_all(messages, client_clock_ms())
-        self.forward(envelopes, connection=connection)
+        self._check(envelopes)
+        if envelopes and connection is not None:
+            self._join(envelopes, connection)
+        elif envelopes:
+            # Their ids are new, so all of them are, though an answer of the database gets lost.
+            self._write(partial(self._publisher.publish, self.topic, envelopes))
+            self._count(len(envelopes))
         return [envelope.message_id for envelope in envelopes]
 
     def forward(self, envelopes: Sequence[Envelope], *, connection: Transaction | None = None) -> None:
-        """Publish messages that have their ids already; one whose id is in the topic is left as it is."""
-        if self._closed:
-            raise TopicClosed(end="writer", topic=self.topic)
-        for envelope in envelopes:
-            check_size(envelope)
-        if envelopes:
-            self._publish(envelopes, connection)
+        """Publish messages that have their ids already; one whose id is in the topic is left as it is.
+
+        Only those that are new are counted.
+        """
+        self._check(envelopes)
+        if envelopes and connection is not None:
+            self._join(envelopes, connection)
+        elif envelopes:
+            self._write(lambda: patiently(lambda: self._forward(envelopes), tell=self._publisher.tell))
 
     def close(self) -> None:
         """Send nothing more. What was sent stays sent."""
@@ -64,21 +74,31 @@ class TopicWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _publish(self, envelopes: Sequence[Envelope], connection: Transaction | None) -> None:
-        if connection is not None:
-            self._store.publish(self.topic, envelopes, connection)
-            connection.after_commit(lambda: self._count(len(envelopes)))
-            return
+    def _check(self, envelopes: Sequence[Envelope]) -> None:
+        if self._closed:
+            raise TopicClosed(end="writer", topic=self.topic)
+        for envelope in envelopes:
+            check_size(envelope)
+
+    def _forward(self, envelopes: Sequence[Envelope]) -> None:
+        with self._store.schema.transaction() as transaction:
+            self._join(envelopes, transaction)
+
+    def _join(self, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+        new = self._store.publish(self.topic, envelopes, connection)
+        batons = any(is_baton(self.topic, envelope.message_id) for envelope in envelopes)
+        connection.after_commit(lambda: self._count(0 if batons else new))
+
+    def _write(self, publish: Callable[[], object]) -> None:
         self._store.schema.check_process()
         try:
             started = time.perf_counter()
-            self._publisher.publish(self.topic, envelopes)
+            publish()
             self._latency.record(time.perf_counter() - started)
         except Exception as error:
             self._errors.add()
             self.monitor.errors.record("WRITE_FAILED", error, f"topic {self.topic}")
             raise
-        self._count(len(envelopes))
 
     def _count(self, sent: int) -> None:
         self._sent.add(sent)

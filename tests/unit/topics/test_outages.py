@@ -39,7 +39,7 @@ POSTGRES = {
     "55000": Fault.WRONG,
     "55006": Fault.WRONG,
     "55P02": Fault.WRONG,
-    "55P03": Fault.ABORTED,
+    "55P03": Fault.LOCK,
     "57000": Fault.WRONG,
     "57014": Fault.ABORTED,
     "57P01": Fault.UNAVAILABLE,

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psycopg
-from psycopg.errors import LockNotAvailable
 
-from ticklake.database.errors import TablesLocked, TransactionAborted
+from ticklake.database.errors import LockNotAvailable, TablesLocked
 from ticklake.database.schema import Row, Transaction
 from ticklake.errors import TickLakeError
 
@@ -40,9 +39,7 @@ def told(connect: Callable[[], psycopg.Connection[Row]], transaction: Transactio
     watching.start()
     try:
         yield
-    except TransactionAborted as error:
-        if not isinstance(error.__cause__, LockNotAvailable):
-            raise
+    except LockNotAvailable as error:
         who = ", ".join(holders) or "another session"
         raise TablesLocked(
             run_id=transaction.run_id, database=transaction.database, who=who, seconds=LOCK_SECONDS

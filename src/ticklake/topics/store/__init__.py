@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.topics.store.baton import BATON_GROUP, backlog, baton_id, baton_topic, outbox_of
+from ticklake.topics.store.baton import BATON_GROUP, backlog, baton_id, baton_topic, is_baton, outbox_of
 from ticklake.topics.store.numbering import has_foreign_numbers
 from ticklake.topics.store.parts import check_size, in_parts
 from ticklake.topics.store.postgres import PostgresTopicStore
@@ -32,5 +32,6 @@ __all__ = [
     "check_size",
     "has_foreign_numbers",
     "in_parts",
+    "is_baton",
     "outbox_of",
 ]

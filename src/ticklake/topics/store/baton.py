@@ -24,6 +24,11 @@ def baton_id(baton_topic: str) -> str:
     return str(uuid5(NAMESPACE_URL, baton_topic))
 
 
+def is_baton(topic: str, message_id: str) -> bool:
+    """Whether a message decides who relays, and tells nobody anything: it is not counted."""
+    return topic.startswith(_PREFIX) and message_id == baton_id(topic)
+
+
 def outbox_of(topic: str, group: str, transaction: Transaction) -> str | None:
     """The topic whose outbox has its baton here; None if this is any other topic, whatever its name."""
     if group != BATON_GROUP or not topic.startswith(_PREFIX):

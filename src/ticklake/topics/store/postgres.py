@@ -40,9 +40,11 @@ class PostgresTopicStore(TopicStore):
         super().__init__(schema)
         self._next_look: dict[tuple[str, str], float] = {}
 
-    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
+    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
         message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
-        self.joined(connection).publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
+        publish = self.joined(connection).publish
+        ((new,),) = publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
+        return int(new)
 
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:  # noqa: ARG002  looks as it claims
         try:

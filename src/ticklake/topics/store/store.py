@@ -92,14 +92,13 @@ class TopicStore(ABC):
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
-    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
-        """Store them, in this order; what is there already is left as it is."""
-        for part in in_parts(envelopes):
-            self._publish(topic, part, connection)
+    def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
+        """Store them, in this order; what is there already is left as it is. Returns the number of new ones."""
+        return sum(self._publish(topic, part, connection) for part in in_parts(envelopes))
 
     @abstractmethod
-    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> None:
-        """Store what is not too much for one statement."""
+    def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
+        """Store what is not too much for one statement. Returns the number of new messages."""
 
     def publish_all(self, parcels: Sequence[tuple[str, Sequence[Envelope]]]) -> None:
         """Store what several senders bring in one durable commit."""

@@ -7,9 +7,9 @@ FROM json_array_elements(%(rows)s::json) WITH ORDINALITY AS r (value, place)
 ORDER BY place
 
 -- name: outbox_head
--- The oldest message that is not sent (idx_outbox_unsent): how often it was tried, and how long ago the last time. A time
--- far ahead of the clock was written before the clock was set back. It counts as that long ago.
-SELECT attempts, abs((extract(epoch FROM now_at() - attempted_at) * 1000)::bigint) FROM outbox_messages
+-- The oldest message that is not sent (idx_outbox_unsent): how often it was tried, how long ago the last time, and its id.
+-- A time far ahead of the clock was written before the clock was set back. It counts as that long ago.
+SELECT attempts, abs((extract(epoch FROM now_at() - attempted_at) * 1000)::bigint), id FROM outbox_messages
 WHERE topic_name = %(topic)s AND sent_at IS NULL ORDER BY id LIMIT 1
 
 -- name: unsent

@@ -5,9 +5,9 @@ INSERT INTO outbox_messages (topic_name, event_id, message_id, timestamp, envelo
 SELECT :topic, value ->> 0, value ->> 1, value ->> 2, unhex(value ->> 3), now_ms() FROM json_each(:rows)
 
 -- name: outbox_head
--- The oldest message that is not sent (idx_outbox_unsent): how often it was tried, and how long ago the last time. A time
--- far ahead of the clock was written before the clock was set back. It counts as that long ago.
-SELECT attempts, abs(now_ms() - attempted_at) FROM outbox_messages
+-- The oldest message that is not sent (idx_outbox_unsent): how often it was tried, how long ago the last time, and its id.
+-- A time far ahead of the clock was written before the clock was set back. It counts as that long ago.
+SELECT attempts, abs(now_ms() - attempted_at), id FROM outbox_messages
 WHERE topic_name = :topic AND sent_at IS NULL ORDER BY id LIMIT 1
 
 -- name: unsent

@@ -33,9 +33,10 @@ WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 ORDER BY gap_start_tick
 
 -- name: open_gaps
--- There are few open gaps, but looking stops at the limit all the same. Without tables, those of every table.
+-- There are few open gaps, but looking stops at the limit all the same. Without tables, those of every
+-- table. Ages as in `age_gaps`.
 SELECT indexer_class, table_id, gap_start_tick, gap_end_tick, status,
-       now_ms() - (extract(epoch FROM first_detected) * 1000)::bigint
+       abs(now_ms() - (extract(epoch FROM first_detected) * 1000)::bigint)
 FROM coordinator_gaps
 WHERE %(tables)s::text IS NULL OR table_id IN (SELECT json_array_elements_text(%(tables)s::json))
 LIMIT %(limit)s::bigint

@@ -13,7 +13,8 @@ SELECT topic_name, consumer_group,
 FROM added
 
 -- name: groups
--- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at the limit.
+-- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at the limit. The clock
+-- may have been set back since a message was stored: no age is below 0.
 WITH late AS MATERIALIZED (  -- as topic_late() says; it stops at the limit, because a group may not have looked for long
     SELECT p.topic_name, p.consumer_group, count(*) AS messages, min(l.id) AS oldest
     FROM topic_group_positions AS p,
@@ -47,7 +48,7 @@ SELECT p.topic_name, p.consumer_group, p.frontier,
             LIMIT %(limit)s::bigint) AS claimed) AS claimed,
        (SELECT count(*) FROM topic_dead_letters AS d
         WHERE d.topic_name = p.topic_name AND d.consumer_group = p.consumer_group) AS dead,
-       (SELECT now_ms() - (extract(epoch FROM m.created_at) * 1000)::bigint FROM topic_messages AS m
+       (SELECT greatest(0, now_ms() - (extract(epoch FROM m.created_at) * 1000)::bigint) FROM topic_messages AS m
         WHERE m.topic_name = p.topic_name AND m.id = least(
             (SELECT min(c.id) FROM topic_consumer_group AS c
              WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group

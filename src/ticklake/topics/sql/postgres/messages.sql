@@ -2,7 +2,7 @@
 
 -- name: publish
 -- A sender that does not know whether its first attempt was stored sends again. The message is stored once
--- (uk_topic_message). The function is in schema/003_plain_inserts.sql.
+-- (uk_topic_message). The function is in schema/006_counted_publishes.sql and says how many are new.
 SELECT topic_publish(%(topic)s, %(message_ids)b::text[], %(timestamps)b::bigint[], %(envelopes)b::bytea[])
 
 -- name: topics

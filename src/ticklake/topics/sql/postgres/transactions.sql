@@ -31,12 +31,12 @@ holder AS (
 oldest AS (
     SELECT * FROM holder WHERE held IS NOT NULL ORDER BY held DESC, began LIMIT 1
 )
-SELECT pid, name, extract(epoch FROM clock_timestamp() - coalesce(began, (
+SELECT pid, name, greatest(0, extract(epoch FROM clock_timestamp() - coalesce(began, (
            SELECT min(after.created_at) FROM names CROSS JOIN LATERAL (
                SELECT m.created_at FROM topic_messages AS m
                WHERE m.topic_name = names.topic_name
                  AND m.xid >= (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - held)::text::xid8
-               ORDER BY m.xid LIMIT 1) AS after), clock_timestamp()))::double precision, kind
+               ORDER BY m.xid LIMIT 1) AS after), clock_timestamp())))::double precision, kind
 FROM oldest
 
 -- name: foreign_numbers

@@ -8,7 +8,8 @@ WHERE true
 ON CONFLICT DO NOTHING
 
 -- name: groups
--- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at :limit.
+-- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at :limit. The clock may
+-- have been set back since a message was stored: no age is below 0.
 SELECT p.topic_name, p.consumer_group, p.frontier,
        (SELECT count(*) FROM (
             SELECT 1 FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND m.id > p.frontier
@@ -25,7 +26,7 @@ SELECT p.topic_name, p.consumer_group, p.frontier,
             LIMIT :limit) AS claimed) AS claimed,
        (SELECT count(*) FROM topic_dead_letters AS d
         WHERE d.topic_name = p.topic_name AND d.consumer_group = p.consumer_group) AS dead,
-       (SELECT now_ms() - m.created_at FROM topic_messages AS m WHERE m.id = coalesce(
+       (SELECT max(0, now_ms() - m.created_at) FROM topic_messages AS m WHERE m.id = coalesce(
             (SELECT min(c.id) FROM topic_consumer_group AS c
              WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
                AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL),
