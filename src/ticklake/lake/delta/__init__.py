@@ -9,10 +9,12 @@ from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_com
 from ticklake.lake.delta.dataset import dataset_of
 from ticklake.lake.delta.durable import make_directory, remove
 from ticklake.lake.delta.features import check_readable
+from ticklake.lake.delta.files import contents_of, is_counted_by, live_files, paths_of, rows_in, sizes_of
 from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
-from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, live_files, one_line, paths_of
-from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, finish, is_damage, opened
+from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, finish, is_damage, opened
 from ticklake.lake.delta.recovery import check_intact, checkpoint_name, durable_version, opens_without
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
@@ -26,6 +28,7 @@ __all__ = [
     "SOURCES",
     "Commit",
     "CommitConflict",
+    "Contents",
     "DeltaError",
     "DeltaLog",
     "DeltaTable",
@@ -33,6 +36,7 @@ __all__ = [
     "LiveFile",
     "ParquetFile",
     "ParquetFileWriter",
+    "RowGroup",
     "Snapshot",
     "Summary",
     "TableFolder",
@@ -42,10 +46,14 @@ __all__ = [
     "check_readable",
     "checkpoint_name",
     "checksum",
+    "column_of",
+    "conformed",
+    "contents_of",
     "dataset_of",
     "decode_commit",
     "durable_version",
     "finish",
+    "is_counted_by",
     "is_damage",
     "live_files",
     "make_directory",
@@ -57,5 +65,8 @@ __all__ = [
     "read_commit",
     "recorded",
     "remove",
+    "row_groups",
+    "rows_in",
+    "sizes_of",
     "unfit_types",
 ]
