@@ -5,7 +5,8 @@ from __future__ import annotations
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, name_of, read_commit
+from ticklake.lake.delta.checkpoints import checkpoint_name, is_checkpoint, versions_of
+from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, is_commit, name_of, read_commit
 from ticklake.lake.delta.dataset import dataset_of
 from ticklake.lake.delta.durable import make_directory, remove
 from ticklake.lake.delta.features import check_readable
@@ -15,7 +16,7 @@ from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_group
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, one_line
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, finish, is_damage, opened
-from ticklake.lake.delta.recovery import check_intact, checkpoint_name, durable_version, opens_without
+from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary, recorded
@@ -53,11 +54,14 @@ __all__ = [
     "decode_commit",
     "durable_version",
     "finish",
+    "is_checkpoint",
+    "is_commit",
     "is_counted_by",
     "is_damage",
     "live_files",
     "make_directory",
     "name_of",
+    "old_checkpoints",
     "one_line",
     "opened",
     "opens_without",
@@ -69,4 +73,5 @@ __all__ = [
     "rows_in",
     "sizes_of",
     "unfit_types",
+    "versions_of",
 ]

@@ -24,7 +24,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake import faults
 from ticklake.errors import TickLakeError
-from ticklake.lake.delta import commits, history, recovery, scratch
+from ticklake.lake.delta import checkpoints, commits, history, recovery, scratch
 from ticklake.lake.delta.commits import Action, Commit
 from ticklake.lake.delta.features import check_readable
 from ticklake.lake.delta.files import live_files
@@ -183,7 +183,7 @@ class DeltaLog:
                 for name in reversed(made):
                     folder.remove(f"{folder.log.name}/{name}")
                 raise CommitConflict
-            checkpoint = made.get(recovery.checkpoint_name(self.version))
+            checkpoint = made.get(checkpoints.checkpoint_name(self.version))
             self._summary(checksum_of(checkpoint) if checkpoint else "").write(folder)
 
     def _summary(self, checkpoint: str) -> Summary:
