@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ticklake import faults
 from ticklake.lake.delta import (
@@ -28,6 +27,8 @@ from ticklake.lake.delta import (
     ParquetFileWriter,
     Summary,
     added_ticks,
+    column_of,
+    conformed,
     is_damage,
     live_files,
     name_of,
@@ -35,6 +36,7 @@ from ticklake.lake.delta import (
     opened,
     read_commit,
     recorded,
+    row_groups,
 )
 from ticklake.lake.empty import REMOVED, joined, ticks_of
 from ticklake.lake.errors import DamagedCommit, DamagedTableFile, DamageNotCovered, StaleRewrite
@@ -173,7 +175,7 @@ class Ledger(DeltaLog):
         try:
             with opened(self.directory / file.path) as stored:
                 for group in range(stored.num_row_groups):
-                    rows = stored.read_row_group(group, columns=self.table.schema.names).cast(self.table.schema)
+                    rows = conformed(stored.read_row_group(group), self.table.schema)
                     for batch in rows.filter((tick < removed.start) | (tick > removed.end)).to_batches():
                         writer.append(batch)
             return writer.close()
@@ -238,26 +240,20 @@ def open_existing(directory: Path) -> Ledger | None:
 def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:
     """The ticks of one Parquet file within some ranges, from the bounds of its row groups where those tell."""
     with opened(path) as file:
-        column = file.schema_arrow.get_field_index(ordinal)
-        for group in range(file.num_row_groups):
-            ranges, bounds = wanted, file.metadata.row_group(group).column(column).statistics
-            if bounds is not None and bounds.has_min_max:
-                ranges = [ticks for ticks in wanted if bounds.max >= ticks.start and bounds.min <= ticks.end]
-            if not ranges:
+        for group in row_groups(file.metadata, ordinal):
+            bounds = group.bounds
+            ranges = [ticks for ticks in wanted if bounds is None or bounds.overlaps(ticks)]
+            if not ranges or not group.has_values:
                 continue
-            if bounds is not None and bounds.has_min_max and bounds.min == bounds.max:
-                yield np.array([bounds.min], np.int64)
+            if bounds is not None and bounds.start == bounds.end:
+                yield np.array([bounds.start], np.int64)
                 continue
-            ticks = _distinct(file, group, ordinal)
+            ticks = _distinct(column_of(file, group, ordinal))
             for within in ranges:
                 yield ticks[(ticks >= within.start) & (ticks <= within.end)]
 
 
-def _distinct(file: pq.ParquetFile, group: int, ordinal: str) -> Ticks:
-    column = file.read_row_group(group, columns=[ordinal]).column(0)
-    if len(column) != file.metadata.row_group(group).num_rows:
-        # The header of a page has no checksum, and Arrow takes its word.
-        raise pa.ArrowInvalid(f"{len(column)} rows instead of {file.metadata.row_group(group).num_rows}")
+def _distinct(column: pa.ChunkedArray) -> Ticks:
     found = ticks_of(column)
     # Ours are in order: what differs from the row before is little to sort.
     return np.unique(found[beginnings(found)])

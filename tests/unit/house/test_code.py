@@ -71,6 +71,17 @@ def test_an_error_has_its_message_without_docstrings():
     assert done.stdout.startswith("No run 'r' in s;")
 
 
+def test_statistics_of_files_are_read_in_one_place():
+    """The place of a column in a schema is none among the leaves of a file, and a file may have no statistics."""
+    lake = SOURCE / "lake"
+    for path in lake.rglob("*.py"):
+        raw = re.findall(r"\.row_group\(|\.statistics\b|get_add_actions|schema_arrow|physical_schema", text_of(path))
+        home = path.parent == lake / "delta" and path.name in ("footers.py", "files.py", "parquet.py")
+        assert home or not raw, f"{path.name} uses {raw}: take row_groups or contents_of of lake/delta"
+        placed = path.parent == lake / "delta" and "get_field_index" in text_of(path)
+        assert not placed, f"{path.name} finds a leaf by the place of a field"
+
+
 def test_numbers_of_options_are_all_checked_in_one_place():
     """The number types of click take nan, inf and what no database can hold."""
     for path in (SOURCE / "cli").rglob("*.py"):

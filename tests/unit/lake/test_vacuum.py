@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.lake.upkeep.compaction import BY_HAND, Compaction
 from ticklake.lake.upkeep.vacuum import RETENTION, Vacuum
+from ticklake.lake.verify.inspection import inspected
 from ticklake.ticks import TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])
@@ -165,3 +168,106 @@ def test_a_table_that_cannot_be_read_is_not_touched(compacted: Ledger) -> None:
     with pytest.raises(DamagedCommit):
         vacuum(compacted.directory)
     assert (compacted.directory / "a.parquet").exists()
+
+
+def checkpointed(directory: Path, commits: int = 4) -> Ledger:
+    """A table of so many commits of one tick each, a checkpoint after every second one."""
+    ledger = Ledger(directory, TABLE)
+    for number in range(commits):
+        ledger.commit([write(directory, f"{number}.parquet", [number])], {})
+        if number % 2:
+            ledger.checkpoint()
+    return ledger
+
+
+@pytest.mark.parametrize("cleaned_up", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "backup.checkpoint.parquet",
+        "00000000000000000009_old.checkpoint.parquet",
+        "00000000000000000009-copy.checkpoint.parquet",
+        "9.checkpoint.parquet",
+        "99999999999999999999999.checkpoint.parquet",
+        "00000000000000000009.checkpoint.0000000001.0000000002.parquet",
+    ],
+)
+def test_the_newest_checkpoint_stays_whatever_lies_beside_it(tmp_path: Path, name: str, cleaned_up: bool) -> None:
+    """Also if another engine has removed the commits that it sums up: then nothing else tells of them."""
+    ledger = checkpointed(tmp_path)
+    newest = ledger._log / f"{4:020d}.checkpoint.parquet"
+    shutil.copy2(newest, ledger._log / name)
+    if cleaned_up:
+        for version in range(4):
+            (ledger._log / f"{version:020d}.json").unlink()
+    age(tmp_path, 30)
+    gone = vacuum(tmp_path)
+    assert newest.exists()
+    assert gone == ([] if cleaned_up else [f"{2:020d}.checkpoint.parquet"])
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 4
+    assert Ledger(tmp_path, TABLE).present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3]
+
+
+def test_a_checkpoint_that_the_hint_names_stays(tmp_path: Path) -> None:
+    """A table does not open while the hint names a checkpoint that is gone."""
+    ledger = checkpointed(tmp_path, 6)
+    hint = ledger._log / "_last_checkpoint"
+    told = json.loads(hint.read_text())
+    age(tmp_path, 30)
+    hint.write_bytes(b"what?")
+    assert found(tmp_path) == []
+    hint.write_text(json.dumps(told | {"version": 2}))
+    assert vacuum(tmp_path) == [f"{4:020d}.checkpoint.parquet"]
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == 6
+
+
+def test_old_checkpoints_stay_while_older_versions_need_them(tmp_path: Path) -> None:
+    ledger = checkpointed(tmp_path)
+    for version in range(2):
+        (ledger._log / f"{version:020d}.json").unlink()
+    age(tmp_path, 30)
+    assert vacuum(tmp_path) == []
+    assert DeltaTable(tmp_path, version=3).to_pyarrow_table().num_rows == 3
+
+
+def test_a_checkpoint_that_is_the_only_one_at_its_removal_stays(tmp_path: Path) -> None:
+    ledger = checkpointed(tmp_path)
+    age(tmp_path, 30)
+    it = Vacuum(tmp_path)
+    garbage = it.find()
+    assert [one.path.name for one in garbage] == [f"{2:020d}.checkpoint.parquet"]
+    (ledger._log / "_last_checkpoint").unlink()
+    (ledger._log / f"{4:020d}.checkpoint.parquet").unlink()
+    assert list(it.remove(garbage)) == []
+
+
+def test_all_parts_of_an_old_checkpoint_go(tmp_path: Path) -> None:
+    ledger = checkpointed(tmp_path)
+    old = ledger._log / f"{2:020d}.checkpoint.parquet"
+    parts = [f"{2:020d}.checkpoint.000000000{part}.0000000002.parquet" for part in (1, 2)]
+    for part in parts:
+        shutil.copy2(old, ledger._log / part)
+    old.rename(ledger._log / f"{2:020d}.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet")
+    age(tmp_path, 30)
+    assert vacuum(tmp_path) == [*parts, f"{2:020d}.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet"]
+
+
+@pytest.mark.parametrize(
+    "name", ["9.checkpoint.parquet", "00000000000000000009.checkpoint.0000000001.0000000002.parquet"]
+)
+def test_what_is_no_whole_checkpoint_makes_up_for_no_commit(tmp_path: Path, name: str) -> None:
+    ledger = Ledger(tmp_path, TABLE)
+    for number in range(3):
+        ledger.commit([write(tmp_path, f"{number}.parquet", [number])], {})
+    (ledger._log / name).write_bytes(b"")
+    (ledger._log / f"{2:020d}.json").unlink()
+    with pytest.raises(DamagedCommit, match="missing"):
+        vacuum(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["3.json", "003.json", "000000000000000000003.json"])
+def test_a_file_with_a_shorter_or_longer_number_is_no_commit(tmp_path: Path, name: str) -> None:
+    ledger = checkpointed(tmp_path)
+    (ledger._log / name).write_text("notes")
+    assert found(tmp_path, 0, force=True) == [f"{2:020d}.checkpoint.parquet"]
+    assert inspected(tmp_path).flaws == {}

@@ -5,15 +5,18 @@ from __future__ import annotations
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, name_of, read_commit
+from ticklake.lake.delta.checkpoints import checkpoint_name, is_checkpoint, versions_of
+from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, is_commit, name_of, read_commit
 from ticklake.lake.delta.dataset import dataset_of
 from ticklake.lake.delta.durable import make_directory, remove
 from ticklake.lake.delta.features import check_readable
+from ticklake.lake.delta.files import contents_of, is_counted_by, live_files, paths_of, rows_in, sizes_of
 from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
-from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, live_files, one_line, paths_of
-from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, finish, is_damage, opened
-from ticklake.lake.delta.recovery import check_intact, checkpoint_name, durable_version, opens_without
+from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, finish, is_damage, opened
+from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary, recorded
@@ -26,6 +29,7 @@ __all__ = [
     "SOURCES",
     "Commit",
     "CommitConflict",
+    "Contents",
     "DeltaError",
     "DeltaLog",
     "DeltaTable",
@@ -33,6 +37,7 @@ __all__ = [
     "LiveFile",
     "ParquetFile",
     "ParquetFileWriter",
+    "RowGroup",
     "Snapshot",
     "Summary",
     "TableFolder",
@@ -42,14 +47,21 @@ __all__ = [
     "check_readable",
     "checkpoint_name",
     "checksum",
+    "column_of",
+    "conformed",
+    "contents_of",
     "dataset_of",
     "decode_commit",
     "durable_version",
     "finish",
+    "is_checkpoint",
+    "is_commit",
+    "is_counted_by",
     "is_damage",
     "live_files",
     "make_directory",
     "name_of",
+    "old_checkpoints",
     "one_line",
     "opened",
     "opens_without",
@@ -57,5 +69,9 @@ __all__ = [
     "read_commit",
     "recorded",
     "remove",
+    "row_groups",
+    "rows_in",
+    "sizes_of",
     "unfit_types",
+    "versions_of",
 ]

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple, Self
 
 from ticklake import faults
 from ticklake.disk import sync, try_lock
-from ticklake.lake.delta import commits, history
+from ticklake.lake.delta import checkpoints, commits, history
 from ticklake.lake.delta.durable import make_directory
 from ticklake.lake.errors import LakeUnwritable
 from ticklake.storage import create_file, replace_file
@@ -24,7 +24,6 @@ _logger = logging.getLogger(__name__)
 
 LOG = "_delta_log"
 _LOCK = "_ticklake.lock"
-_CHECKPOINT = ".checkpoint."
 # A look at every name would take longer the longer the log is.
 _NEXT = 8
 # Seconds until somebody is told that a lock is not to be had.
@@ -97,10 +96,7 @@ class TableFolder:
 
     def newest_checkpoint(self) -> int:
         """The version of the newest checkpoint; -1 if there is none."""
-        found = (name.partition(_CHECKPOINT) for name in self.names() if _CHECKPOINT in name)
-        return max(
-            (int(number) for number, _, kind in found if number.isdigit() and kind.endswith("parquet")), default=-1
-        )
+        return max(checkpoints.whole(self.names()).values(), default=-1)
 
     def read(self, name: str) -> bytes | None:
         """A file of the log; None if it is not there."""
@@ -143,8 +139,8 @@ class TableFolder:
         """The mark of a commit, or of its checkpoint if the commit was cleaned up; None if neither is there."""
         data = self.read(commits.name_of(version))
         if data is None:
-            start = f"{version:020d}{_CHECKPOINT}"
-            parts = [self.read(name) or b"" for name in self.names() if name.startswith(start)]
+            found = checkpoints.versions_of(self.names())
+            parts = [self.read(name) or b"" for name, summed_up in found.items() if summed_up == version]
             data = b"".join(part for part in parts if part)
         return history.mark(data) if data else None
 

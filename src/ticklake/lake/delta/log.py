@@ -17,7 +17,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -25,13 +24,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake import faults
 from ticklake.errors import TickLakeError
-from ticklake.lake.delta import commits, history, recovery, scratch
+from ticklake.lake.delta import checkpoints, commits, history, recovery, scratch
 from ticklake.lake.delta.commits import Action, Commit
 from ticklake.lake.delta.features import check_readable
+from ticklake.lake.delta.files import live_files
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
-from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
+from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
 from ticklake.lake.errors import (
     DamagedCommit,
@@ -42,7 +42,6 @@ from ticklake.lake.errors import (
     TableReplaced,
     UnknownTableFormat,
 )
-from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +183,7 @@ class DeltaLog:
                 for name in reversed(made):
                     folder.remove(f"{folder.log.name}/{name}")
                 raise CommitConflict
-            checkpoint = made.get(recovery.checkpoint_name(self.version))
+            checkpoint = made.get(checkpoints.checkpoint_name(self.version))
             self._summary(checksum_of(checkpoint) if checkpoint else "").write(folder)
 
     def _summary(self, checkpoint: str) -> Summary:
@@ -421,22 +420,3 @@ def _columns(schema: Schema, nullable: Collection[str]) -> list[str]:
 def _type(field: Mapping[str, Any], nullable: Collection[str]) -> str:
     forbids = not field["nullable"] and field["name"] in nullable
     return json.dumps(field["type"]).strip('"') + (" not null" if forbids else "")
-
-
-def paths_of(delta: DeltaTable, directory: Path) -> list[Path]:
-    """Where the files of a table are. delta-rs tells it as URLs, with other characters than the folder's."""
-    return [directory / unquote(path) for path in pa.table(delta.get_add_actions(flatten=True))["path"].to_pylist()]
-
-
-def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
-    """The files that a table consists of, as delta-rs sees it."""
-    adds = pa.table(delta.get_add_actions(flatten=True))
-    count = adds.num_rows
-    low, high = (
-        adds[name].fill_null(missing).to_pylist() if name in adds.schema.names else [missing] * count
-        for name, missing in ((f"min.{ordinal}", ANY_TICK.start), (f"max.{ordinal}", ANY_TICK.end))
-    )
-    rows = adds["num_records"].to_pylist() if "num_records" in adds.schema.names else [None] * count
-    written = adds["path"].to_pylist()
-    ticks = map(TickRange, low, high)
-    return list(map(LiveFile, map(unquote, written), adds["size_bytes"].to_pylist(), rows, ticks, written))

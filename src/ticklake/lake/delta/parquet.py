@@ -45,6 +45,22 @@ def opened(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
+def is_leaf(leaf: pq.ColumnSchema, name: str) -> bool:
+    """Whether this leaf of a file is the whole column of that name, and no field inside another one."""
+    return bool(leaf.name == leaf.path == name)
+
+
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema, in its order and as its types. One that a file lacks is null in all of its rows."""
+    for field in schema:
+        if field.name not in rows.schema.names:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
+    try:
+        return rows.select(schema.names).cast(schema)
+    except ValueError as error:
+        raise pa.ArrowInvalid(str(error)) from error
+
+
 class ParquetFileWriter:
     """One file being written. It opens with the first rows and is gone again if discarded."""
 
@@ -133,10 +149,12 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     low: dict[str, int] = {}
     high: dict[str, int] = {}
     nulls: dict[str, int] = {}
+    # A path alone does not tell a field of a struct from a column with a dot in its name.
+    leaves = [(place, metadata.schema.column(place)) for place in range(metadata.num_columns)]
+    columns = [(place, leaf.path) for place, leaf in leaves if is_leaf(leaf, leaf.path)]
     for group in range(metadata.num_row_groups):
-        for index in range(metadata.num_columns):
-            column = metadata.row_group(group).column(index)
-            name, found = column.path_in_schema, column.statistics
+        for place, name in columns:
+            found = metadata.row_group(group).column(place).statistics
             if found is None:
                 continue
             nulls[name] = nulls.get(name, 0) + found.null_count

@@ -9,6 +9,7 @@ a commit that is known to have been on disk is damaged, never torn; and a file i
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,10 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticklake import faults
-from ticklake.lake.delta import commits, history
+from ticklake.lake.delta import checkpoints, commits, history
+from ticklake.lake.delta.checkpoints import checkpoint_name, is_checkpoint
 from ticklake.lake.delta.folder import State, TableFolder
 from ticklake.lake.delta.parquet import checksum_of
-from ticklake.lake.delta.scratch import HINT, is_checkpoint
+from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.summary import Summary
 from ticklake.lake.errors import DamagedCommit
 
@@ -80,10 +82,6 @@ def check_whole(folder: TableFolder) -> None:
         if folder.read(commits.name_of(gap)) is None:
             file = folder.log / commits.name_of(gap)
             raise DamagedCommit(file=str(file), reason=f"it is missing, and commits up to {versions[-1]} come after it")
-
-
-def checkpoint_name(version: int) -> str:
-    return f"{version:020d}.checkpoint.parquet"
 
 
 def _set_aside(folder: TableFolder, look: Callable[[TableFolder], Findings]) -> None:
@@ -191,16 +189,39 @@ def _damaged_checkpoint(folder: TableFolder) -> Findings:
     return {name: "it is not as we wrote it. The commits are read instead."}
 
 
-def opens_without(folder: TableFolder, checkpoints: Collection[str]) -> bool:
+def opens_without(folder: TableFolder, gone: Collection[str]) -> bool:
     """Whether the log tells everything without these checkpoints: all commits are there since the start or another one.
 
     Otherwise one that is not as we wrote it is another writer's, who has cleaned the log up: nothing can replace it.
     """
-    found = {name: int(name[:20]) for name in filter(is_checkpoint, folder.names()) if name[:20].isdigit()}
-    summed_up = max((version for name, version in found.items() if name not in checkpoints), default=-1)
-    versions = folder.versions()
-    newest = max([*found.values(), *versions], default=-1)
+    names, versions = folder.names(), folder.versions()
+    summed_up = max(checkpoints.whole(name for name in names if name not in gone).values(), default=-1)
+    newest = max([*checkpoints.whole(names).values(), *versions], default=-1)
     return history.missing({*versions, newest + 1}, summed_up) is None
+
+
+def old_checkpoints(folder: TableFolder) -> list[str]:
+    """Those that nobody needs: the newest and the one that the hint names stay, and every version opens without these.
+
+    All stay if a commit is missing: another engine has cleaned the log up, and older versions need them.
+    """
+    found = checkpoints.versions_of(folder.names())
+    newest = folder.newest_checkpoint()
+    kept = _hinted(folder, newest)
+    if kept is None or not opens_without(folder, found):
+        return []
+    return sorted(name for name, version in found.items() if version < newest and version != kept)
+
+
+def _hinted(folder: TableFolder, newest: int) -> int | None:
+    """The version that the hint names, the newest if there is no hint; None if nobody can tell."""
+    data = folder.read(HINT)
+    if data is None:
+        return newest
+    try:
+        return int(json.loads(data)["version"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def _checkpoints(folder: TableFolder) -> Findings:
@@ -211,7 +232,7 @@ def _checkpoints(folder: TableFolder) -> Findings:
     versions = folder.versions()
     all_there = bool(versions) and versions == list(range(len(versions)))
     found: Findings = {}
-    for name in filter(is_checkpoint, folder.names()):
+    for name in (name for name in folder.names() if is_checkpoint(name) and name.endswith(".parquet")):
         # One that cannot be read just now is not torn.
         data = folder.read(name) or b""
         try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from ticklake import faults
-from ticklake.lake.delta import commits
+from ticklake.lake.delta import checkpoints, commits
 from ticklake.lake.delta.folder import LOG, TableFolder
 from ticklake.lake.errors import DamagedCommit
 
@@ -54,17 +54,10 @@ def _check(source: TableFolder, name: str, data: bytes) -> None:
 
 def _needed(source: TableFolder, version: int) -> list[str]:
     """The newest checkpoint up to that version, and the commits after it."""
-    numbered = [(int(name[:20]), name) for name in source.names() if name[:20].isdigit() and len(name) > 20]
-    start = max((number for number, name in numbered if number < version and is_checkpoint(name)), default=-1)
-    return [
-        name
-        for number, name in numbered
-        if (number == start and is_checkpoint(name)) or (start < number <= version and commits.is_commit(name))
-    ]
-
-
-def is_checkpoint(name: str) -> bool:
-    return name[20:].startswith(".checkpoint.") and name.endswith(".parquet")
+    found = checkpoints.whole(source.names())
+    start = max((number for number in found.values() if number < version), default=-1)
+    newest = [name for name, number in found.items() if number == start]
+    return newest + [commits.name_of(number) for number in source.versions() if start < number <= version]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What a lake holds, from directory names and Delta logs alone: no Parquet file is opened."""
+"""What a lake holds, from directory names and Delta logs. A Parquet file is opened only if the log tells too little."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ticklake.lake.delta import DeltaError, DeltaTable, check_readable, dataset_of, one_line, paths_of, recorded
+from ticklake.lake.delta import (
+    DeltaError,
+    DeltaTable,
+    check_readable,
+    contents_of,
+    dataset_of,
+    is_counted_by,
+    one_line,
+    paths_of,
+    recorded,
+    rows_in,
+    sizes_of,
+)
 from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.table import is_table_name
@@ -22,11 +33,14 @@ from ticklake.ticks import TickRange
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Figures of one table. `ticks` are the first and the last it has, with rows or without; None if it has none."""
+    """Figures of one table. `ticks` are the first and the last it has, with rows or without; None if it has none.
+
+    Both `rows` and `ticks` are None if a file of whose contents the log does not tell cannot be read.
+    """
 
     name: str
     version: int
-    rows: int
+    rows: int | None
     files: int
     bytes: int
     ticks: TickRange | None
@@ -61,16 +75,10 @@ class Catalog:
         return [run_id]
 
     def facts(self, run_id: str, table: str) -> TableFacts:
-        delta = self.open(run_id, table)
-        adds = pa.table(delta.get_add_actions(flatten=True))
-        return TableFacts(
-            name=table,
-            version=int(delta.version()),
-            rows=pc.sum(adds["num_records"], min_count=0).as_py(),
-            files=adds.num_rows,
-            bytes=pc.sum(adds["size_bytes"], min_count=0).as_py(),
-            ticks=_tick_range(adds, empty_of(delta, self.root / run_id / table)),
-        )
+        delta, directory = self.open(run_id, table), self.root / run_id / table
+        sizes = sizes_of(delta)
+        rows, ticks = _figures(delta, directory)
+        return TableFacts(table, int(delta.version()), rows, len(sizes), sum(sizes), ticks)
 
     def history(self, run_id: str, table: str, limit: int) -> list[dict[str, Any]]:
         """What the last commits say of themselves, newest first."""
@@ -104,9 +112,19 @@ def empty_of(delta: DeltaTable, directory: Path) -> EmptyTicks:
         raise TableUnreadable(table=directory, reason=one_line(error)) from error
 
 
-def _tick_range(adds: pa.Table, empty: EmptyTicks) -> TickRange | None:
-    ranges = [TickRange(first, last) for first, last, _ in json.loads(empty.text())]
-    if "min.tick_number" in adds.schema.names:
-        low, high = pc.min(adds["min.tick_number"]).as_py(), pc.max(adds["max.tick_number"]).as_py()
-        ranges += [] if low is None or high is None else [TickRange(low, high)]
+def _figures(delta: DeltaTable, directory: Path) -> tuple[int | None, TickRange | None]:
+    """Rows and ticks. Never of some of the files only."""
+    ranges = [TickRange(first, last) for first, last, _ in json.loads(empty_of(delta, directory).text())]
+    if not is_counted_by(delta, "tick_number"):
+        return rows_in(delta, directory), _spanning(ranges)
+    rows = 0
+    for file in contents_of(delta, directory, "tick_number"):
+        if file is None:
+            return None, None
+        rows += file.rows
+        ranges += [file.bounds] if file.bounds else []
+    return rows, _spanning(ranges)
+
+
+def _spanning(ranges: list[TickRange]) -> TickRange | None:
     return TickRange(min(one.start for one in ranges), max(one.end for one in ranges)) if ranges else None

@@ -7,13 +7,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.lake.delta import ANY_TICK, DeltaTable, Head, TableFolder, dataset_of, one_line
+from ticklake.lake.delta import (
+    ANY_TICK,
+    Contents,
+    DeltaTable,
+    Head,
+    TableFolder,
+    contents_of,
+    dataset_of,
+    one_line,
+    row_groups,
+)
 from ticklake.lake.empty import EmptyTicks, Ticks, joined, ticks_of
 from ticklake.lake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
@@ -28,6 +38,7 @@ OPEN_TABLES = 16
 FRESH_SECONDS = 1.0
 ROWS_AT_ONCE = 4_000_000
 """How many rows a look back may read: a second's work."""
+_NO_TICK = TickRange(0, -1)
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class OpenTable:
     """A table as of one look at its log. Its dataset remembers the footers that it has read."""
 
     head: Head
+    directory: Path
     delta: DeltaTable
     dataset: pa.dataset.Dataset
     empty_ticks: EmptyTicks
@@ -69,13 +81,9 @@ class OpenTable:
                 yield from fragment.subset(row_group_ids=groups).to_batches(columns=list(columns))
 
     def rows(self, ticks: TickRange) -> float:
-        """About how many rows these ticks have, by the statistics of the files."""
-        adds = pa.table(self.delta.get_add_actions(flatten=True))
-        if not adds.num_rows or "min.tick_number" not in adds.schema.names:
-            return 0.0
-        low, high = (adds[f"{kind}.tick_number"].to_numpy().astype(np.float64) for kind in ("min", "max"))
-        shared = np.minimum(high, ticks.end) - np.maximum(low, ticks.start) + 1
-        return float(np.nansum(np.clip(shared, 0, None) / (high - low + 1) * adds["num_records"].to_numpy()))
+        """About how many rows these ticks have, if those of a file are spread evenly over its ticks."""
+        found = contents_of(self.delta, self.directory, "tick_number")
+        return sum(_share(file, ticks) for file in found if file is not None)
 
 
 class Frames:
@@ -128,7 +136,7 @@ class Frames:
     def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
         """The last ticks up to `tick`, from a sampled one: as many samples as asked for, or as their rows allow."""
         facts = self.facts(run_id, table)
-        if facts.ticks is None:
+        if facts.ticks is None or facts.rows is None:
             return TickRange(tick, tick)
         sampled = max(1, (facts.ticks.end - facts.ticks.start) // step + 1)
         affordable = ROWS_AT_ONCE * sampled // max(1, facts.rows)
@@ -164,7 +172,7 @@ class Frames:
                 with TableFolder(directory) as folder:
                     delta = self._catalog.open(run_id, table)
                     head = Head(int(delta.version()), folder.mark(int(delta.version())) or "")
-                    opened = OpenTable(head, delta, dataset_of(delta, directory), empty_of(delta, directory))
+                    opened = OpenTable(head, directory, delta, dataset_of(delta, directory), empty_of(delta, directory))
                     # Otherwise the table was made anew in this very moment, and the mark may be of another one.
                     if folder.is_here():
                         return opened
@@ -177,9 +185,13 @@ def _between(ticks: TickRange) -> pc.Expression:
     return (tick >= ticks.start) & (tick <= ticks.end)
 
 
+def _share(file: Contents, ticks: TickRange) -> float:
+    if file.bounds is None:
+        return 0.0
+    return file.rows * file.bounds.within(ticks).count() / file.bounds.count()
+
+
 def _groups(fragment: pa.dataset.ParquetFileFragment) -> Iterator[TickRange]:
-    """The ticks of each row group; any, where its statistics do not tell."""
-    metadata, column = fragment.metadata, fragment.physical_schema.get_field_index("tick_number")
-    for place in range(metadata.num_row_groups):
-        found = metadata.row_group(place).column(column).statistics
-        yield TickRange(found.min, found.max) if found is not None and found.has_min_max else ANY_TICK
+    """The ticks of each row group: any if its statistics do not tell, none if it has no tick."""
+    for group in row_groups(fragment.metadata, "tick_number"):
+        yield group.bounds or (ANY_TICK if group.has_values else _NO_TICK)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ticklake.lake.delta import one_line, paths_of
+from ticklake.lake.delta import is_counted_by, one_line, paths_of
 from ticklake.lake.empty import joined
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.lake.ledger import ticks_in
@@ -43,7 +43,7 @@ class Presence:
     ) -> list[TickRange] | None:
         """The sampled ticks of a table. None if it is not kept by ticks, or if reading took longer: then ask again."""
         delta, directory = catalog.open(run_id, table), catalog.root / run_id / table
-        if "tick_number" not in [field.name for field in delta.schema().fields]:
+        if not is_counted_by(delta, "tick_number"):
             return None
         until, table_id = self._clock() + seconds, str(delta.metadata().id)
         found: list[TickRange] = []

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from ticklake.lake.delta import opened
+from ticklake.lake.delta import RowGroup, column_of, opened, row_groups
 from ticklake.lake.empty import ticks_of
 from ticklake.lake.errors import NullInKey
 from ticklake.lake.order import ordered
@@ -52,25 +52,25 @@ def stretches(ticks: Numbers, rows: Numbers, at_once: int) -> Iterator[TickRange
 
 def _rows_per_tick(paths: Sequence[Path], ordinal: str) -> tuple[Numbers, Numbers]:
     """Reads tick numbers alone, and those only where a row group holds more than one tick."""
-    found = [_counts(file, group, ordinal) for path in paths for file, group in _row_groups(path)]
+    found = [_counts(file, group, ordinal) for path in paths for file, group in _row_groups(path, ordinal)]
     ticks = np.concatenate([np.empty(0, np.int64), *(part[0] for part in found)])
     rows = np.concatenate([np.empty(0, np.int64), *(part[1] for part in found)])
     distinct, places = np.unique(ticks, return_inverse=True)
     return distinct, np.bincount(places, rows, len(distinct)).astype(np.int64)
 
 
-def _row_groups(path: Path) -> Iterator[tuple[pq.ParquetFile, int]]:
+def _row_groups(path: Path, ordinal: str) -> Iterator[tuple[pq.ParquetFile, RowGroup]]:
     with opened(path) as file:
-        for group in range(file.num_row_groups):
+        for group in row_groups(file.metadata, ordinal):
             yield file, group
 
 
-def _counts(file: pq.ParquetFile, group: int, ordinal: str) -> tuple[Numbers, Numbers]:
-    metadata = file.metadata.row_group(group)
-    bounds = metadata.column(file.schema_arrow.get_field_index(ordinal)).statistics
-    if bounds is not None and bounds.has_min_max and bounds.min == bounds.max and not bounds.null_count:
-        return np.array([bounds.min], np.int64), np.array([metadata.num_rows], np.int64)
-    column = file.read_row_group(group, columns=[ordinal]).column(0)
+def _counts(file: pq.ParquetFile, group: RowGroup, ordinal: str) -> tuple[Numbers, Numbers]:
+    if group.nulls:
+        raise NullInKey(column=ordinal)
+    if group.bounds is not None and group.bounds.start == group.bounds.end and group.nulls == 0:
+        return np.array([group.bounds.start], np.int64), np.array([group.rows], np.int64)
+    column = column_of(file, group, ordinal)
     if column.null_count:
         raise NullInKey(column=ordinal)
     ticks, rows = np.unique(ticks_of(column), return_counts=True)

@@ -21,6 +21,9 @@ from ticklake.lake.delta import (
     check_intact,
     decode_commit,
     durable_version,
+    is_checkpoint,
+    is_commit,
+    old_checkpoints,
     one_line,
     paths_of,
 )
@@ -70,7 +73,9 @@ class Vacuum:
         needed = live | self._removed_since(cutoff)
         data = (path for path in self._directory.glob("*.parquet") if path.name not in needed)
         left = (path for folder in (self._directory, self._log) for path in _leftovers(folder))
-        found = (_aged(path, cutoff) for path in (*data, *left, *self._old_checkpoints()))
+        with TableFolder(self._directory) as folder:
+            old = [self._log / name for name in old_checkpoints(folder)]
+        found = (_aged(path, cutoff) for path in (*data, *left, *old))
         return sorted((one for one in found if one is not None), key=lambda one: one.path)
 
     def remove(self, garbage: Sequence[Garbage]) -> Iterator[Garbage]:
@@ -80,7 +85,13 @@ class Vacuum:
                 found, live = self._live()
                 if found != self._id or not folder.is_here():
                     return
-                gone = [one for one in garbage[start : start + _AT_ONCE] if one.path.name not in live]
+                old = set(old_checkpoints(folder))
+                names = {one: one.path.name for one in garbage[start : start + _AT_ONCE]}
+                gone = [
+                    one
+                    for one, name in names.items()
+                    if name not in live and (name in old or not (one.path.parent == self._log and is_checkpoint(name)))
+                ]
                 faults.reach("lake.vacuum.remove")
                 for one in gone:
                     folder.remove(str(one.path.relative_to(self._directory)))
@@ -103,12 +114,8 @@ class Vacuum:
 
     def _removed_since(self, cutoff: float) -> set[str]:
         """Files that were part of the table at some time since then."""
-        recent = (path for path in self._log.glob("*.json") if path.stem.isdigit() and path.stat().st_mtime >= cutoff)
+        recent = (path for path in self._log.glob("*.json") if is_commit(path.name) and path.stat().st_mtime >= cutoff)
         return {name for path in recent for name in _decoded(path).removes}
-
-    def _old_checkpoints(self) -> list[Path]:
-        """All but the newest: each sums up what the ones before did, and all commits are kept."""
-        return sorted(self._log.glob("*.checkpoint.parquet"))[:-1]
 
 
 def _decoded(path: Path) -> Commit:

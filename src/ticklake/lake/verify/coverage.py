@@ -20,7 +20,9 @@ from ticklake.lake.delta import (
     DeltaTable,
     TableNotFoundError,
     check_readable,
+    contents_of,
     dataset_of,
+    is_counted_by,
     one_line,
     paths_of,
     recorded,
@@ -67,7 +69,7 @@ def key_of(directory: Path) -> tuple[str, ...]:
     A table that names no key and has ticks, such as another engine may write, counts by those.
     """
     delta = _open(directory)
-    return (TICK,) if delta is None else _named_key(delta) or ((TICK,) if _counts_by_ticks(delta) else ())
+    return (TICK,) if delta is None else _named_key(delta) or ((TICK,) if is_counted_by(delta, TICK) else ())
 
 
 def covered(directory: Path) -> Covered:
@@ -75,7 +77,7 @@ def covered(directory: Path) -> Covered:
     delta, key = _open(directory), key_of(directory)
     if delta is None or not key:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
-    if _has_nulls(delta, key[0]):
+    if any(file is not None and file.nulls for file in contents_of(delta, directory, key[0])):
         raise TableUnreadable(table=directory, reason=f"it has rows without {key[0]}")
     found = joined(part for path in paths_of(delta, directory) for part in _ticks(path, key[0]))
     told = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
@@ -137,17 +139,17 @@ def rows_of(directory: Path, ordinal: str, numbers: Sequence[int]) -> pa.Table:
 
 def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: str) -> Iterator[pa.Table]:
     """The key columns, in stretches of ticks that hold about as many rows as may be looked at together."""
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    if not actions.num_rows:
+    files = contents_of(delta, directory, ordinal)
+    if not files:
         return
     dataset = dataset_of(delta, directory)
-    bounds = [f"min.{ordinal}", f"max.{ordinal}", "num_records"]
-    if any(name not in actions.schema.names or actions[name].null_count for name in bounds):
-        # Another engine wrote it, without statistics.
+    bounds = [file.bounds for file in files if file is not None and file.bounds is not None and not file.nulls]
+    if len(bounds) < len(files):
+        # A file that cannot be read, or rows without a tick, which are in no stretch: found by who reads all.
         yield dataset.to_table(columns=list(key))
         return
-    low, high, rows = pc.min(actions[bounds[0]]).as_py(), pc.max(actions[bounds[1]]).as_py(), pc.sum(actions[bounds[2]])
-    parts = max(1, -(-rows.as_py() // _ROWS_AT_ONCE))
+    low, high = min(one.start for one in bounds), max(one.end for one in bounds)
+    parts = max(1, -(-sum(file.rows for file in files if file is not None) // _ROWS_AT_ONCE))
     edges = [low + (high + 1 - low) * part // parts for part in range(parts + 1)]
     tick = ds.field(ordinal)
     for first, beyond in pairwise(edges):
@@ -158,16 +160,6 @@ def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: 
 
 def _named_key(delta: DeltaTable) -> tuple[str, ...]:
     return tuple(json.loads(delta.metadata().configuration.get(KEY) or "[]"))
-
-
-def _counts_by_ticks(delta: DeltaTable) -> bool:
-    schema = pa.schema(delta.schema().to_arrow())
-    return TICK in schema.names and pa.types.is_integer(schema.field(TICK).type)
-
-
-def _has_nulls(delta: DeltaTable, ordinal: str) -> bool:
-    actions, nulls = pa.table(delta.get_add_actions(flatten=True)), f"null_count.{ordinal}"
-    return nulls in actions.schema.names and bool(pc.sum(actions[nulls]).as_py())
 
 
 def _ticks(path: Path, ordinal: str) -> list[Ticks]:

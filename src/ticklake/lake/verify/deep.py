@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ticklake.lake.delta import DeltaError, DeltaTable, LiveFile, checksum, live_files, one_line, opened
+from ticklake.lake.delta import (
+    DeltaError,
+    DeltaTable,
+    LiveFile,
+    checksum,
+    conformed,
+    live_files,
+    one_line,
+    opened,
+    row_groups,
+)
 from ticklake.lake.errors import DamagedTableFile, FlushFailed
 from ticklake.lake.flush import Work, decoded_slice, failure_text
 from ticklake.lake.session import parallelism, reason_of
@@ -155,8 +165,8 @@ def _scan(item: _Item) -> tuple[str, Fingerprints | str]:
         # Another engine may have laid the same columns out in another order, and as other types of Arrow.
         schema = item.table.schema
         with opened(item.path) as file:
-            groups = map(file.read_row_group, range(file.num_row_groups))
-            rows = (group.select(schema.names).cast(schema) for group in groups)
+            groups = [group.number for group in row_groups(file.metadata, item.table.ordinal)]
+            rows = (conformed(file.read_row_group(group), schema) for group in groups)
             return str(item.path), merged(fingerprints(part, ordinal=item.table.ordinal) for part in rows)
-    except (OSError, pa.ArrowException, KeyError) as error:
+    except (OSError, pa.ArrowException) as error:
         return item.damaged(one_line(error))

@@ -20,9 +20,11 @@ from ticklake.lake.delta import (
     checkpoint_name,
     checksum,
     decode_commit,
+    is_commit,
     live_files,
     one_line,
     opens_without,
+    versions_of,
 )
 from ticklake.lake.errors import DamagedCommit
 
@@ -42,10 +44,9 @@ def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
     log = directory / "_delta_log"
     summary = Summary.stored(log)
     own = {checkpoint_name(summary.version): summary.checkpoint}
-    checkpoints = sorted(log.glob("*.checkpoint.parquet"))
-    flaws = {str(path): flaw for path in checkpoints if (flaw := _flaw(path, own.get(path.name, "")))}
+    flaws = {str(path): flaw for path in _checkpoints(log) if (flaw := _flaw(path, own.get(path.name, "")))}
     history: dict[int, Commit] = {}
-    for path in sorted(path for path in log.glob("*.json") if path.stem.isdigit()):
+    for path in sorted(path for path in log.glob("*.json") if is_commit(path.name)):
         try:
             history[int(path.stem)] = decode_commit(path.read_bytes(), ordinal)
         except (OSError, ValueError) as error:
@@ -88,7 +89,12 @@ def _compared(directory: Path, found: set[LiveFile], replayed: set[LiveFile]) ->
         return {}
     file = min(found ^ replayed)
     reason = f"it does not agree with the commits, first about {file.path}; {_REMOVE}"
-    return {str(newest): reason for newest in sorted((directory / "_delta_log").glob("*.checkpoint.parquet"))[-1:]}
+    return {str(newest): reason for newest in _checkpoints(directory / "_delta_log")[-1:]}
+
+
+def _checkpoints(log: Path) -> list[Path]:
+    """By their versions, the newest last."""
+    return sorted(log / name for name in versions_of(path.name for path in log.glob("*.parquet")))
 
 
 def _replayed(history: list[Commit]) -> Snapshot:

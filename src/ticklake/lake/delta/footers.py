@@ -1,0 +1,106 @@
+"""What the footer of a Parquet file tells of one column of its table, found by the column's name.
+
+A struct or a map is one column of a table and several of a file: the place of a column in a schema is none in a footer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ticklake.lake.delta.parquet import is_leaf, opened
+from ticklake.ticks import TickRange
+
+_INT64 = TickRange(-(2**63), 2**63 - 1)
+_REMEMBERED = 100_000
+
+
+class RowGroup(NamedTuple):
+    """A row group and what is known of a column of it: its nulls and its bounds, None if the footer does not tell."""
+
+    number: int
+    rows: int
+    nulls: int | None
+    bounds: TickRange | None
+
+    @property
+    def has_values(self) -> bool:
+        return self.nulls != self.rows
+
+
+class Contents(NamedTuple):
+    """What a file holds of a column: how many rows and nulls, and the bounds; None if no row has a value."""
+
+    rows: int
+    nulls: int
+    bounds: TickRange | None
+
+
+def row_groups(metadata: pq.FileMetaData, name: str) -> Iterator[RowGroup]:
+    """Each row group. A file that lacks the column has nulls in all rows. ArrowInvalid if it has no integers there."""
+    leaf = _leaf(metadata, name)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if leaf is None:
+            yield RowGroup(number, group.num_rows, group.num_rows, None)
+            continue
+        found = group.column(leaf).statistics
+        nulls = found.null_count if found is not None and found.has_null_count else None
+        # An unsigned one may be beyond: who reads the column finds out.
+        told = found is not None and found.has_min_max and found.min in _INT64 and found.max in _INT64
+        yield RowGroup(number, group.num_rows, nulls, TickRange(found.min, found.max) if told else None)
+
+
+def column_of(file: pq.ParquetFile, group: RowGroup, name: str) -> pa.ChunkedArray:
+    """The column in one row group, all rows of it."""
+    column = file.read_row_group(group.number, columns=[name]).column(name)
+    if len(column) != group.rows:
+        # The header of a page has no checksum, and Arrow takes its word.
+        raise pa.ArrowInvalid(f"{len(column)} rows instead of {group.rows}")
+    return column
+
+
+def contents(path: Path, name: str) -> Contents:
+    """From the footer alone if that tells. What was read is remembered: files of a table never change."""
+    facts = path.stat()
+    return _contents(path, name, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(_REMEMBERED)
+def _contents(path: Path, name: str, size: int, written_ns: int) -> Contents:  # noqa: ARG001
+    with opened(path) as file:
+        found = [_told(file, group, name) for group in row_groups(file.metadata, name)]
+        rows = file.metadata.num_rows
+    bounds = [one.bounds for one in found if one.bounds is not None]
+    nulls = sum(one.nulls for one in found)
+    if not bounds:
+        return Contents(rows, nulls, None)
+    return Contents(rows, nulls, TickRange(min(one.start for one in bounds), max(one.end for one in bounds)))
+
+
+def _told(file: pq.ParquetFile, group: RowGroup, name: str) -> Contents:
+    if not group.has_values or (group.nulls is not None and group.bounds is not None):
+        return Contents(group.rows, group.nulls or 0, group.bounds)
+    column = column_of(file, group, name)
+    found = pc.min_max(column.cast(pa.int64())).as_py()
+    bounds = None if found["min"] is None else TickRange(found["min"], found["max"])
+    return Contents(group.rows, column.null_count, bounds)
+
+
+def _leaf(metadata: pq.FileMetaData, name: str) -> int | None:
+    """The place of a column of integers among the leaves; None if the file lacks it."""
+    for place in range(metadata.num_columns):
+        leaf = metadata.schema.column(place)
+        if is_leaf(leaf, name):
+            if leaf.physical_type in ("INT32", "INT64") and leaf.logical_type.type in ("NONE", "INT"):
+                return place
+            raise pa.ArrowInvalid(f"its {name} is no integer")
+    if name in metadata.schema.to_arrow_schema().names:
+        raise pa.ArrowInvalid(f"its {name} is no integer")
+    return None
