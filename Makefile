@@ -3,6 +3,7 @@
 .PHONY: help demo setup test test-fast test-all chaos fuzz audit lint format bench contracts constraints clean
 
 READY := .venv/.ready
+SPARK_CLASSES := .venv/spark-classes.jsa
 KILLS := 100
 CUTS := 200
 N := 10000000
@@ -22,13 +23,18 @@ $(READY): constraints.txt pyproject.toml tools/setup
 	@tools/setup
 	@touch $@
 
-test: setup ## run the test suite (all but the slow tests)
+# Without it the tests take longer, and that is all: so nobody minds where it cannot be made.
+$(SPARK_CLASSES): $(READY) tools/spark-classes
+	@rm -f $@
+	@$(BIN)/python tools/spark-classes $@ || echo "make: Spark starts without an archive of its classes" >&2
+
+test: setup $(SPARK_CLASSES) ## run the test suite (all but the slow tests)
 	@$(PYTEST) -m "not slow and not delta_jar"
 
 test-fast: setup ## run the tests that need neither Spark nor killed processes
 	@$(PYTEST) -m "not slow and not delta_jar and not spark and not chaos"
 
-test-all: setup ## run every test, the slow ones and those that fetch the Delta jar too
+test-all: setup $(SPARK_CLASSES) ## run every test, the slow ones and those that fetch the Delta jar too
 	@$(PYTEST)
 
 chaos: setup ## torment a whole pipeline (KILLS=1000, CUTS=200, SEED=n) and check that nothing is lost or doubled
