@@ -1,6 +1,6 @@
 # Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-fast test-all chaos fuzz audit lint format bench contracts constraints clean
+.PHONY: help demo setup test test-fast test-slow test-long test-all chaos fuzz audit lint format bench contracts constraints clean
 
 READY := .venv/.ready
 SPARK_CLASSES := .venv/spark-classes.jsa
@@ -9,6 +9,7 @@ CUTS := 200
 N := 10000000
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+QUICK := not slow and not long and not delta_jar
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -29,12 +30,18 @@ $(SPARK_CLASSES): $(READY) tools/spark-classes
 	@$(BIN)/python tools/spark-classes $@ || echo "make: Spark starts without an archive of its classes" >&2
 
 test: setup $(SPARK_CLASSES) ## run the test suite (all but the slow tests)
-	@$(PYTEST) -m "not slow and not delta_jar"
+	@$(PYTEST) -m "$(QUICK)"
 
 test-fast: setup ## run the tests that need neither Spark nor killed processes
-	@$(PYTEST) -m "not slow and not delta_jar and not spark and not chaos"
+	@$(PYTEST) -m "$(QUICK) and not spark and not chaos"
 
-test-all: setup $(SPARK_CLASSES) ## run every test, the slow ones and those that fetch the Delta jar too
+test-slow: setup $(SPARK_CLASSES) ## run what `make test` leaves out and a change still has to pass
+	@$(PYTEST) -m "slow and not delta_jar"
+
+test-long: setup $(SPARK_CLASSES) ## run the tests that take hours: soaks, a million rows, hundreds of faults
+	@$(PYTEST) -m long
+
+test-all: setup $(SPARK_CLASSES) ## run every test, the long ones and those that fetch the Delta jar too
 	@$(PYTEST)
 
 chaos: setup ## torment a whole pipeline (KILLS=1000, CUTS=200, SEED=n) and check that nothing is lost or doubled
