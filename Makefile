@@ -1,6 +1,6 @@
 # Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-fast test-slow test-long test-all chaos fuzz audit lint format bench contracts constraints clean
+.PHONY: help demo setup test test-fast test-slow test-long test-all coverage chaos fuzz audit lint format bench contracts constraints clean
 
 READY := .venv/.ready
 SPARK_CLASSES := .venv/spark-classes.jsa
@@ -8,7 +8,8 @@ KILLS := 100
 CUTS := 200
 N := 10000000
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+PYTEST := $(BIN)/pytest $(PARALLEL)
 QUICK := not slow and not long and not delta_jar
 
 help: ## list these targets
@@ -44,6 +45,11 @@ test-long: setup $(SPARK_CLASSES) ## run the tests that take hours: soaks, a mil
 test-all: setup $(SPARK_CLASSES) ## run every test, the long ones and those that fetch the Delta jar too
 	@$(PYTEST)
 
+coverage: setup $(SPARK_CLASSES) ## run `make test` and list the lines that no test reaches
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(PARALLEL) -m "$(QUICK)"; code=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/coverage report; exit $$code
+
 chaos: setup ## torment a whole pipeline (KILLS=1000, CUTS=200, SEED=n) and check that nothing is lost or doubled
 	@$(BIN)/python tests/crash/chaos.py --faults $(KILLS) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python tests/crash/scenes.py --acts $(KILLS) $(if $(SEED),--seed $(SEED))
@@ -76,5 +82,5 @@ audit: setup ## look the pinned packages up in the advisory database, where it c
 	@$(BIN)/python tools/audit
 
 clean: ## remove .venv, caches and what the demo made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ticklake-demo dist
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage* ticklake-demo dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
