@@ -46,6 +46,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two workers begin with what takes long: one has the Spark session, the other starts and kills processes.
+
+    Each has half of the list. What one takes over from the other in the end is short, and one JVM serves them all.
+    """
+    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    session = [item for item in items if item.path in sharing]
+    others = [item for item in items if item.path not in sharing]
+    processes = {item.path for item in others for name in ("spark", "chaos") if item.get_closest_marker(name)}
+    long = [item for item in others if item.path in processes]
+    short = [item for item in others if item.path not in processes]
+    first = max(0, len(items) // 2 - len(session))
+    items[:] = [*session, *short[:first], *long, *short[first:]]
+
+
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., None]:
     """Waits until a condition holds, looking often and giving up late."""

@@ -111,6 +111,7 @@ def test_a_kill_at_this_step_loses_nothing_and_doubles_nothing(
     assert maker.keys() == sorted(maker.expected_keys(range(300)))
 
 
+@pytest.mark.slow  # without Spark: `test_competing`
 def test_two_processes_at_once_share_the_work_and_leave_each_key_once(maker: Any, start: Start) -> None:
     prepare(maker)
     batch = maker.batch(0, 99)

@@ -97,7 +97,8 @@ def test_the_demo_runs_the_whole_pipeline(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow  # with fewer services: `test_node` and `test_signals`
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_node_stops_gracefully_and_leaves_no_buffered_tick(
     tmp_path: Path, eventually: Callable[..., None], number: signal.Signals
 ) -> None:
