@@ -1,13 +1,17 @@
 # Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-fast test-all chaos fuzz audit lint format bench docs imports errors contracts constraints clean
+.PHONY: help demo setup test test-fast test-slow test-long test-all coverage chaos fuzz audit lint format bench docs imports errors \
+	contracts constraints clean
 
 READY := .venv/.ready
+SPARK_CLASSES := .venv/spark-classes.jsa
 KILLS := 100
 CUTS := 200
 N := 10000000
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
+PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+PYTEST := $(BIN)/pytest $(PARALLEL)
+QUICK := not slow and not long and not delta_jar
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -22,14 +26,30 @@ $(READY): constraints.txt pyproject.toml tools/setup
 	@tools/setup
 	@touch $@
 
-test: setup ## run the test suite (all but the slow tests)
-	@$(PYTEST) -m "not slow and not delta_jar"
+# Without it the tests take longer, and that is all: so nobody minds where it cannot be made.
+$(SPARK_CLASSES): $(READY) tools/spark-classes
+	@rm -f $@
+	@$(BIN)/python tools/spark-classes $@ || echo "make: Spark starts without an archive of its classes" >&2
+
+test: setup $(SPARK_CLASSES) ## run the test suite (all but the slow tests)
+	@$(PYTEST) -m "$(QUICK)"
 
 test-fast: setup ## run the tests that need neither Spark nor killed processes
-	@$(PYTEST) -m "not slow and not delta_jar and not spark and not chaos"
+	@$(PYTEST) -m "$(QUICK) and not spark and not chaos"
 
-test-all: setup ## run every test, the slow ones and those that fetch the Delta jar too
+test-slow: setup $(SPARK_CLASSES) ## run what `make test` leaves out and a change still has to pass
+	@$(PYTEST) -m "slow and not delta_jar"
+
+test-long: setup $(SPARK_CLASSES) ## run the tests that take hours: soaks, a million rows, hundreds of faults
+	@$(PYTEST) -m long
+
+test-all: setup $(SPARK_CLASSES) ## run every test, the long ones and those that fetch the Delta jar too
 	@$(PYTEST)
+
+coverage: setup $(SPARK_CLASSES) ## run `make test` and list the lines that no test reaches
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(PARALLEL) -m "$(QUICK)"; code=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/coverage report; exit $$code
 
 chaos: setup ## torment a whole pipeline (KILLS=1000, CUTS=200, SEED=n) and check that nothing is lost or doubled
 	@$(BIN)/python tests/crash/chaos.py --faults $(KILLS) $(if $(SEED),--seed $(SEED))
@@ -73,5 +93,5 @@ audit: setup ## look the pinned packages up in the advisory database, where it c
 	@$(BIN)/python tools/audit
 
 clean: ## remove .venv, caches and what the demo made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ticklake-demo dist site
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage* ticklake-demo dist site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -30,12 +31,35 @@ settings.register_profile("normal", deadline=None, suppress_health_check=[Health
 settings.register_profile("nightly", parent=settings.get_profile("normal"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
 
+# Hundreds of tests start a Python: without bytecode on the disk each would compile pandas, pyarrow and pyspark anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What Spark leaves when it is killed goes with the tests."""
+    """What Spark leaves when it is killed goes with the tests. Its JVMs share the classes that `make` has archived."""
     folder = tempfile.mkdtemp(prefix="ticklake-spark-")
-    os.environ |= {"SPARK_LOCAL_DIRS": folder, "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={folder}"}
+    options, classes = f"-Djava.io.tmpdir={folder}", Path(sys.prefix) / "spark-classes.jsa"
+    if classes.exists():
+        options += f" -XX:SharedArchiveFile={classes} -Xlog:disable"
+    os.environ |= {"SPARK_LOCAL_DIRS": folder, "SPARK_SUBMIT_OPTS": options}
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two workers begin with what takes long: one has the Spark session, the other starts and kills processes.
+
+    Each has half of the list. What one takes over from the other in the end is short, and one JVM serves them all.
+    """
+    sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
+    session = [item for item in items if item.path in sharing]
+    others = [item for item in items if item.path not in sharing]
+    processes = {item.path for item in others for name in ("spark", "chaos") if item.get_closest_marker(name)}
+    long = [item for item in others if item.path in processes]
+    short = [item for item in others if item.path not in processes]
+    first = max(0, len(items) // 2 - len(session))
+    items[:] = [*session, *short[:first], *long, *short[first:]]
 
 
 @pytest.fixture(scope="session")

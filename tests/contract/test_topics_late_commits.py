@@ -270,7 +270,7 @@ class Reading(threading.Thread):
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    ("rounds", "size"), [(12, 300), pytest.param(150, 1000, marks=pytest.mark.slow)], ids=["short", "long"]
+    ("rounds", "size"), [(12, 300), pytest.param(150, 1000, marks=pytest.mark.long)], ids=["short", "long"]
 )
 def test_each_group_is_given_every_message_of_concurrent_publishers(
     run: Run, postgres_url: str, tmp_path: Path, rounds: int, size: int

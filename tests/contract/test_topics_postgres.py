@@ -209,7 +209,7 @@ SCANS = """SELECT coalesce(sum(seq_tup_read), 0)::bigint FROM pg_stat_xact_user_
     WHERE schemaname = current_schema() AND relname IN ('topic_messages', 'topic_consumer_group')"""
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_claims_and_acks_read_no_table_from_end_to_end(run: Run, count: int) -> None:
     """Also with everything acknowledged and one old message still open at the very beginning."""
     with run.transaction(durable=False) as transaction:
@@ -231,7 +231,7 @@ def test_claims_and_acks_read_no_table_from_end_to_end(run: Run, count: int) -> 
 READ = SCANS.replace("sum(seq_tup_read)", "sum(seq_tup_read + idx_tup_fetch)")
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run: Run, count: int) -> None:
     with run.transaction(durable=False) as transaction:
         transaction.execute_script(FILL.format(count=count))
@@ -248,7 +248,7 @@ def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run:
             assert after - before < 50
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_the_lag_of_a_group_is_told_without_a_walk_through_history(run: Run, count: int) -> None:
     with run.transaction(durable=False) as transaction:
         transaction.execute_script(FILL.format(count=count) + "DELETE FROM topic_groups WHERE consumer_group = 'fresh'")

@@ -94,7 +94,7 @@ FENCED = ("ack", "extend", "release", "acknowledged")
 HOT = ("look", "expire", "available", "fresh", "take", "take_again", "reclaim", "advance", *FENCED)
 
 
-@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_hot_statements_use_their_indexes(run: Run, count: int) -> None:
     """Also with everything acknowledged and one old message still open at the very beginning."""
     values = dict.fromkeys(("topic", "group", "consumer", "message_id", "message_ids"), "1")

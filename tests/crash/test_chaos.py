@@ -29,11 +29,12 @@ def test_twenty_five_faults_lose_nothing_and_repeat_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not small_disk.allowed(), reason="a disk that can be full is a mount, and this user may not mount")
-def test_a_full_disk_loses_nothing_and_repeats_nothing() -> None:
-    options = f"--faults 5 --seed {SEED} --database sqlite --only fill --acts 0".split()
+@pytest.mark.parametrize("faults", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_full_disk_loses_nothing_and_repeats_nothing(faults: int) -> None:
+    options = f"--faults {faults} --seed {SEED} --database sqlite --only fill --acts 0".split()
     done = subprocess.run([sys.executable, CHAOS, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "faults      5: fill 5\n" in done.stdout
+    assert f"faults      {faults}: fill {faults}\n" in done.stdout
     assert "lost        0" in done.stdout
 
 
@@ -44,7 +45,7 @@ def test_a_fault_that_cannot_happen_is_refused() -> None:
     assert done.stderr.startswith("chaos: restart cannot happen to this pipeline; it knows away, clock")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_a_hundred_faults_lose_nothing_and_repeat_nothing(database: str) -> None:
     options = f"--faults 100 --seed {SEED} --database {database} --acts 0".split()

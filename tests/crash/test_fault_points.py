@@ -66,7 +66,7 @@ def visits(walk: str, url: str, folder: Path, nursery: Any) -> tuple[Counter[str
     return Counter((folder / "mark").read_text().split()), end.state
 
 
-def chosen(passed: Counter[str], writes: set[str]) -> list[str]:
+def chosen(passed: Counter[str], writes: set[str], most_visits: int) -> list[str]:
     """`point:kill:nth` for every point of a write: its first visit, or some where many writes pass it."""
     faults = []
     for point, count in sorted(passed.items()):
@@ -74,7 +74,7 @@ def chosen(passed: Counter[str], writes: set[str]) -> list[str]:
         if point.startswith("sql.") and statement not in writes:
             continue
         shared = point.startswith(("database.", "lake.commit", "storage."))
-        step = max(1, count // MOST_VISITS) if shared else count
+        step = max(1, count // most_visits) if shared else count
         faults += [f"{point}:kill:{nth}" for nth in range(1, count + 1, step)]
     return faults
 
@@ -92,9 +92,11 @@ def writing_statements(package: str, dialect: str) -> set[str]:
     return found
 
 
-def assert_no_crash_is_seen(walk: str, url: str, folder: Path, nursery: Any, writes: set[str]) -> Counter[str]:
+def assert_no_crash_is_seen(
+    walk: str, url: str, folder: Path, nursery: Any, writes: set[str], most_visits: int
+) -> Counter[str]:
     passed, undisturbed = visits(walk, url, folder / "undisturbed", nursery)
-    faults = chosen(passed, writes)
+    faults = chosen(passed, writes, most_visits)
     died = dead_at(faults, walk, url, folder / "faults", nursery, undisturbed)
     # A walk that waits for others passes some points more often when it is slow. It passes each at least once.
     missed, attempt = set(faults) - died, 0
@@ -132,14 +134,17 @@ def test_a_crash_before_or_after_any_statement_or_commit_is_not_seen_in_the_end(
 ) -> None:
     dialect = "sqlite" if url.startswith("sqlite") else "postgres"
     writes = writing_statements(WALKS[walk], dialect)
-    passed = assert_no_crash_is_seen(walk, url, tmp_path, nursery, writes)
+    passed = assert_no_crash_is_seen(walk, url, tmp_path, nursery, writes, MOST_VISITS)
     missed = {one for one in writes if not {f"sql.{one}.before", f"sql.{one}.after"} <= passed.keys()}
     assert not missed, f"no walk comes past {missed} on {dialect}: add a step to walks.py"
 
 
 @pytest.mark.chaos
-def test_a_crash_before_or_after_any_file_operation_is_not_seen_in_the_end(tmp_path: Path, nursery: Any) -> None:
-    passed = assert_no_crash_is_seen("lake", "", tmp_path, nursery, set())
+@pytest.mark.parametrize("most_visits", [2, pytest.param(MOST_VISITS, marks=pytest.mark.slow)])
+def test_a_crash_before_or_after_any_file_operation_is_not_seen_in_the_end(
+    tmp_path: Path, nursery: Any, most_visits: int
+) -> None:
+    passed = assert_no_crash_is_seen("lake", "", tmp_path, nursery, set(), most_visits)
     tested = "\n".join(path.read_text() for path in CRASH.glob("*.py") if path.name != Path(__file__).name)
     points = {point for point in named_points() if point.startswith(("storage.", "lake."))}
     missed = {point for point in points - passed.keys() if f'"{point}' not in tested}

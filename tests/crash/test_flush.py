@@ -35,6 +35,8 @@ STEPS = {
     "after the commit, before the ack": ("indexer.ack.before", True),
     "after the ack": ("indexer.ack.after", True),
 }
+# One for each side of the commit, and one in a task; the rest is crashed at without Spark too, in `test_fault_points`.
+QUICK = {"during the job", "after the files, before the commit", "after the commit, before the ack"}
 
 
 @pytest.fixture
@@ -83,7 +85,9 @@ def prepare(maker: Any) -> None:
     MetadataIndexer("metadata-indexer", IndexerResources(maker.storage, maker.lake)).write(maker.run_id)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [step if step in QUICK else pytest.param(step, marks=pytest.mark.slow) for step in STEPS]
+)
 def test_a_kill_at_this_step_loses_nothing_and_doubles_nothing(
     maker: Any,
     start: Start,
@@ -107,6 +111,7 @@ def test_a_kill_at_this_step_loses_nothing_and_doubles_nothing(
     assert maker.keys() == sorted(maker.expected_keys(range(300)))
 
 
+@pytest.mark.slow  # without Spark: `test_competing`
 def test_two_processes_at_once_share_the_work_and_leave_each_key_once(maker: Any, start: Start) -> None:
     prepare(maker)
     batch = maker.batch(0, 99)
@@ -116,6 +121,7 @@ def test_two_processes_at_once_share_the_work_and_leave_each_key_once(maker: Any
     assert maker.keys() == sorted(maker.expected_keys(range(400)))
 
 
+@pytest.mark.slow
 def test_the_organism_table_survives_a_kill_before_the_ack_too(
     maker: Any, start: Start, restart: Callable[[type[BatchIndexer]], None]
 ) -> None:

@@ -136,7 +136,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("acts", [SOME, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("acts", [SOME, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
 def test_what_processes_did_with_a_topic_has_an_order(tmp_path: Path, url: str, acts: int) -> None:
     acts -= 1_000 if acts == SOME and not url.startswith("sqlite") else 0  # a client takes longer to connect there
     report = topic_clients.play(tmp_path / "acts", url, uuid4().hex, acts, SEED)

@@ -208,9 +208,10 @@ def test_whatever_an_operator_does_while_indexers_race_each_key_is_there_once(
     race(table, 7, 5, eventually)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.long if seed else pytest.mark.slow) for seed in range(10)]
+)
 def test_whatever_an_operator_does_for_long_each_key_is_there_once(
     table: Table, eventually: Callable[..., None], seed: int
 ) -> None:

@@ -43,12 +43,12 @@ def test_every_acknowledged_event_is_in_the_table_once_whenever_its_indexer_dies
     play("--scene", "events", "--acts", "3", "--seed", "5", "--database", "sqlite")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_deaths_of_an_event_indexer_lose_nothing_and_repeat_nothing() -> None:
     play("--scene", "events", "--acts", "24", "--seed", "100", "--database", "sqlite")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 @pytest.mark.parametrize("scene", ["post", "harvest", "books"])
 def test_many_acts_lose_nothing_and_repeat_nothing(scene: str, database: str) -> None:

@@ -405,13 +405,15 @@ def _compact(tables: Lake, run_id: str) -> None:
 
 
 def _tear(tables: Lake, run_id: str) -> None:
-    """A power cut has left another engine's newest commit empty, and a checkpoint torn."""
+    """A power cut has left another engine's newest commit empty, and a checkpoint torn, and that was long ago."""
     log = tables.directory(run_id, "organism_data") / "_delta_log"
     newest = max(int(path.stem) for path in log.glob("*.json") if path.stem.isdigit())
     if (log / f"{newest:020d}.json").stat().st_size:
         (log / f"{newest + 1:020d}.json").touch()
     for checkpoint in log.glob("*.checkpoint.parquet"):
         os.truncate(checkpoint, 10)
+    for path in log.iterdir():
+        os.utime(path, (0, 0))
 
 
 def _vacuum(tables: Lake, run_id: str) -> None:

@@ -140,7 +140,7 @@ def test_nor_by_indexers_that_share_the_work_through_a_coordinator(
     files.check()
 
 
-@pytest.mark.parametrize("insert_batch_size", ["1000", "30"])
+@pytest.mark.parametrize("insert_batch_size", [pytest.param("1000", marks=pytest.mark.slow), "30"])
 def test_nor_by_the_command_which_reads_files_once_for_both_tables(files: Files, insert_batch_size: str) -> None:
     files.with_a_bad_tick()
     done = run_index(files.maker, "--insert-batch-size", insert_batch_size)

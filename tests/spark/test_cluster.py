@@ -15,7 +15,9 @@ from deltalake import DeltaTable
 
 pytestmark = pytest.mark.chaos
 
-SMALL = ("--conf", "spark.executor.memory=512m", "--conf", "spark.executor.extraJavaOptions=-XX:+UseSerialGC")
+# The quick compiler, and the classes that other JVMs have loaded before: an executor lives for seconds.
+QUICK_JVM = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {os.environ['SPARK_SUBMIT_OPTS']}"
+SMALL = ("--conf", "spark.executor.memory=512m", "--conf", f"spark.executor.extraJavaOptions={QUICK_JVM}")
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:

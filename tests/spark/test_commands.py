@@ -82,6 +82,7 @@ def test_a_users_mistake_is_one_line(maker: Any, tmp_path: Path, arguments: tupl
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_demo_runs_the_whole_pipeline(tmp_path: Path) -> None:
     done = ticklake("demo", "--ticks", "60", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -96,6 +97,7 @@ def test_the_demo_runs_the_whole_pipeline(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # with fewer services: `test_node` and `test_signals`
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_node_stops_gracefully_and_leaves_no_buffered_tick(
     tmp_path: Path, eventually: Callable[..., None], number: signal.Signals

@@ -369,7 +369,10 @@ SparkContext._do_init = killed
 """
 
 
-@pytest.mark.parametrize("killed", [AT_WORK, AT_ITS_START], ids=["at work", "at its start"])
+@pytest.mark.parametrize(
+    "killed",
+    [pytest.param(AT_WORK, id="at work"), pytest.param(AT_ITS_START, id="at its start", marks=pytest.mark.slow)],
+)
 def test_a_jvm_that_was_killed_is_replaced(tmp_path: Path, killed: str) -> None:
     command = [sys.executable, "-c", JVM_KILLED % killed]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300, check=False)

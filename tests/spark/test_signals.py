@@ -103,7 +103,7 @@ def node(maker: Any, tmp_path: Path, eventually: Eventually) -> Iterator[Callabl
         one.end()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_to_the_whole_group_is_a_clean_stop(node: Callable[..., Node], number: signal.Signals) -> None:
     started = node()
     os.killpg(started.process.pid, number)
@@ -121,6 +121,7 @@ def test_a_signal_to_everything_that_was_started_is_a_clean_stop(node: Callable[
     started.left_nobody()
 
 
+@pytest.mark.slow
 def test_timeout_is_a_clean_stop(node: Callable[..., Node]) -> None:
     """It signals its child, and right after that the group that the child is in: twice, but that is one wish."""
     started = node("timeout", "3600")

@@ -19,7 +19,6 @@ from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
-from ticklake.lake.session import session as spark_module
 from ticklake.lake.table import Table
 from ticklake.world import World
 
@@ -43,7 +42,7 @@ def _no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     def session(master: str) -> Iterator[InProcess]:
         yield InProcess()
 
-    monkeypatch.setattr(spark_module, "open_session", session)
+    monkeypatch.setattr("ticklake.lake.session.open_session", session)
 
 
 @pytest.fixture

@@ -301,7 +301,7 @@ def test_in_any_order_of_steps_no_tick_is_lost_or_doubled(
     play(turns, operators, others)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @settings(max_examples=1500, deadline=None)
 @given(TURNS, OPERATORS, OTHERS)
