@@ -137,11 +137,17 @@ class BatchIndexer(Indexer):
         return Flusher(self.resources.spark, work, ledger, jobs)
 
     def _metadata_of(self, run_id: str) -> Callable[[], SimulationMetadata | None]:
-        """From the table of the run; without a lake, from the file that the table is made of."""
+        """From the run's file, once the table that is made of it is there; without a lake, from the file alone.
+
+        The coordinator and `verify` go by the file too: if somebody mends it, all of them see the same.
+        """
         storage, lake = self.resources.storage, self.resources.lake
-        if lake is not None:
-            return partial(read_metadata, lake.directory(run_id, TABLE))
-        return partial(stored_metadata, storage, run_id)
+
+        def read() -> SimulationMetadata | None:
+            indexed = read_metadata(lake.directory(run_id, TABLE), run_id) if lake is not None else None
+            return indexed and (stored_metadata(storage, run_id) or indexed)
+
+        return read if lake is not None else partial(stored_metadata, storage, run_id)
 
     def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None, step: int) -> Batches:
         if self._batches_of is not None:

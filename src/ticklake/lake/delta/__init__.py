@@ -12,6 +12,7 @@ from ticklake.lake.delta.features import check_readable
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, live_files, one_line, paths_of
+from ticklake.lake.delta.ownership import RUN, check_run, require_run
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, finish, is_damage, opened
 from ticklake.lake.delta.recovery import check_intact, checkpoint_name, durable_version, opens_without
 from ticklake.lake.delta.scratch import HINT
@@ -23,6 +24,7 @@ __all__ = [
     "ANY_TICK",
     "HINT",
     "KEY",
+    "RUN",
     "SOURCES",
     "Commit",
     "CommitConflict",
@@ -40,6 +42,7 @@ __all__ = [
     "added_ticks",
     "check_intact",
     "check_readable",
+    "check_run",
     "checkpoint_name",
     "checksum",
     "dataset_of",
@@ -57,5 +60,6 @@ __all__ = [
     "read_commit",
     "recorded",
     "remove",
+    "require_run",
     "unfit_types",
 ]

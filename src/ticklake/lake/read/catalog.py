@@ -11,7 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.lake.delta import DeltaError, DeltaTable, check_readable, dataset_of, one_line, paths_of, recorded
+from ticklake.lake.delta import (
+    DeltaError,
+    DeltaTable,
+    check_readable,
+    check_run,
+    dataset_of,
+    one_line,
+    paths_of,
+    recorded,
+)
 from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.table import is_table_name
@@ -93,6 +102,7 @@ class Catalog:
         except (DeltaError, OSError) as error:
             raise TableUnreadable(table=directory, reason=one_line(error)) from error
         check_readable(delta, directory)
+        check_run(delta, directory, run_id)
         return delta
 
 
