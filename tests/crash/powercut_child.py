@@ -170,7 +170,7 @@ def missing(root: Path, promised: Sequence[str]) -> list[str]:
             if kind == "message"
             else ticks[words[0]].issuperset(range(int(words[1]), int(words[2]) + 1))
             if kind == "rows"
-            else read_metadata(place.lake.directory(RUN_ID, "metadata")) is not None
+            else read_metadata(place.lake.directory(RUN_ID, "metadata"), RUN_ID) is not None
         )
         lost += [] if there else [text]
     return lost

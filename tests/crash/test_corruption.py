@@ -325,7 +325,7 @@ def test_a_metadata_table_that_was_torn_as_it_was_made_is_made_again(place: Plac
             topic.send(MetadataInfo(simulation_run_id=place.run_id, storage_key=key))
         options = IndexerOptions(place.run_id, topic_poll_timeout_ms=10_000)
         MetadataIndexer("m", IndexerResources(place.storage, place.lake, database), options).run()
-    assert read_metadata(place.lake.directory(place.run_id, "metadata")) is not None
+    assert read_metadata(place.lake.directory(place.run_id, "metadata"), place.run_id) is not None
 
 
 # The database

@@ -107,7 +107,7 @@ def test_metadata_becomes_a_table_of_keys_and_values(
     rows = {row["key"]: row["value"] for row in maker.rows("metadata").to_pylist()}
     assert rows["environment"] == '{"dimensions": 3, "shape": [4, 3, 2], "toroidal": [true, true, true]}'
     assert '"samplingInterval": 5' in rows["simulation_info"]
-    metadata = read_metadata(maker.lake.directory(maker.run_id, "metadata"))
+    metadata = read_metadata(maker.lake.directory(maker.run_id, "metadata"), maker.run_id)
     assert metadata is not None
     assert World.of(metadata) == World(maker.run_id, (4, 3, 2), (True, True, True), 5)
 

@@ -46,7 +46,8 @@ class Completeness:
         self._run_id, self._tables = run_id, Tables(run_id, catalog)
         self._event_tables = EventTables(run_id, self._tables, events)
         self._messages = Messages(run_id, [database for database in databases if database is not None], topic)
-        world = World.of(storage.read_metadata(run_id))
+        self._metadata = storage.read_metadata(run_id)
+        world = World.of(self._metadata)
         self.step = world.sampling_interval
         self._files = Files(run_id, storage, self.step, ended=ended)
         self.files, self.expected = self._files.by_key, self._files.expected
@@ -72,8 +73,16 @@ class Completeness:
         keys = self._keys(only)
         tables = [self._judged(name, key, count_rows, spark) for name, key in keys.items() if key]
         unjudged = [name for name, key in keys.items() if not key]
+        metadata = self._tables.metadata(only, self._metadata)
         return RunVerdict.of(
-            self._run_id, self._files.verdict(), tables, messages, unjudged, whole=not only, deeply=deeply
+            self._run_id,
+            self._files.verdict(),
+            tables,
+            messages,
+            unjudged,
+            metadata,
+            whole=not only,
+            deeply=deeply,
         )
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False, create: bool = False) -> Repair:

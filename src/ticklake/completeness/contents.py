@@ -11,7 +11,7 @@ import numpy as np
 
 from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import DamagedCommit, TableUnreadable
-from ticklake.lake.verify import covered, properties_of, row_counts
+from ticklake.lake.verify import check_owner, covered, properties_of, row_counts
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class Contents:
     unreadable: str = ""
 
     @classmethod
-    def read(cls, directory: Path, *, count_rows: bool, with_properties: bool = False) -> Self:
-        """Raises for an unreadable table only if rows are not counted."""
+    def read(cls, directory: Path, run_id: str, *, count_rows: bool, with_properties: bool = False) -> Self:
+        """Raises for a table that is unreadable, or of another run, only if rows are not counted."""
         properties, counts, numbers, unreadable = dict[str, str](), None, np.empty(0, np.int64), ""
         try:
+            check_owner(directory, run_id)
             properties |= properties_of(directory) if with_properties else {}
             counts = row_counts(directory) if count_rows else None
             numbers = covered(directory).ticks

@@ -42,7 +42,7 @@ class EventTables:
 
     def judge(self, table: str, *, count_rows: bool, deeply: bool) -> TableVerdict:
         """With `deeply`, the files of the table are checked too."""
-        contents = Contents.read(self._tables.directory(table), count_rows=count_rows, with_properties=True)
+        contents = self._tables.contents(table, count_rows=count_rows, with_properties=True)
         queued = compared(self._queue, self._run_id, contents)
         damaged = self._tables.damaged(table) if deeply else {}
         flaws = contents.flaws + len(queued.disagreements) + len(damaged)

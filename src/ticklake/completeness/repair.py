@@ -13,7 +13,6 @@ from ticklake.completeness.verdict import judge
 from ticklake.defaults import BATCH_TOPIC
 from ticklake.indexers.coordinated import changed_files
 from ticklake.indexers.events import TABLE as EVENTS
-from ticklake.lake.verify import covered
 from ticklake.storage import Storage
 from ticklake.ticks import TickRange
 
@@ -75,7 +74,7 @@ class Repairs:
                 coordinator.retry_failed()
 
     def _table(self, table: str, retry_failed: bool) -> TableRepair:
-        coverage = judge(self._files.expected, covered(self._tables.directory(table)).ticks)
+        coverage = judge(self._files.expected, self._tables.contents(table, count_rows=False).numbers)
         coordinator = self._coordinators.of(table)
         failed = [batch.name for batch in coordinator.failed()] if coordinator and retry_failed else []
         return TableRepair(table, coordinator is not None, coverage.missing, failed)

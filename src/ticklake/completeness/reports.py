@@ -96,6 +96,8 @@ class RunVerdict:
     """Whether the run has batch files, and the lake has no table of ticks."""
     uncompared: list[str] = field(default_factory=list)
     """Tables that a deep look could not compare with the batch files row by row: only their files were checked."""
+    metadata: str | None = None
+    """What is wrong with the table `metadata`; None if it was not looked at."""
 
     @classmethod
     def of(
@@ -105,6 +107,7 @@ class RunVerdict:
         tables: list[TableVerdict],
         messages: MessagesVerdict | None,
         unjudged: list[str],
+        metadata: str | None = None,
         *,
         whole: bool,
         deeply: bool,
@@ -114,17 +117,19 @@ class RunVerdict:
         unindexed = whole and storage.files > 0 and not any(table.unit == TICKS for table in tables)
         damaged = messages is not None and bool(messages.damaged)
         verdicts = [table.verdict for table in tables]
-        verdicts += [Verdict.INCOMPLETE] if unindexed or damaged else []
+        verdicts += [Verdict.INCOMPLETE] if unindexed or damaged or metadata else []
+        verdicts += [Verdict.COMPLETE] if metadata == "" and not whole else []
         uncompared = [table.table for table in tables if deeply and table.deep is None]
         verdict = overall(storage.ended, verdicts)
-        return cls(run_id, verdict, storage, tables, messages, unjudged, unindexed, uncompared)
+        return cls(run_id, verdict, storage, tables, messages, unjudged, unindexed, uncompared, metadata)
 
     @property
     def flawless(self) -> bool:
         """Whether nothing is missing or wrong so far, whether or not the run is known to have ended."""
         damaged = self.messages is not None and self.messages.damaged
-        nothing = self.unindexed or not self.tables
-        return not nothing and not damaged and all(table.coverage.flawless for table in self.tables)
+        nothing = self.unindexed or not (self.tables or self.metadata is not None)
+        wrong = nothing or damaged or self.metadata
+        return not wrong and all(table.coverage.flawless for table in self.tables)
 
     @property
     def doubts(self) -> list[str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ticklake.completeness.contents import Contents
+from ticklake.contracts import SimulationMetadata
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.registry import INDEXERS
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.metadata import disagreement
 from ticklake.lake.read import Catalog
 from ticklake.lake.verify import TICK, damaged_files, key_of, table_id
 
@@ -22,7 +25,13 @@ class Tables:
     def names(self, only: Sequence[str] = ()) -> list[str]:
         """The tables asked for, or all that the lake has of ticks."""
         found = self._catalog.tables(self._run_id) if self._catalog is not None else []
-        return list(only) or [table for table in found if table != METADATA]
+        return [table for table in list(only) or found if table != METADATA]
+
+    def metadata(self, only: Sequence[str], stored: SimulationMetadata) -> str | None:
+        """What is wrong with the table `metadata`; None if it was not asked for, or if there is none."""
+        if (only and METADATA not in only) or not self.exists(METADATA):
+            return None
+        return disagreement(self.directory(METADATA), stored)
 
     def directory(self, table: str) -> Path:
         return Path(self._catalog.root if self._catalog is not None else ".") / self._run_id / table
@@ -36,6 +45,11 @@ class Tables:
             return key_of(self.directory(table))
         except TableUnreadable:
             return (TICK,)
+
+    def contents(self, table: str, *, count_rows: bool, with_properties: bool = False) -> Contents:
+        """What a table holds. Raises for one that is unreadable, or of another run, only if rows are not counted."""
+        directory = self.directory(table)
+        return Contents.read(directory, self._run_id, count_rows=count_rows, with_properties=with_properties)
 
     def id(self, table: str) -> str:
         """The table's own id; empty if there is no table, or if it cannot be read."""

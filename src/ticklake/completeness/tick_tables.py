@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ticklake.completeness.contents import Contents
 from ticklake.completeness.coordinators import Coordinators
 from ticklake.completeness.files import Files
 from ticklake.completeness.reports import TableVerdict
@@ -34,7 +33,7 @@ class TickTables:
 
     def judge(self, table: str, *, count_rows: bool, spark: SparkSession | None) -> TableVerdict:
         """With a Spark session, the rows of each tick are compared with those that the files give."""
-        contents = Contents.read(self._tables.directory(table), count_rows=count_rows)
+        contents = self._tables.contents(table, count_rows=count_rows)
         deep = self._deep(table, spark) if spark is not None else None
         damaged = self._tables.damaged(table) if spark is not None and deep is None else {}
         flaws = contents.flaws + (deep.flaws if deep else 0) + len(damaged)

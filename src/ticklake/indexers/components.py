@@ -46,10 +46,17 @@ class MetadataReading:
 
 
 def metadata_of(resources: IndexerResources, run_id: str) -> Callable[[], SimulationMetadata | None]:
-    """Reads the metadata from the table of the run; without a lake, from the file that the table is made of."""
-    if resources.lake is not None:
-        return partial(read_metadata, resources.lake.directory(run_id, TABLE))
-    return partial(stored_metadata, resources.storage, run_id)
+    """Reads the run's file, once the table that is made of it is there; without a lake, the file alone.
+
+    The coordinator and `verify` read the file too: if somebody corrects it, all of them see the same.
+    """
+    storage, lake = resources.storage, resources.lake
+
+    def read() -> SimulationMetadata | None:
+        indexed = read_metadata(lake.directory(run_id, TABLE), run_id) if lake is not None else None
+        return indexed and (stored_metadata(storage, run_id) or indexed)
+
+    return read if lake is not None else partial(stored_metadata, storage, run_id)
 
 
 def stored_metadata(storage: Storage, run_id: str) -> SimulationMetadata | None:

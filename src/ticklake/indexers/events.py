@@ -16,7 +16,7 @@ import pyarrow as pa
 from ticklake.errors import TickLakeError
 from ticklake.events import Batch, IndexerQueue
 from ticklake.indexers.errors import OtherEventBatch, OtherEventQueue
-from ticklake.lake.delta import make_directory
+from ticklake.lake.delta import RUN, make_directory
 from ticklake.lake.errors import FlushFailed, TableReplaced
 from ticklake.lake.flush import Flushed, Flusher, Work
 from ticklake.lake.lake import Lake
@@ -73,9 +73,9 @@ class QueuedBatch:
 class EventLedger(Ledger):
     """The table `events` as one queue writes it. Whenever the table is opened, it must be that queue's."""
 
-    def __init__(self, directory: Path, queue: IndexerQueue, first: int | None = None) -> None:
+    def __init__(self, directory: Path, queue: IndexerQueue, run_id: str, first: int | None = None) -> None:
         self._queue_id, self._queue_path = queue.queue_id, queue.path
-        properties = {QUEUE: self._queue_id} | ({FIRST: str(first)} if first is not None else {})
+        properties = {RUN: run_id, QUEUE: self._queue_id} | ({FIRST: str(first)} if first is not None else {})
         super().__init__(directory, TABLE, properties=properties)
 
     def _check_properties(self, found: Mapping[str, str | None]) -> None:
@@ -127,7 +127,8 @@ class EventIndexer(Service):
         with self._queue if self._owns_queue else nullcontext():
             directory = self._lake.directory(self.run_id, TABLE.name)
             # Another queue is refused before it hands out a batch.
-            ledger = EventLedger(directory, self._queue) if any(directory.glob("_delta_log/*.json")) else None
+            exists = any(directory.glob("_delta_log/*.json"))
+            ledger = EventLedger(directory, self._queue, self.run_id) if exists else None
             while self.proceed():
                 batches = self._collect()
                 if batches:
@@ -140,7 +141,7 @@ class EventIndexer(Service):
     def _create(self, directory: Path, first: int) -> EventLedger:
         """Made with the first batch: only then is it known with which one the run begins."""
         make_directory(directory)
-        return EventLedger(directory, self._queue, first)
+        return EventLedger(directory, self._queue, self.run_id, first)
 
     def _collect(self) -> list[Batch]:
         """What is there, up to a limit; waits for the first one only."""

@@ -115,8 +115,8 @@ class DamagedCommit(TickLakeError):
 class OffTheGrid(TickLakeError):
     message = (
         "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, from 0 on. "
-        "Nothing of it is added to a table; mend sampling_interval in the run's metadata, or the file, and replay its "
-        "message."
+        "Nothing of it is added to a table; mend sampling_interval in the run's metadata.pb and start the indexers "
+        "again, or mend the file; then replay its message."
     )
     key: str
     tick: int
@@ -189,6 +189,25 @@ class UnknownTableFormat(TableUnreadable):
     message = (
         "Table {table} is of a kind that this TickLake does not know: {reason}. Upgrade TickLake, have another engine "
         "undo what it has changed, or use another lake."
+    )
+    table: object
+    reason: object
+
+
+class MetadataUnreadable(TableUnreadable):
+    message = (
+        "Table {table} cannot be read: {reason}. It is a copy of the run's metadata.pb: `ticklake index {run_id}` "
+        "writes it again, and so does the metadata indexer when it starts."
+    )
+    table: object
+    reason: object
+    run_id: str
+
+
+class TableOfAnotherRun(TableUnreadable):
+    message = (
+        "Table {table} is {reason}. Nothing of it was taken for this run's. Move it away; then index the run again, "
+        "which makes it a table of its own."
     )
     table: object
     reason: object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ticklake.lake.delta import make_directory
+from ticklake.lake.delta import RUN, make_directory
 from ticklake.lake.errors import BadTable
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
@@ -25,7 +25,7 @@ class Lake:
         return self.root / check_run_id(run_id) / table
 
     def ledger(self, run_id: str, table: Table) -> Ledger:
-        """Opens a table for indexing, creating it where it is missing."""
+        """Opens a table for indexing, creating it if it is missing. It must be of this run."""
         directory = self.directory(run_id, table.name)
         make_directory(directory)
-        return Ledger(directory, table)
+        return Ledger(directory, table, properties={RUN: run_id})

@@ -1,80 +1,218 @@
-"""The `metadata` table of a run: key and value (JSON), all in one commit, so it is there or it is not."""
+"""The `metadata` table of a run: key and value (JSON), all in one commit, so it is there or it is not.
+
+It is a copy of the run's `metadata.pb`. Every reader checks it against its checksum; whoever writes it replaces a copy
+that is damaged, lost, or no longer what `metadata.pb` says.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from google.protobuf.json_format import MessageToDict
 
 from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.lake.delta import (
+    RUN,
     CommitConflict,
     DeltaError,
     DeltaLog,
     DeltaTable,
     ParquetFile,
+    ParquetFileWriter,
     TableNotFoundError,
-    dataset_of,
-    finish,
+    check_readable,
+    check_run,
+    checksum,
+    decode_commit,
     make_directory,
     one_line,
+    opened,
+    paths_of,
+    read_commit,
+    require_run,
 )
-from ticklake.lake.errors import LakeUnreadable, LakeUnwritable
+from ticklake.lake.errors import LakeUnreadable, LakeUnwritable, MetadataUnreadable, TableUnreadable
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
 TABLE = "metadata"
+_REPLACED = "ticklake.replaced"
+"""What a commit says of itself: why it puts other metadata in the place of those that were there."""
+
+Entries = dict[str, Any]
 
 
-def write_metadata(directory: Path, metadata: SimulationMetadata) -> bool:
-    """Writes the run's metadata in one commit. False where it was there already."""
+class _Layout(NamedTuple):
+    """What the Parquet file looks like."""
+
+    schema: pa.Schema
+    key: tuple[str, ...]
+
+
+class Written(StrEnum):
+    """What a write did to the table."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    REPAIRED = "repaired"
+
+
+def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | None:
+    """Makes the table say what the run's metadata says, in one commit. None if it does so already."""
     make_directory(directory)
-    log = DeltaLog(directory, TABLE, SCHEMA)
-    while not len(log.files):
-        file = _write_file(directory, _entries(metadata))
+    run_id = metadata.simulation_run_id
+    log = DeltaLog(directory, TABLE, SCHEMA, properties={RUN: run_id})
+    wanted = _entries(metadata)
+    while True:
+        found, flaw = _found(log, run_id)
+        if found == wanted:
+            # It may be the commit of somebody who died before it was on disk.
+            log.refresh()
+            log.sync()
+            return None
+        file = _write_file(directory, wanted)
+        reason = flaw or difference(found, wanted)
         try:
-            log.commit([file], {})
-            return True
+            log.overwrite([file], {_REPLACED: reason} if reason else {})
         except CommitConflict:
-            # Another indexer was faster, and there is only one metadata to write; or the table was made anew.
+            # Another indexer was faster, and mostly has written the same; or the table was made anew.
             log.discard([file])
-    # It may be the commit of somebody who died before it was on disk.
-    log.sync()
-    return False
+            log.refresh()
+        else:
+            return Written.REPAIRED if flaw else Written.CHANGED if found else Written.NEW
 
 
-def read_metadata(directory: Path) -> SimulationMetadata | None:
-    """What indexers need of the run's metadata, from the table; None as long as the table is not there."""
+def read_metadata(directory: Path, run_id: str) -> SimulationMetadata | None:
+    """What indexers need of the run's metadata, from the table; None as long as the table is not there.
+
+    Raises `TableOfAnotherRun` if it is not of this run, and `MetadataUnreadable` if it is damaged.
+    """
+    values = _stored(directory, run_id)
+    return _metadata(directory, values) if values else None
+
+
+def disagreement(directory: Path, metadata: SimulationMetadata) -> str:
+    """What is wrong with the table, if it is there: it must say what the run's metadata says."""
     try:
-        rows = dataset_of(DeltaTable(directory), directory).to_table().to_pylist()
+        found = _stored(directory, metadata.simulation_run_id)
+    except (TableUnreadable, LakeUnreadable) as error:
+        return str(error)
+    changed = difference(found, _entries(metadata))
+    again = f"`ticklake index {metadata.simulation_run_id}` writes it again"
+    return f"{directory} does not say what the run's metadata.pb says: {changed}; {again}" if changed else ""
+
+
+def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """What is other than it should be, in words; nothing if there is nothing yet."""
+    return "; ".join(_changes(found, wanted)) if found else ""
+
+
+def _changes(found: Mapping[str, Any], wanted: Mapping[str, Any], within: str = "") -> list[str]:
+    changes: list[str] = []
+    for name in sorted({*found, *wanted}):
+        old, new = found.get(name), wanted.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            changes += _changes(old, new, f"{name}.")
+        elif old != new:
+            changes.append(f"{within}{name} is {_short(old)} instead of {_short(new)}")
+    return changes
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _found(log: DeltaLog, run_id: str) -> tuple[Entries, str]:
+    """The entries of a table, or what is wrong with it. Another run's metadata is not replaced."""
+    try:
+        return _stored(log.directory, run_id), ""
+    except MetadataUnreadable as error:
+        return {}, str(error.reason)
+
+
+def _stored(directory: Path, run_id: str) -> Entries:
+    """The entries of the table; none if there is no table, or nothing in it yet."""
+    try:
+        delta = DeltaTable(directory)
+        check_readable(delta, directory)
+        check_run(delta, directory, run_id)
+        paths = paths_of(delta, directory)
+        sums = _checksums(directory, int(delta.version())) if paths else {}
     except (TableNotFoundError, FileNotFoundError):
-        return None
+        return {}
     except (DeltaError, OSError) as error:
         raise LakeUnreadable(table=str(directory), reason=one_line(error)) from error
-    values = {row["key"]: json.loads(row["value"]) for row in rows}
-    return _metadata(values) if values else None
+    values: Entries = {}
+    for path in paths:
+        values |= _read_file(directory, path, sums.get(path.name, ""), run_id)
+    if values:
+        require_run(directory, _run_of(directory, values, run_id), run_id)
+    return values
 
 
-def _write_file(directory: Path, entries: dict[str, Any]) -> ParquetFile:
-    path = directory / f"{uuid.uuid4().hex}.parquet"
+def _checksums(directory: Path, version: int) -> dict[str, str]:
+    """The checksums that commits have of their files. The table has few commits."""
+    found: dict[str, str] = {}
+    for number in range(version + 1):
+        try:
+            if data := read_commit(directory / "_delta_log", number):
+                found |= decode_commit(data, "").checksums
+        except ValueError as error:
+            raise MetadataUnreadable(table=directory, reason=error, run_id=directory.parent.name) from error
+    return found
+
+
+def _read_file(directory: Path, path: Path, expected: str, run_id: str) -> Entries:
+    try:
+        if expected and checksum(path) != expected:
+            raise ValueError(f"the checksum of {path.name} is wrong")
+        with opened(path) as file:
+            rows = file.read(columns=SCHEMA.names).to_pylist()
+        return {row["key"]: json.loads(row["value"]) for row in rows}
+    except FileNotFoundError as error:
+        if not (directory / "_delta_log").exists():
+            return {}
+        raise MetadataUnreadable(table=directory, reason=f"its file {path.name} is gone", run_id=run_id) from error
+    except (pa.ArrowException, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise MetadataUnreadable(table=directory, reason=one_line(error), run_id=run_id) from error
+    except OSError as error:
+        if error.errno is None:  # what Arrow says of a file that it cannot read
+            raise MetadataUnreadable(table=directory, reason=one_line(error), run_id=run_id) from error
+        raise LakeUnreadable(table=str(directory), reason=one_line(error)) from error
+
+
+def _run_of(directory: Path, values: Mapping[str, Any], run_id: str) -> str:
+    try:
+        return str(values["simulation_info"]["runId"])
+    except (LookupError, TypeError) as error:
+        raise MetadataUnreadable(table=directory, reason=f"it lacks {error}", run_id=run_id) from error
+
+
+def _write_file(directory: Path, entries: Entries) -> ParquetFile:
     values = [json.dumps(value, sort_keys=True) for value in entries.values()]
+    writer = ParquetFileWriter(directory, f"{uuid.uuid4().hex}.parquet", _Layout(SCHEMA, ("key",)))
     try:
         with faults.around("lake.metadata.write"):
-            pq.write_table(pa.table([list(entries), values], schema=SCHEMA), path, compression="zstd")
-        return finish(path)
+            writer.append(pa.RecordBatch.from_arrays([pa.array(list(entries)), pa.array(values)], schema=SCHEMA))
+            file = writer.close()
     except OSError as error:
         raise LakeUnwritable(directory=str(directory), reason=error) from error
+    assert file is not None  # noqa: S101  it has rows
+    return file
 
 
-def _entries(metadata: SimulationMetadata) -> dict[str, Any]:
+def _entries(metadata: SimulationMetadata) -> Entries:
+    """As they are once they were JSON."""
     environment = metadata.environment
     plain = MessageToDict(metadata, preserving_proto_field_name=True)
-    return {
+    entries: Entries = {
         "environment": {
             "dimensions": environment.dimensions,
             "shape": list(environment.shape),
@@ -91,14 +229,20 @@ def _entries(metadata: SimulationMetadata) -> dict[str, Any]:
         "user_metadata": plain.get("user_metadata", {}),
         "resolved_config": metadata.resolved_config_json,
     }
+    as_read: Entries = json.loads(json.dumps(entries))
+    return as_read
 
 
-def _metadata(values: dict[str, Any]) -> SimulationMetadata:
-    environment, info = values["environment"], values["simulation_info"]
-    return SimulationMetadata(
-        simulation_run_id=info["runId"],
-        start_time_ms=info["startTime"],
-        initial_seed=info["seed"],
-        sampling_interval=info["samplingInterval"],
-        environment=EnvironmentConfig(**environment),
-    )
+def _metadata(directory: Path, values: Mapping[str, Any]) -> SimulationMetadata:
+    try:
+        environment, info = values["environment"], values["simulation_info"]
+        return SimulationMetadata(
+            simulation_run_id=info["runId"],
+            start_time_ms=info["startTime"],
+            initial_seed=info["seed"],
+            sampling_interval=info["samplingInterval"],
+            environment=EnvironmentConfig(**environment),
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        run_id = directory.parent.name
+        raise MetadataUnreadable(table=directory, reason=f"it lacks {error}", run_id=run_id) from error

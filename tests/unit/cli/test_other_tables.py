@@ -185,7 +185,7 @@ def test_a_table_of_events_that_is_made_anew_begins_with_the_same_batch(run: Lak
             first = queue.assign([batch], owner)
             queue.mark_batch_done(batch.batch_id)
         run.directory("events").mkdir()
-        EventLedger(run.directory("events"), queue, first)
+        EventLedger(run.directory("events"), queue, run.maker.run_id, first)
     assert properties_of(run.directory("events"))[FIRST] == "2"
 
 

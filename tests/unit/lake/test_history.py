@@ -453,7 +453,7 @@ def test_metadata_whose_commit_is_reported_as_a_conflict_after_the_fact_stay(
     environment = EnvironmentConfig(dimensions=1, shape=[4], toroidal=[True])
     metadata = SimulationMetadata(simulation_run_id="run", environment=environment, sampling_interval=1)
     assert write_metadata(tmp_path / "metadata", metadata)
-    found = read_metadata(tmp_path / "metadata")
+    found = read_metadata(tmp_path / "metadata", "run")
     assert found is not None and found.simulation_run_id == "run"
 
 

@@ -87,6 +87,8 @@ def show(run: RunVerdict) -> None:
         print_table(COLUMNS, rows, numbers=COLUMNS[1:-1])
     for table in run.tables:
         _show_flaws(table)
+    if run.metadata:
+        click.echo(f"metadata: {run.metadata}")
     if run.unjudged:
         click.echo(f"Not verified, for they have no key that begins with a number: {keys_text(run.unjudged)}")
     _show_sum(run)
@@ -143,7 +145,7 @@ def _show_flaws(table: TableVerdict) -> None:
 def _show_sum(run: RunVerdict) -> None:
     from ticklake.ticks import count
 
-    if run.unindexed or not run.tables:
+    if run.unindexed or not (run.tables or run.metadata is not None):
         click.echo("No table of ticks in this lake: ticklake index writes them.")
     if not run.tables:
         return

@@ -10,9 +10,10 @@ from ticklake.defaults import METADATA_TOPIC
 from ticklake.errors import TickLakeError
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batches import check_run_of_key
+from ticklake.indexers.components import stored_metadata
 from ticklake.indexers.errors import DatabaseNeeded, MetadataNotAnnounced, NotAMetadataMessage
-from ticklake.lake.errors import LakeUnreadable
-from ticklake.lake.metadata import TABLE, read_metadata, write_metadata
+from ticklake.lake.errors import LakeUnreadable, MetadataUnreadable
+from ticklake.lake.metadata import TABLE, Written, read_metadata, write_metadata
 from ticklake.topics import Message, TopicReader
 from ticklake.world import World
 
@@ -36,6 +37,7 @@ class MetadataIndexer(Indexer):
         group = self.resources.group or self.name
         seconds = self.options.topic_poll_timeout_ms / 1000
         deadline = time.monotonic() + seconds
+        self._renew(run_id)
         with run.reader(topic, group=group, claim_timeout=self.options.claim_timeout) as self._reader:
             while self.proceed():
                 # Nothing new is fine where the table is there already.
@@ -61,13 +63,28 @@ class MetadataIndexer(Indexer):
         storage = self.resources.storage
         metadata = storage.read_metadata(run_id) if key is None else storage.read_metadata_file(key)
         World.of(metadata)
-        if write_metadata(self.resources.tables.directory(run_id, TABLE), metadata):
+        directory = self.resources.tables.directory(run_id, TABLE)
+        written = write_metadata(directory, metadata)
+        if written is not None:
             self.monitor.counter("metadata_written").add()
+        if written in (Written.CHANGED, Written.REPAIRED):
+            event = f"METADATA_{written.name}"
+            self.monitor.errors.record(event, f"{directory} was written again from the run's metadata.pb")
+            log.warning("%s: %s was written again from the run's metadata.pb", event, directory)
+
+    def _renew(self, run_id: str) -> None:
+        """Writes a table that is there again if it is damaged, or if somebody has mended the run's metadata since.
+
+        No message tells of that.
+        """
+        there = (self.resources.tables.directory(run_id, TABLE) / "_delta_log").is_dir()
+        if there and stored_metadata(self.resources.storage, run_id) is not None:
+            self.write(run_id)
 
     def _is_indexed(self, run_id: str) -> bool:
         try:
-            return read_metadata(self.resources.tables.directory(run_id, TABLE)) is not None
-        except LakeUnreadable:
+            return read_metadata(self.resources.tables.directory(run_id, TABLE), run_id) is not None
+        except (LakeUnreadable, MetadataUnreadable):
             # Perhaps its first commit was torn by a power cut: writing sets that aside, or says what is wrong.
             return False
 

@@ -15,6 +15,7 @@ from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, one_line
+from ticklake.lake.delta.ownership import RUN, check_run, require_run
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, finish, is_damage, opened
 from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
@@ -26,6 +27,7 @@ __all__ = [
     "ANY_TICK",
     "HINT",
     "KEY",
+    "RUN",
     "SOURCES",
     "Commit",
     "CommitConflict",
@@ -45,6 +47,7 @@ __all__ = [
     "added_ticks",
     "check_intact",
     "check_readable",
+    "check_run",
     "checkpoint_name",
     "checksum",
     "column_of",
@@ -69,6 +72,7 @@ __all__ = [
     "read_commit",
     "recorded",
     "remove",
+    "require_run",
     "row_groups",
     "rows_in",
     "sizes_of",

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,11 @@ from ticklake.lake.delta.features import check_readable
 from ticklake.lake.delta.files import live_files
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
+from ticklake.lake.delta.ownership import RUN, check_run
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
 from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
+from ticklake.lake.delta.types import columns_of
 from ticklake.lake.errors import (
     DamagedCommit,
     LakeUnreadable,
@@ -72,7 +74,8 @@ class DeltaLog:
         create: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """`properties` are those that a new table gets besides the usual ones."""
+        """`properties` are those that a new table gets besides the usual ones. If they name the run, the table must be
+        of that run whenever it is opened."""
         self.directory = directory
         self._may_create = create
         self._name = name
@@ -109,6 +112,17 @@ class DeltaLog:
         now = int(time.time() * 1000)
         actions = commits.added(files, now, data_change=True)
         self._write("WRITE", {"mode": "Append", "partitionBy": "[]"}, files, actions, provenance, now)
+
+    def overwrite(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
+        """Puts files in the place of all that the table has. Like `commit` in all else."""
+        if len(self.files):
+            self.check_removable()
+        now = int(time.time() * 1000)
+        actions = [
+            *commits.removed(list(self.files), now, data_change=True),
+            *commits.added(files, now, data_change=True),
+        ]
+        self._write("WRITE", {"mode": "Overwrite", "partitionBy": "[]"}, files, actions, provenance, now)
 
     def replace(self, old: Sequence[LiveFile], new: ParquetFile) -> None:
         """Puts one file, with the same rows, in the place of others. Like `commit` in all else."""
@@ -368,12 +382,14 @@ class DeltaLog:
     def _check(self, delta: DeltaTable) -> None:
         self._check_properties(delta.metadata().configuration)
         check_readable(delta, self.directory)
+        if RUN in self._properties:
+            check_run(delta, self.directory, self._properties[RUN])
         version = delta.protocol().min_writer_version
         if version > _WRITER_VERSION:
             reason = f"it has Delta writer version {version}, and {_WRITER_VERSION} is the last one known"
             raise UnknownTableFormat(table=self.directory, reason=reason)
         nullable = {field.name for field in self._schema if field.nullable} - set(self._key)
-        stored, wanted = _columns(delta.schema(), nullable), _columns(Schema.from_arrow(self._schema), set())
+        stored, wanted = columns_of(delta.schema(), nullable), columns_of(Schema.from_arrow(self._schema), set())
         if stored != wanted:
             raise OtherTableSchema(directory=str(self.directory), found=", ".join(stored), wanted=", ".join(wanted))
 
@@ -406,17 +422,3 @@ def one_line(error: BaseException) -> str:
     """What delta-rs says first; below it come frames that nobody can read."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-def _columns(schema: Schema, nullable: Collection[str]) -> list[str]:
-    """Names and types as the table stores them: Delta has fewer types than Arrow.
-
-    `nullable` are the columns that may get nulls, so that it matters if the table forbids them.
-    """
-    fields = [json.loads(field.to_json()) for field in schema.fields]
-    return [f"{field['name']} {_type(field, nullable)}" for field in fields]
-
-
-def _type(field: Mapping[str, Any], nullable: Collection[str]) -> str:
-    forbids = not field["nullable"] and field["name"] in nullable
-    return json.dumps(field["type"]).strip('"') + (" not null" if forbids else "")

@@ -7,7 +7,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,11 +17,18 @@ from ticklake.disk import sync
 from ticklake.lake.delta.durable import remove
 from ticklake.lake.errors import LakeUnwritable
 
-if TYPE_CHECKING:
-    from ticklake.lake.table import Table
-
 # Small enough that a query for one tick reads little, large enough that the footer stays small.
 ROW_GROUP_ROWS = 128 * 1024
+
+
+class Layout(Protocol):
+    """What a file needs to know of its table."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def key(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 class ParquetFileWriter:
     """One file being written. It opens with the first rows and is gone again if discarded."""
 
-    def __init__(self, directory: Path, name: str, table: Table) -> None:
+    def __init__(self, directory: Path, name: str, table: Layout) -> None:
         self._path = directory / name
         self._table = table
         self._held: list[pa.RecordBatch] = []
@@ -110,7 +117,7 @@ class ParquetFileWriter:
         self._held_rows = rest.num_rows
 
 
-def _layout(table: Table) -> dict[str, Any]:
+def _layout(table: Layout) -> dict[str, Any]:
     """Encodings by measurement: sorted integer keys pack into differences, everything else repeats."""
     packed = [name for name in table.key[1:] if pa.types.is_integer(table.schema.field(name).type)]
     return {

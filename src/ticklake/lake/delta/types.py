@@ -1,8 +1,10 @@
-"""Which Arrow types a Delta table stores and returns unchanged."""
+"""Types of columns: as a Delta table stores them, and which of Arrow's it returns unchanged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
 from deltalake import Schema
@@ -53,3 +55,17 @@ def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
     yield kind
     for place in range(kind.num_fields):
         yield from _parts(kind.field(place).type)
+
+
+def columns_of(schema: Schema, nullable: Collection[str]) -> list[str]:
+    """Names and types as the table stores them: Delta has fewer types than Arrow.
+
+    `nullable` are the columns that may get nulls, so that it matters if the table forbids them.
+    """
+    fields = [json.loads(field.to_json()) for field in schema.fields]
+    return [f"{field['name']} {_type(field, nullable)}" for field in fields]
+
+
+def _type(field: Mapping[str, Any], nullable: Collection[str]) -> str:
+    forbids = not field["nullable"] and field["name"] in nullable
+    return json.dumps(field["type"]).strip('"') + (" not null" if forbids else "")

@@ -14,6 +14,7 @@ from ticklake.lake.delta import (
     DeltaError,
     DeltaTable,
     check_readable,
+    check_run,
     contents_of,
     dataset_of,
     is_counted_by,
@@ -101,6 +102,7 @@ class Catalog:
         except (DeltaError, OSError) as error:
             raise TableUnreadable(table=directory, reason=one_line(error)) from error
         check_readable(delta, directory)
+        check_run(delta, directory, run_id)
         return delta
 
 

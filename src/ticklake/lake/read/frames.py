@@ -108,7 +108,7 @@ class Frames:
         known, world = self._worlds.get(run_id, (None, None))
         if known == head:
             return world
-        metadata = read_metadata(self._catalog.root / run_id / METADATA)
+        metadata = read_metadata(self._catalog.root / run_id / METADATA, run_id)
         if metadata is None:
             return None
         world = World.of(metadata)

@@ -79,7 +79,7 @@ class Presence:
 def step_of(catalog: Catalog, run_id: str) -> int | None:
     """The sampling interval of a run; None as long as its metadata is not in the lake, or makes no sense."""
     try:
-        metadata = read_metadata(catalog.root / run_id / METADATA)
+        metadata = read_metadata(catalog.root / run_id / METADATA, run_id)
         return None if metadata is None else World.of(metadata).sampling_interval
-    except (BadMetadata, LakeUnreadable, LookupError, TypeError, ValueError):
+    except (BadMetadata, LakeUnreadable, TableUnreadable):
         return None

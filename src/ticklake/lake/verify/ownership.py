@@ -1,0 +1,18 @@
+"""Whether the table in a run's folder is of that run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ticklake.lake.delta import DeltaError, DeltaTable, TableNotFoundError, check_run, one_line
+from ticklake.lake.errors import TableUnreadable
+
+
+def check_owner(directory: Path, run_id: str) -> None:
+    """Raises `TableOfAnotherRun` if it is of another one. No table is of no run."""
+    try:
+        check_run(DeltaTable(directory), directory, run_id)
+    except TableNotFoundError:
+        return
+    except (DeltaError, OSError) as error:
+        raise TableUnreadable(table=directory, reason=one_line(error)) from error

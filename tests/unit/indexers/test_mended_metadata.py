@@ -1,0 +1,140 @@
+"""Metadata that an operator mends in storage, or that is damaged in the lake: the next start makes it good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.crash.in_process import InProcess
+
+from ticklake.completeness import Completeness, Verdict
+from ticklake.contracts import MetadataInfo, RunCompleted
+from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.indexers.finished import FinishedRun, Progress
+from ticklake.insights import Places
+from ticklake.lake.metadata import read_metadata
+from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.presence import Presence
+from ticklake.topics import Database
+
+
+@pytest.fixture
+def database(maker: Any) -> Iterator[Database]:
+    with Database(maker.database_url) as opened:
+        yield opened
+
+
+def resources(maker: Any, database: Database | None = None) -> IndexerResources:
+    spark: Any = InProcess()
+    return IndexerResources(maker.storage, maker.lake, database, spark=lambda: spark)
+
+
+def index(maker: Any, database: Database | None = None) -> Progress:
+    work = FinishedRun(resources(maker, database), maker.run_id, [EnvironmentIndexer]).prepare()
+    work.start()
+    while not work.wait(1.0):
+        pass
+    (progress,) = work.progress()
+    return progress
+
+
+def mend(maker: Any, step: int) -> None:
+    for file in (Path(maker.storage.url) / maker.run_id).glob("metadata*"):
+        file.unlink()
+    maker.metadata(step=step)
+
+
+def verdict(maker: Any) -> Any:
+    return Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root)).verify()
+
+
+def end(maker: Any, last: int) -> None:
+    maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=last))
+
+
+def step_in_lake(maker: Any) -> int:
+    found = read_metadata(maker.lake.directory(maker.run_id, "metadata"), maker.run_id)
+    assert found is not None
+    return int(found.sampling_interval)
+
+
+@pytest.mark.warns("METADATA_CHANGED", "failed")
+def test_a_run_is_indexed_once_its_sampling_interval_is_mended(maker: Any) -> None:
+    maker.metadata(step=10)
+    maker.batch(0, 45, step=5)
+    end(maker, 45)
+    assert "samples every 10 ticks" in str(index(maker).failed)
+    mend(maker, 5)
+    assert index(maker).failed == {}
+    assert step_in_lake(maker) == 5
+    assert verdict(maker).verdict is Verdict.COMPLETE
+
+
+@pytest.mark.warns("METADATA_CHANGED")
+def test_verify_and_status_go_by_the_same_step(maker: Any) -> None:
+    maker.metadata(step=1)
+    maker.batch(0, 40, step=10)
+    end(maker, 40)
+    index(maker)
+    mend(maker, 10)
+    told = verdict(maker)
+    assert told.verdict is Verdict.INCOMPLETE
+    assert "samplingInterval is 1 instead of 10" in told.metadata
+    index(maker)
+    assert verdict(maker).verdict is Verdict.COMPLETE
+    (table,) = [
+        one
+        for one in Places(catalog=Catalog(maker.lake.root), presence=Presence()).report(maker.run_id).tables
+        if one.name == "environment_data"
+    ]
+    assert table.missing == 0
+
+
+@pytest.mark.warns("METADATA_(CHANGED|REPAIRED)")
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_metadata_indexer_of_a_node_makes_it_good_when_it_starts(
+    maker: Any, database: Database, damaged: bool
+) -> None:
+    maker.metadata(step=1)
+    with database.run(maker.run_id).writer("metadata-topic") as writer:
+        writer.send(MetadataInfo(simulation_run_id=maker.run_id, storage_key=f"{maker.run_id}/metadata.pb.zst"))
+    options = IndexerOptions(maker.run_id, topic_poll_timeout_ms=2000)
+    MetadataIndexer("metadata", resources(maker, database), options).run()
+    if damaged:
+        for file in maker.lake.directory(maker.run_id, "metadata").glob("*.parquet"):
+            file.unlink()
+    else:
+        mend(maker, 10)
+    again = MetadataIndexer("metadata", resources(maker, database), options)
+    again.run()
+    assert step_in_lake(maker) == (1 if damaged else 10)
+    assert [one.code for one in again.monitor.errors] == ["METADATA_REPAIRED" if damaged else "METADATA_CHANGED"]
+
+
+@pytest.mark.warns("METADATA_REPAIRED")
+def test_index_writes_lost_metadata_again_and_verify_tells_of_it_before(maker: Any) -> None:
+    maker.metadata()
+    maker.batches(2, ticks=10)
+    end(maker, 19)
+    index(maker)
+    assert verdict(maker).verdict is Verdict.COMPLETE
+    for file in maker.lake.directory(maker.run_id, "metadata").glob("*.parquet"):
+        file.unlink()
+    told = verdict(maker)
+    assert told.verdict is Verdict.INCOMPLETE and "is gone" in told.metadata
+    assert index(maker).present == 20
+    assert verdict(maker).verdict is Verdict.COMPLETE
+
+
+def test_verify_of_the_table_metadata_alone(maker: Any) -> None:
+    maker.metadata()
+    maker.batches(1, ticks=10)
+    end(maker, 9)
+    index(maker)
+    looked = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root))
+    assert looked.verify(["metadata"]).verdict is Verdict.COMPLETE
+    assert looked.verify(["environment_data"]).metadata is None
