@@ -93,7 +93,7 @@ def _http(node: Node, port: int | None) -> Iterator[None]:
     server = open_server(node, node.settings.node.http.model_copy(update={"port": port}))
     try:
         node.start()
-        node.instance.tell(url=server.url)
+        node.instance.write_holder(url=server.url)
         server.start()
         click.echo(f"Listening on {server.url}", err=True)
         yield
