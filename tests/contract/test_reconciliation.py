@@ -43,11 +43,11 @@ def test_a_file_is_announced_at_the_second_look_and_once(
     duty: ReconciliationService, run: Run, put: Callable[[int], str]
 ):
     key = put(7)
-    duty.look()
+    duty.reconcile_all()
     assert told(run) == [], "its writer may be about to announce it"
-    duty.look()
+    duty.reconcile_all()
     assert told(run) == [key]
-    duty.look()
+    duty.reconcile_all()
     assert announced(run).messages == 1
     assert duty.monitor.snapshot()["batches_announced"] == 1
 
@@ -56,17 +56,17 @@ def test_a_file_that_its_writer_announces_in_between_is_left_to_it(
     duty: ReconciliationService, run: Run, put: Callable[[int], str]
 ):
     key = put(7)
-    duty.look()
+    duty.reconcile_all()
     with run.writer("batch-topic") as writer:
         writer.send(BatchInfo(simulation_run_id=run.id, storage_key=key, tick_start=7, tick_end=7))
-    duty.look()
+    duty.reconcile_all()
     assert announced(run).messages == 1
 
 
 def test_what_it_announces_can_be_read_as_any_message(duty: ReconciliationService, run: Run, put: Callable[[int], str]):
     put(7)
-    duty.look()
-    duty.look()
+    duty.reconcile_all()
+    duty.reconcile_all()
     with run.reader("batch-topic", group="g") as reader:
         message = reader.poll(10)
         assert message is not None
@@ -87,7 +87,7 @@ def test_a_file_whose_message_retention_removed_is_not_announced_again(
     assert removed == 3 - keep.get("max_count", 0)
     never = put(7)
     for _ in range(3):
-        duty.look()
+        duty.reconcile_all()
     assert told(run) == [*keys[removed:], never], "only the file that never had a message is announced"
     with run.reader("batch-topic", group="joined later") as reader:
         assert len(reader.poll_many(10, 1)) == 3 - removed + 1
@@ -151,17 +151,17 @@ def test_a_look_at_what_retention_would_remove_records_nothing(run: Run, put: Ca
     assert run.removed_files("batch-topic") == set()
 
 
-@pytest.mark.warns("was announced and is not in")
+@pytest.mark.warns("was announced but is not in")
 def test_what_was_announced_and_is_gone_is_reported_once(
     duty: ReconciliationService, run: Run, put: Callable[[int], str], tmp_path: Path
 ):
     put(1)
     with run.writer("batch-topic") as writer:
         writer.send(BatchInfo(simulation_run_id=run.id, storage_key=f"{run.id}/batch_5_5.pb", tick_start=5, tick_end=5))
-    duty.look()
-    duty.look()
+    duty.reconcile_all()
+    duty.reconcile_all()
     put(2)
-    duty.look()
+    duty.reconcile_all()
     assert duty.monitor.snapshot()["batches_vanished"] == 1
 
 
@@ -181,7 +181,7 @@ def test_what_is_written_and_announced_during_a_look_has_not_vanished(
 
     monkeypatch.setattr(reconciliation, seen_first, then_written)
     for _ in range(3):
-        duty.look()
+        duty.reconcile_all()
     assert (duty.monitor.snapshot().get("batches_vanished"), announced(run).messages) == (None, 2)
 
 
@@ -211,5 +211,5 @@ def test_it_runs_by_itself_until_it_is_stopped(
 @pytest.mark.warns("Could not reconcile")
 def test_a_run_that_cannot_be_read_does_not_end_the_duty(database: Database, tmp_path: Path):
     duty = ReconciliationService(database, Storage(tmp_path / "nowhere"), run_id="20251014-143025-gone")
-    duty.look()
+    duty.reconcile_all()
     assert len(duty.monitor.errors) == 1

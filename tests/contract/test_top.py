@@ -216,7 +216,7 @@ def test_a_node_that_wants_another_token_says_so(node, lake, run, monkeypatch, g
         monkeypatch.setenv("TICKLAKE_TOKEN", given)
     where = (run.id, "--lake", lake, "--node", node, "--once")
     shown, frame = top(*where).stdout, json.loads(top(*where, "--json").stdout)
-    said = "refuses the token of TICKLAKE_TOKEN" if given else "wants a token: set TICKLAKE_TOKEN"
+    said = "refuses the token in TICKLAKE_TOKEN" if given else "requires a token: set TICKLAKE_TOKEN"
     assert "no node answers" not in shown
     assert said in shown
     assert frame["services"] is None and said in frame["errors"][0]
@@ -232,7 +232,7 @@ def test_the_token_goes_to_no_other_host(node, lake, run, monkeypatch, same):
     asked = {host for host, _ in _Node.asked}
     assert asked == {node.removeprefix("http://")}
     assert frame["services"] == ([] if same else None)
-    assert same or "leads to another address" in frame["errors"][0]
+    assert same or "redirects to another host" in frame["errors"][0]
 
 
 @pytest.mark.parametrize(

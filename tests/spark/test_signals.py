@@ -72,7 +72,7 @@ class Node:
     def ended_clean(self) -> None:
         code = self.process.wait(timeout=120)
         assert code == 0, self.text
-        assert self.text.endswith("Stopped; everything that was accepted is written.\n"), self.text
+        assert self.text.endswith("Stopped. Everything that was accepted is written.\n"), self.text
         assert self.lag() == (0, 0)
         expected = self.maker.expected_keys(range(TICKS + 10 * BUFFERED))
         assert self.maker.keys() == sorted(expected)

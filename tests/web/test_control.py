@@ -85,7 +85,7 @@ def test_a_mistake_of_ours_is_logged_and_not_shown(client: httpx.Client, node: N
     assert "ZeroDivision" not in answer.text
 
 
-@pytest.mark.warns("simulation failed", "started again", "stays as it is")
+@pytest.mark.warns("simulation failed", "restarts in", "is not restarted")
 def test_the_errors_of_a_service_are_kept_for_the_eye(
     make_node: Callable[..., Node],
     serve: Callable[..., httpx.Client],

@@ -157,11 +157,11 @@ def test_reconcile_counts_files_messages_and_ticks(tmp_path: Path) -> None:
     rows = shown_rows(told.command("reconcile"))
     shown = {
         name: [row[1].rpartition("/")[2] for row in rows if row[0] == name]
-        for name in ("file that no message tells of", "announced and not there")
+        for name in ("file without a message", "announced, but no file")
     }
     assert list(shown.values()) == [unannounced[:20], vanished[:20]]
     assert ["and 4 more", "publish to batch-topic"] in rows
-    assert ["and 5 more", "none: their files are gone"] in rows
+    assert ["and 5 more", "none: the files are gone"] in rows
     assert [f"not in {TABLES[0]}", "[30, 53]"] in [row[:2] for row in rows]
 
     count = "SELECT count(*) FROM topic_messages WHERE topic_name = 'batch-topic'"
@@ -169,7 +169,7 @@ def test_reconcile_counts_files_messages_and_ticks(tmp_path: Path) -> None:
     places = ("--storage", str(tmp_path / "storage"), "--lake", str(tmp_path / "lake"), "--database", told.url)
     done = CliRunner().invoke(cli, ["reconcile", "--apply", *places])
     assert plain.number(count) == before + len(unannounced)
-    assert done.exit_code == 1 and f"Not made good: {len(vanished)} announced files are not there;" in done.stderr
+    assert done.exit_code == 1 and f"Not repaired: {len(vanished)} announced files do not exist;" in done.stderr
     assert told.json("reconcile")["repair"]["unannounced"] == []
 
 
@@ -180,7 +180,7 @@ def test_the_end_of_a_run_is_its_last_tick(split: Told) -> None:
     assert found == {"run": SPLIT.run_id, "last_tick": last, "recorded": True, "announced": True}
     assert plain.number("SELECT count(*) FROM topic_messages WHERE topic_name = 'run-topic'") == 1
     again = split.command("end", SPLIT.run_id, *place, places="sd")
-    assert again == f"Run {SPLIT.run_id} had ended already at tick {last}.\n"
+    assert again == f"Run {SPLIT.run_id} had already ended at tick {last}.\n"
     assert split.json("status")["storage"]["completed"] is True
     assert split.json("verify", codes=(0, 1, 2, 3))["storage"]["last_tick"] == last
 

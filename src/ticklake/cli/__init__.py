@@ -1,4 +1,4 @@
-"""The `ticklake` command. Each command is a module in one of `ROOMS` that defines a click command of the same name."""
+"""The `ticklake` command. Each command is a module in one of `PACKAGES` with a click command of the same name."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ticklake.cli.help import with_help
 from ticklake.cli.options.logs import level_of
 from ticklake.errors import TickLakeError
 
-ROOMS = ("insight", "messages", "pipeline", "upkeep")
+PACKAGES = ("insight", "messages", "pipeline", "upkeep")
 FAILED = 1
 INTERRUPTED = 130
 
 
 class CommandFolder(click.Group):
-    """Finds its commands by their module's name and imports one only when it is asked for."""
+    """Finds commands by module name and imports a module only when its command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(_commands())
@@ -40,23 +40,23 @@ class CommandFolder(click.Group):
 
 @cache
 def _commands() -> dict[str, str]:
-    """The module of each command."""
+    """Returns the module of each command."""
     folder = Path(__file__).parent
-    found = ((room, name) for room in ROOMS for _, name, _ in pkgutil.iter_modules([str(folder / room)]))
-    return {name.replace("_", "-"): f"{__name__}.{room}.{name}" for room, name in found}
+    found = ((package, name) for package in PACKAGES for _, name, _ in pkgutil.iter_modules([str(folder / package)]))
+    return {name.replace("_", "-"): f"{__name__}.{package}.{name}" for package, name in found}
 
 
 @click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ticklake", message="ticklake %(version)s")
-@click.option("-v", "--verbose", count=True, help="Log what happens to stderr; twice for every detail.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="How to log: text unless told.")
+@click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs every detail.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines; default: text.")
 def cli(verbose: int, log_format: logs.Format | None) -> None:
     """Ticks in, tables out, exactly once."""
     logs.set_up(level_of(verbose), log_format or "text")
 
 
 def main() -> None:
-    """The console script. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Runs the console script. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
     with_help(cli)
     _prepare_output()
     try:
@@ -74,11 +74,11 @@ def main() -> None:
         if logging.getLogger().isEnabledFor(logging.DEBUG):
             traceback.print_exc()
         reason = f"{type(error).__name__}: {error}"
-        fail(f"This is a bug in TickLake; `ticklake -vv …` shows where, please report it. {reason}", FAILED)
+        fail(f"This is a bug in TickLake. Please report it with the output of `ticklake -vv …`. {reason}", FAILED)
 
 
 def _prepare_output() -> None:
-    """Prints what the encoding of stdout lacks as escapes, like stderr; a closed stdout swallows everything."""
+    """Escapes characters that stdout cannot encode, as stderr does. Discards output if stdout is closed."""
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     elif isinstance(sys.stdout, io.TextIOWrapper):
@@ -86,6 +86,6 @@ def _prepare_output() -> None:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Ends the program with one line on stderr."""
+    """Prints one line to stderr and exits."""
     click.echo(f"Error: {logs.one_line(logs.redacted(message))}", err=True)
     sys.exit(code)

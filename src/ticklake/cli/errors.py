@@ -6,7 +6,7 @@ from ticklake.errors import TickLakeError
 
 
 class StorageNotFound(TickLakeError):
-    message = "No storage at {storage}: there is no such directory. Give the one that the producer writes to."
+    message = "No storage at {storage}: the directory does not exist. Give the directory that the producer writes to."
     storage: object
 
 
@@ -33,8 +33,8 @@ class NotADemo(TickLakeError):
 
 class GroupFillsNothing(TickLakeError):
     message = (
-        "No indexer has said which table consumer group {group!r} of {topic} fills in run {run_id}: there is nothing "
-        "to release. `ticklake groups` lists the groups."
+        "Nothing to release: no indexer has recorded a table for consumer group {group!r} of {topic} in run {run_id}. "
+        "`ticklake groups` lists the groups."
     )
     topic: str
     group: str

@@ -1,4 +1,4 @@
-"""Commands that list something by themselves and have further commands below them."""
+"""Commands that list something by themselves and also have subcommands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 
 class ListingGroup(click.Group):
-    """Its own options are for its list. In front of a command below it they would be ignored, so they are refused."""
+    """Refuses its own options before a subcommand, where they would be ignored."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -19,5 +19,5 @@ class ListingGroup(click.Group):
             if param.name and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
         ]
         if given:
-            raise click.UsageError(f"Write {given[0]} after {name!r}: before it, it would be ignored.", ctx)
+            raise click.UsageError(f"Write {given[0]} after {name!r}; before it, the option would be ignored.", ctx)
         return name, command, rest

@@ -1,4 +1,4 @@
-"""Configuration: HOCON in, frozen settings out. `reference.conf` in this folder documents every option."""
+"""Reads HOCON configurations into frozen settings. `reference.conf` in this folder documents every option."""
 
 from ticklake.config.bindings import Binding
 from ticklake.config.loading import load

@@ -1,4 +1,4 @@
-"""Binding URIs, `usage:resource?parameter=value`: what a service uses a resource for."""
+"""Binding URIs, `usage:resource?parameter=value`: how a service uses a resource."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ USAGES = {
     "lake-read": "Lake",
     "lake-write": "Lake",
 }
-"""Each usage and the kind of resource it is of."""
+"""Each usage with the kind of resource it needs."""
 
 
 @dataclass(frozen=True)
 class Binding:
-    """A parsed binding; `consumer_group` is set for `topic-read` and only there."""
+    """A parsed binding. `consumer_group` is set for `topic-read` only."""
 
     usage: str
     resource: str
@@ -44,7 +44,7 @@ class Binding:
 
 
 def parse_binding(text: str, where: str) -> Binding:
-    """`where` is what an error names: file, line and key."""
+    """Parses a binding. Errors name `where`: file, line and key."""
     usage, colon, rest = text.strip().partition(":")
     resource, _, query = rest.partition("?")
     if not colon or not resource.strip():
@@ -62,8 +62,8 @@ def _consumer_group(text: str, usage: str, query: str, where: str) -> str:
     allowed = {"consumerGroup", "consumer_group"} if usage == "topic-read" else set()
     for name, _ in parameters:
         if name not in allowed:
-            only = "only consumerGroup is" if allowed else "none is"
-            reason = f"{name!r} is no parameter of {usage}, {only}"
+            known = "its only parameter is consumerGroup" if allowed else "it has no parameters"
+            reason = f"{name!r} is not a parameter of {usage}; {known}"
             raise BadBinding(where=where, uri=text, reason=reason)
     if len(parameters) > 1:
         raise BadBinding(where=where, uri=text, reason="consumerGroup is given twice")

@@ -1,4 +1,4 @@
-"""The classes a configuration can name, by their own names or by the last part of the original's Java names."""
+"""The classes that a configuration can name: by their own names, or by the last part of the original's Java names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ticklake.config.hocon import fold, listed, nearest
 
 
 class ServiceClass(NamedTuple):
-    """Its options and what it cannot do without, as usages of resources."""
+    """The options of a service class and the usages of resources that it requires."""
 
     options: type[options.Options]
     needs: tuple[str, ...]
@@ -43,7 +43,7 @@ SERVICES: dict[str, ServiceClass] = {
     "MinimalBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, ("storage-read",)),
 }
 OWN_INDEXER = ServiceClass(options.BatchIndexerOptions, ("storage-read",))
-"""What `class = "module:Class"` takes, an indexer of the user's own. Whether it needs a lake, only its class tells."""
+"""A user's own indexer, `class = "module:Class"`. Only its class knows whether it needs a lake."""
 
 _ORIGINALS = {
     "H2TopicResource": "Topic",
@@ -64,7 +64,7 @@ def resource_class(given: str | None, where: str, key: str) -> str:
 
 
 def service_class(given: str | None, name: str, where: str, key: str) -> str:
-    """Without a class, a service is what it is called: `dummy-indexer-2` is a DummyIndexer."""
+    """Returns the given class, or the one that the service is named after: `dummy-indexer-2` is a DummyIndexer."""
     if given is not None and ":" in given:
         return given
     if given is not None:

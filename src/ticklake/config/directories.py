@@ -1,4 +1,4 @@
-"""Whether the directories that a configuration names can be used on this machine. Looks, and makes nothing."""
+"""Checks that the directories of a configuration can be used on this machine. Creates nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _READ_ONLY = ("storage-read", "lake-read")
 
 
 class _Named(NamedTuple):
-    """A directory, the option that names it, and where that was given."""
+    """A directory, the option that names it, and where that option was given."""
 
     key: str
     path: Path
@@ -26,7 +26,7 @@ class _Named(NamedTuple):
 
 
 def check_directories(settings: NodeSettings) -> None:
-    """Raises `BadValue` for a place that is no directory, or that this user can neither write to nor make."""
+    """Raises `BadValue` for a place that is not a directory, or that this user can neither write to nor create."""
     written, read = _used(settings)
     own = settings.node_origins.get("directory", settings.file)
     _refuse(_Named("node.directory", Path(settings.node.directory), own), writing=True)
@@ -36,7 +36,7 @@ def check_directories(settings: NodeSettings) -> None:
 
 
 def _used(settings: NodeSettings) -> tuple[set[str], set[str]]:
-    """The resources that a service writes to, and those that one reads. Nobody needs to write to what is only read."""
+    """Returns the resources that services write to and those that they use. Others need no write permission."""
     uses = {use for name in settings.services for use in settings.uses(name)}
     own = [name for name, service in settings.services.items() if service.class_name not in SERVICES]
     lakes = {lake.name for name in own if (lake := settings.of_kind_if_any(name, "Lake"))}
@@ -62,18 +62,18 @@ def _places(settings: NodeSettings, resource: ResourceSettings) -> Iterator[_Nam
 def _refuse(place: _Named, *, writing: bool, reading: bool = True) -> None:
     reason = _obstacle(place.path, writing=writing, reading=reading)
     if reason is not None:
-        raise BadValue(where=place.where, key=place.key, reason=f"{reason}, or name another place")
+        raise BadValue(where=place.where, key=place.key, reason=f"{reason}, or choose another directory")
 
 
 def _obstacle(path: Path, *, writing: bool, reading: bool) -> str | None:
-    """Why a directory cannot be used, and what to do; None if it can, or if it may come into being."""
-    is_there = os.path.lexists if writing else os.path.exists  # a link to nothing is nothing to read, yet in the way
-    nearest = next(one for one in (path, *path.parents) if is_there(one) or one == one.parent)
-    made = "" if nearest == path else f"{path} cannot be made: "
+    """Returns why a directory cannot be used, with a remedy; None if it can be used or created."""
+    exists = os.path.lexists if writing else os.path.exists  # a dangling link can be ignored, unless we must create it
+    nearest = next(one for one in (path, *path.parents) if exists(one) or one == one.parent)
+    uncreated = "" if nearest == path else f"{path} cannot be created: "
     if not nearest.is_dir():
-        return f"{made}{nearest} is not a directory. Move it away"
+        return f"{uncreated}{nearest} is not a directory. Move it away"
     if writing and not os.access(nearest, os.W_OK | os.X_OK):
-        return f"{made}{nearest} cannot be written to by this user. Give it the right to"
-    if reading and not made and not os.access(nearest, os.R_OK | os.X_OK):
-        return f"{nearest} cannot be read by this user. Give it the right to"
+        return f"{uncreated}{nearest} is not writable by this user. Grant write permission"
+    if reading and not uncreated and not os.access(nearest, os.R_OK | os.X_OK):
+        return f"{nearest} is not readable by this user. Grant read permission"
     return None

@@ -6,7 +6,7 @@ from ticklake.errors import TickLakeError
 
 
 class ConfigNotFound(TickLakeError):
-    message = "No configuration file {file}. `ticklake init` writes one to start from."
+    message = "Configuration file {file} does not exist. `ticklake init` writes one to start from."
     file: object
 
 
@@ -17,7 +17,7 @@ class ConfigSyntax(TickLakeError):
 
 
 class IncludeNotFound(TickLakeError):
-    message = "{where}: the included file {target} does not exist{hint} Names are relative to the file that includes."
+    message = "{where}: the included file {target} does not exist{hint} Names are relative to the including file."
     where: object
     target: object
     hint: str
@@ -25,8 +25,8 @@ class IncludeNotFound(TickLakeError):
 
 class UnknownReference(TickLakeError):
     message = (
-        "{where}: ${{{name}}} is neither defined here nor in the environment{hint} Write ${{?{name}}} where it may "
-        "be missing."
+        "{where}: ${{{name}}} is defined neither in the configuration nor in the environment{hint} Write ${{?{name}}} "
+        "if it is optional."
     )
     where: object
     name: str
@@ -34,7 +34,7 @@ class UnknownReference(TickLakeError):
 
 
 class IncludeCycle(TickLakeError):
-    message = "{where}: {target} is being included already; remove one of the includes."
+    message = "{where}: {target} includes itself; remove one of the includes."
     where: object
     target: object
 
@@ -47,7 +47,7 @@ class AppendNotSupported(TickLakeError):
 
 
 class DefinedTwice(TickLakeError):
-    message = "{where}: {key} is defined a second time, first in line {line}; give one of the two another name."
+    message = "{where}: {key} is already defined in line {line}; rename one of the two."
     where: object
     key: str
     line: int
@@ -70,8 +70,8 @@ class BadValue(TickLakeError):
 
 class SecretInFile(TickLakeError):
     message = (
-        "{where}: {key} is written out; keep it out of the file: `password = ${{?DATABASE_PASSWORD}}` takes it from "
-        "the environment."
+        "{where}: {key} contains a password; keep it out of the file: `password = ${{?DATABASE_PASSWORD}}` reads it "
+        "from the environment."
     )
     where: object
     key: str
@@ -101,21 +101,21 @@ class UnknownUsage(TickLakeError):
 
 
 class BadBinding(TickLakeError):
-    message = "{where}: {uri!r} is no binding: {reason}."
+    message = "{where}: {uri!r} is not a binding: {reason}."
     where: object
     uri: str
     reason: object
 
 
 class BindingWithoutGroup(TickLakeError):
-    message = "{where}: {uri!r} names no consumer group; write topic-read:{resource}?consumerGroup=GROUP."
+    message = "{where}: {uri!r} has no consumer group; write topic-read:{resource}?consumerGroup=GROUP."
     where: object
     uri: str
     resource: str
 
 
 class UnknownResource(TickLakeError):
-    message = "{where}: {key} uses {name!r}, which is no resource{hint} Of kind {kind} there are: {allowed}."
+    message = "{where}: {key} uses {name!r}, which is not a resource{hint} Resources of kind {kind}: {allowed}."
     where: object
     key: str
     name: str
@@ -125,7 +125,7 @@ class UnknownResource(TickLakeError):
 
 
 class WrongKind(TickLakeError):
-    message = "{where}: {key} uses {name!r}, which is of kind {found}, not {kind}. Of kind {kind} there are: {allowed}."
+    message = "{where}: {key} uses {name!r}, which is of kind {found}, not {kind}. Resources of kind {kind}: {allowed}."
     where: object
     key: str
     name: str
@@ -136,8 +136,7 @@ class WrongKind(TickLakeError):
 
 class BindingMissing(TickLakeError):
     message = (
-        "{file}: service {service!r} needs a {kind} and is bound to none; bind one in its `resources`. There are: "
-        "{found}."
+        "{file}: service {service!r} needs a {kind} but is bound to none; bind one in its `resources`. Known: {found}."
     )
     file: object
     service: str
@@ -146,14 +145,14 @@ class BindingMissing(TickLakeError):
 
 
 class ConfigExists(TickLakeError):
-    message = "{file} exists and was left as it is. Name another directory: `ticklake init DIRECTORY`."
+    message = "{file} already exists and was not changed. Choose another directory: `ticklake init DIRECTORY`."
     file: object
 
 
 class GroupFillsTwoTables(TickLakeError):
     message = (
-        "{file}: {first!r} and {second!r} read {topic!r} as one consumer group, {group!r}, and fill different tables, "
-        "so each would get only a part. Give each its own consumerGroup."
+        "{file}: {first!r} and {second!r} read {topic!r} in the same consumer group, {group!r}, but fill different "
+        "tables, so each would get only a part of the messages. Give each its own consumerGroup."
     )
     file: object
     first: str

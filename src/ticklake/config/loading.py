@@ -1,4 +1,4 @@
-"""From a file to settings. What is wrong is one error that names the file, the line, the key and what is allowed."""
+"""Loads settings from a file. A mistake is one error with the file, the line, the key and the allowed values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ticklake.config.settings import NodeSettings, ResourceSettings, ServiceSett
 WRAPPERS: tuple[KeyPath, ...] = (("evochora", "datapipeline"), ("pipeline",), ())
 SECTIONS = ("node", "resources", "services", "vars")
 CLASS_KEYS = ("class", "className", "type")
-BESIDE_RESOURCE_OPTIONS = (*CLASS_KEYS, "options")
-BESIDE_SERVICE_OPTIONS = (*CLASS_KEYS, "options", "resources")
+RESOURCE_KEYS = (*CLASS_KEYS, "options")
+SERVICE_KEYS = (*CLASS_KEYS, "options", "resources")
 
 
 def load(path: str | Path) -> NodeSettings:
@@ -38,7 +38,7 @@ def load(path: str | Path) -> NodeSettings:
 
 
 def _unwrapped(document: Document) -> tuple[KeyPath, Mapping[str, Any]]:
-    """Where `resources` and `services` are: at the top, or inside the wrapper that the original uses."""
+    """Returns the block of `resources` and `services`: the top level, or the block that the original puts around it."""
     root = next(root for root in WRAPPERS if isinstance(_descend(document.tree, root), dict))
     for depth, key in enumerate(root):
         _only(document, root[:depth], _descend(document.tree, root[:depth]), (key, "vars"))
@@ -71,17 +71,17 @@ def _block(document: Document, root: KeyPath, section: Mapping[str, Any], name: 
 
 def _must_be_block(document: Document, path: KeyPath, value: Any) -> None:
     if not isinstance(value, dict):
-        raise BadValue(where=document.where(path), key=".".join(path), reason="it must be a block in braces { }")
+        raise BadValue(where=document.where(path), key=".".join(path), reason="must be a block in braces { }")
 
 
 def _shared_run_id(document: Document, section: KeyPath, services: dict[str, Any]) -> tuple[str, str] | None:
-    """`services.runId` holds for all services, as in the original; with where it comes from."""
+    """Returns `services.runId`, which applies to all services as in the original, and its origin."""
     for key in [key for key, value in services.items() if fold(key) == "runid" and not isinstance(value, dict)]:
         run_id, path = services.pop(key), (*section, key)
         if isinstance(run_id, str) and run_id.strip():
             return run_id, document.origin(path)
         if run_id is not None:
-            raise BadValue(where=document.where(path), key=".".join(path), reason="it must be text, in quotes")
+            raise BadValue(where=document.where(path), key=".".join(path), reason="must be text in quotes")
     return None
 
 
@@ -98,8 +98,8 @@ def _resource(document: Document, section: KeyPath, name: str, body: Any) -> Res
     path = (*section, name)
     _must_be_block(document, path, body)
     class_name = resource_class(_class_of(document, path, body), document.where(path), ".".join(path))
-    entries = _entries(document, path, body, BESIDE_RESOURCE_OPTIONS)
-    options, origins = read_options(document, RESOURCES[class_name], path, entries, BESIDE_RESOURCE_OPTIONS)
+    entries = _entries(document, path, body, RESOURCE_KEYS)
+    options, origins = read_options(document, RESOURCES[class_name], path, entries, RESOURCE_KEYS)
     return ResourceSettings(name, class_name, options, origins)
 
 
@@ -109,8 +109,8 @@ def _service(document: Document, section: KeyPath, name: str, body: Any) -> Serv
     class_name = service_class(_class_of(document, path, body), name, document.where(path), ".".join(path))
     bindings = _bindings(document, (*path, "resources"), body.get("resources", {}))
     model = SERVICES.get(class_name, OWN_INDEXER).options
-    entries = _entries(document, path, body, BESIDE_SERVICE_OPTIONS)
-    options, origins = read_options(document, model, path, entries, BESIDE_SERVICE_OPTIONS)
+    entries = _entries(document, path, body, SERVICE_KEYS)
+    options, origins = read_options(document, model, path, entries, SERVICE_KEYS)
     return ServiceSettings(name, class_name, bindings, options, origins)
 
 
@@ -118,12 +118,12 @@ def _class_of(document: Document, path: KeyPath, body: Mapping[str, Any]) -> str
     given = [key for key in CLASS_KEYS if body.get(key) is not None]
     if len(given) > 1:
         where, key = document.where((*path, given[1])), ".".join((*path, given[1]))
-        raise BadValue(where=where, key=key, reason=f"it is given already as {given[0]}")
+        raise BadValue(where=where, key=key, reason=f"is already given as {given[0]}")
     return str(body[given[0]]) if given else None
 
 
 def _entries(document: Document, path: KeyPath, body: Mapping[str, Any], beside: tuple[str, ...]) -> list[Entry]:
-    """The options of a block, given inside `options { }` or right in it, each with its path."""
+    """Returns the options of a block with their paths. They are inside `options { }` or directly in the block."""
     inner = {} if body.get("options") is None else body["options"]
     _must_be_block(document, (*path, "options"), inner)
     found: list[Entry] = [((*path, key), value) for key, value in body.items() if key not in beside]
@@ -137,7 +137,7 @@ def _bindings(document: Document, path: KeyPath, block: Any) -> dict[str, Bindin
         where, key = document.where((*path, name)), ".".join((*path, name))
         if not isinstance(uri, str):
             raise BadValue(
-                where=where, key=key, reason='it must be a binding in quotes, like "storage-read:tick-storage"'
+                where=where, key=key, reason='must be a binding in quotes, such as "storage-read:tick-storage"'
             )
         found[name] = parse_binding(uri, f"{where}: {key}")
     return found
@@ -150,7 +150,7 @@ def _with_run_id(services: dict[str, ServiceSettings], shared: tuple[str, str] |
 
 
 def _given_run(service: ServiceSettings, run_id: str, origin: str) -> ServiceSettings:
-    # Not the simulation: it makes a run of its own.
+    # Not the simulation: it creates a new run.
     if not isinstance(service.options, IndexerOptions) or "run_id" in service.options.model_fields_set:
         return service
     options = service.options.model_copy(update={"run_id": run_id})

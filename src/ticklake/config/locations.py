@@ -1,4 +1,4 @@
-"""Where things are: directories relative to the configuration file, database URLs in our own spelling."""
+"""Normalizes locations: directories relative to the configuration file, and database URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"\$\{\??([^}]*)\}")
 
 
 def with_credentials(url: str, username: str | None, password: str) -> str:
-    """A PostgreSQL URL with its user and password; SQLite has neither."""
+    """Adds user and password to a PostgreSQL URL. SQLite has neither."""
     if url.startswith("sqlite:"):
         return url
     parts = urlsplit(url)
@@ -30,40 +30,40 @@ def with_credentials(url: str, username: str | None, password: str) -> str:
 
 
 def _directory(text: str, info: ValidationInfo) -> str:
-    """A directory of this machine as an absolute path."""
+    """Returns the absolute path of a directory on this machine."""
     if not text.strip():
-        raise ValueError("it needs a directory")
+        raise ValueError("must be a directory")
     return str(_absolute(text, info))
 
 
 def _storage(text: str, info: ValidationInfo) -> str:
-    """A directory as an absolute path, or the URL of an object store."""
+    """Returns the absolute path of a directory, or the URL of an object store."""
     if not text.strip():
-        raise ValueError("it needs a directory")
+        raise ValueError("must be a directory")
     place = _parsed(storage_place, _filled_in(text))
     return place if isinstance(place, str) else str(_absolute(text, info))
 
 
 def _database_url(text: str, info: ValidationInfo) -> str:
-    """`sqlite:///DIRECTORY` or `postgresql://…`, from these, a plain directory, or what JDBC calls them."""
+    """Returns `sqlite:///DIRECTORY` or `postgresql://…`. Also accepts a plain directory or a JDBC URL."""
     text = text.strip()
     if text.startswith("jdbc:h2:"):
         text = _h2_path(text)
     text = text.removeprefix("jdbc:").removeprefix("sqlite:///")
     if text.startswith(("postgresql://", "postgres://")):
-        urlsplit(text)  # its own error tells what is wrong with it
+        urlsplit(text)  # its error says what is wrong
         if mistake := postgres_mistake(text):
             raise ValueError(mistake)
         return text
     if not text or ("://" in text and not text.startswith("file:")):
-        raise ValueError("it must be sqlite:///DIRECTORY, postgresql://USER@HOST/DATABASE or a directory")
+        raise ValueError("must be sqlite:///DIRECTORY, postgresql://USER@HOST/DATABASE or a directory")
     return f"sqlite:///{_absolute(text, info)}"
 
 
 def _h2_path(url: str) -> str:
     path = url.removeprefix("jdbc:h2:").partition(";")[0].removeprefix("file:")
     if path.startswith(("mem:", "tcp:", "ssl:", "zip:")):
-        raise ValueError("only H2 databases in a file have a counterpart here, a directory")
+        raise ValueError("must be an H2 database in a file; other H2 databases have no counterpart here")
     return path
 
 
@@ -85,7 +85,7 @@ def _filled_in(text: str) -> str:
 
 
 def _variable(match: re.Match[str]) -> str:
-    """HOCON substitutes nothing inside quotes; the original's paths expect it all the same."""
+    """Substitutes a variable inside quotes, which HOCON does not do but paths of the original rely on."""
     name = match[1]
     if name == "user.home":
         return str(Path.home())

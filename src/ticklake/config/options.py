@@ -1,4 +1,4 @@
-"""What can be set, class by class. `reference.conf` documents every option; a test holds the two together."""
+"""The options of each class. `reference.conf` documents them; a test checks that the two agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PositiveMilliseconds = Annotated[Milliseconds, Field(ge=1)]
 
 
 class Options(BaseModel):
-    """Frozen; unknown keys are refused. `synonyms` are names in use elsewhere; a `free` model takes any key."""
+    """A frozen set of options that refuses unknown keys. `synonyms` are alternative names; `free` accepts any key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     synonyms: ClassVar[dict[str, str]] = {}
@@ -26,14 +26,14 @@ class Options(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _refuse_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
-            raise ValueError("it cannot be true or false")
+            raise ValueError("cannot be true or false")
         return value
 
 
 class ConnectionOptions(Options):
-    """How to connect; a password comes from the environment and is never shown."""
+    """How to connect. The password comes from the environment and is never shown."""
 
     synonyms = {"jdbc_url": "url", "db_path": "url", "path": "url"}
 
@@ -45,7 +45,7 @@ class ConnectionOptions(Options):
 
     @model_validator(mode="before")
     @classmethod
-    def _password_out_of_url(cls, values: Any) -> Any:
+    def _split_password_from_url(cls, values: Any) -> Any:
         if isinstance(values, dict) and isinstance(values.get("url"), str):
             url, password = split_password(values["url"])
             if password:
@@ -53,24 +53,24 @@ class ConnectionOptions(Options):
         return values
 
     @model_validator(mode="after")
-    def _pool_fits(self) -> Self:
+    def _check_pool(self) -> Self:
         if self.min_idle > self.max_pool_size:
             raise ValueError(f"min_idle ({self.min_idle}) cannot be more than max_pool_size ({self.max_pool_size})")
         return self
 
 
 class DatabaseOptions(ConnectionOptions):
-    """A database of runs: a directory with one SQLite file a run, or PostgreSQL with one schema a run."""
+    """A database of runs: a directory with one SQLite file per run, or PostgreSQL with one schema per run."""
 
     url: DatabaseUrl
 
     def dsn(self) -> str:
-        """The URL to connect with, user and password included: not for printing."""
+        """The URL to connect with, including user and password. Do not print it."""
         return with_credentials(self.url, self.username, self.password.get_secret_value())
 
 
 class TopicOptions(ConnectionOptions):
-    """A topic: in the database resource named here, or in one of its own."""
+    """A topic: in a database resource, or in its own database."""
 
     database: str | None = None
     url: DatabaseUrl | None = None
@@ -78,9 +78,9 @@ class TopicOptions(ConnectionOptions):
     max_delivery_attempts: Count = defaults.MAX_DELIVERY_ATTEMPTS
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _check_database_or_url(self) -> Self:
         if (self.database is None) == (self.url is None):
-            raise ValueError("it needs either database (the name of a Database resource) or url")
+            raise ValueError("needs either database (the name of a Database resource) or url")
         return self
 
 
@@ -94,7 +94,7 @@ class StorageOptions(Options):
 
 
 class QueueOptions(Options):
-    """The way from the producer to the persistence services; a full queue makes the producer wait."""
+    """The tick queue between producer and persistence services. A full queue makes the producer wait."""
 
     synonyms = {"capacity": "max_ticks"}
 
@@ -112,7 +112,7 @@ class EventQueueOptions(Options):
 
 
 class SparkOptions(Options):
-    """The Spark session; every setting whose name starts with `spark.` passes through."""
+    """The Spark session. Every setting whose name starts with `spark.` is passed on."""
 
     free = True
 
@@ -141,12 +141,12 @@ def _flattened(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def _as_spark_writes(value: Any) -> str:
     if hasattr(value, "normalized") or isinstance(value, timedelta):
-        raise ValueError('HOCON reads 512m as minutes; put the settings of Spark in quotes: "512m"')
+        raise ValueError('HOCON reads 512m as minutes; put Spark settings in quotes: "512m"')
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class LakeOptions(Options):
-    """The directory of the tables, and the Spark that fills them."""
+    """The directory of the tables, and the Spark session that fills them."""
 
     path: Directory
     spark: SparkOptions = SparkOptions()
@@ -167,7 +167,7 @@ class SimulationOptions(Options):
 
 
 class RetryOptions(Options):
-    """How a failed write is tried again: each pause twice as long as the one before."""
+    """How a failed write is retried. Each pause is twice as long as the previous one."""
 
     max_attempts: Count = defaults.WRITE_ATTEMPTS
     first_delay_ms: Milliseconds = defaults.WRITE_FIRST_DELAY_MS
@@ -181,20 +181,20 @@ class MetadataPersistenceOptions(Options):
 
 
 class CompletionOptions(Options):
-    """Closes a run once everything of it is written."""
+    """Records the end of a run once all its ticks are written."""
 
     retry: RetryOptions = RetryOptions()
 
 
 class ReconciliationOptions(Options):
-    """Looks for batch files that were never announced: in all runs, or in one."""
+    """Announces batch files that were never announced, in all runs or in one."""
 
     run_id: str | None = None
     interval_ms: PositiveMilliseconds = 60_000
 
 
 class CompactionOptions(Options):
-    """Merges small files of tables: in all runs, or in one."""
+    """Merges small files of tables, in all runs or in one."""
 
     run_id: str | None = None
     interval_ms: PositiveMilliseconds = 30_000
@@ -203,7 +203,7 @@ class CompactionOptions(Options):
 
 
 class PersistenceOptions(Options):
-    """A batch file is closed by whichever limit it reaches first."""
+    """A batch file is closed by the first limit it reaches."""
 
     max_batch_size: Count = 100
     max_batch_bytes: Annotated[Bytes, Field(ge=1)] = 64 << 20
@@ -212,7 +212,7 @@ class PersistenceOptions(Options):
 
 
 class IndexerOptions(Options):
-    """A configured `run_id` is indexed as it is; without one the first run that starts later is waited for."""
+    """Indexes the run `run_id`, or waits for the first run that starts after the indexer."""
 
     run_id: str | None = None
     poll_interval_ms: PositiveMilliseconds = defaults.POLL_INTERVAL_MS
@@ -220,13 +220,13 @@ class IndexerOptions(Options):
 
 
 class MetadataIndexerOptions(IndexerOptions):
-    """Fails where no metadata came within `topic_poll_timeout_ms`."""
+    """Fails if no metadata arrives within `topic_poll_timeout_ms`."""
 
     topic_poll_timeout_ms: PositiveMilliseconds = defaults.TOPIC_POLL_TIMEOUT_MS
 
 
 class BatchIndexerOptions(IndexerOptions):
-    """`topic_poll_timeout_ms` is taken for older configurations only: a message or the next flush ends the wait."""
+    """`topic_poll_timeout_ms` is accepted for older configurations and ignored."""
 
     insert_batch_size: Count = defaults.INSERT_BATCH_SIZE
     flush_timeout_ms: PositiveMilliseconds = defaults.FLUSH_TIMEOUT_MS
@@ -238,7 +238,7 @@ class BatchIndexerOptions(IndexerOptions):
 
 
 class UnbufferedIndexerOptions(IndexerOptions):
-    """Each tick is flushed on its own."""
+    """Flushes each tick separately."""
 
     topic_poll_timeout_ms: PositiveMilliseconds = 5000
     enable_idempotency: bool = False
@@ -246,7 +246,7 @@ class UnbufferedIndexerOptions(IndexerOptions):
 
 
 class EventIndexerOptions(Options):
-    """Without a `run_id` events belong to the run that this node's simulation produces."""
+    """Without a `run_id`, events belong to the run of this node's simulation."""
 
     run_id: str | None = None
     max_batches: Count = 100
@@ -254,7 +254,7 @@ class EventIndexerOptions(Options):
 
 
 class RestartOptions(Options):
-    """How a service that died is started again: each pause about twice as long as the one before."""
+    """How a failed service is restarted. Each pause is about twice as long as the previous one."""
 
     max_restarts: Annotated[int, Field(ge=0)] = defaults.MAX_RESTARTS
     first_delay_ms: PositiveMilliseconds = defaults.RESTART_FIRST_DELAY_MS
@@ -263,14 +263,14 @@ class RestartOptions(Options):
 
 
 class LogOptions(Options):
-    """What `ticklake run` logs to stderr; `-v` and `--log-format` come before these."""
+    """What `ticklake run` logs to stderr. `-v` and `--log-format` override it."""
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "warning"
 
 
 class HttpOptions(Options):
-    """The HTTP side of the node: off without a port. Another address than loopback needs TICKLAKE_TOKEN."""
+    """The HTTP server of the node; off without a port. Any address but loopback needs TICKLAKE_TOKEN."""
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] | None = None
@@ -280,7 +280,7 @@ class HttpOptions(Options):
 
 
 class NodeOptions(Options):
-    """The node as a whole: who it is, where it keeps what is its own, how it starts again what died."""
+    """The node itself: its name, its directory, and how it restarts services."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "ticklake"
     directory: Annotated[Directory, Field(validate_default=True)] = "data"

@@ -1,4 +1,4 @@
-"""From the values in a file to one class's options: spelling, types and secrets."""
+"""Reads the options of a class from the values in a file: spelling, types and secrets."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from ticklake.errors import TickLakeError
 Entry = tuple[KeyPath, Any]
 
 _REASONS = {
-    "missing": "it is missing",
-    "int_type": "it must be a whole number",
-    "int_parsing": "it must be a whole number",
-    "int_from_float": "it must be a whole number",
-    "float_type": "it must be a number",
-    "float_parsing": "it must be a number",
-    "bool_type": "it must be true or false",
-    "bool_parsing": "it must be true or false",
-    "string_type": "it must be text, in quotes where it looks like something else",
-    "greater_than_equal": "it must be {ge} or more",
-    "greater_than": "it must be more than {gt}",
-    "less_than": "it must be less than {lt}",
-    "too_short": "it must have {min_length} items, not {actual_length}",
-    "too_long": "it must have {max_length} items, not {actual_length}",
-    "finite_number": "it must be a number that has an end",
-    "int_parsing_size": "it is too large",
-    "list_type": "it must be a list in brackets [ ]",
-    "model_type": "it must be a block in braces { }",
-    "dict_type": "it must be a block in braces { }",
+    "missing": "is missing",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text; use quotes if it looks like another type",
+    "greater_than_equal": "must be {ge} or more",
+    "greater_than": "must be more than {gt}",
+    "less_than": "must be less than {lt}",
+    "too_short": "must have {min_length} items, not {actual_length}",
+    "too_long": "must have {max_length} items, not {actual_length}",
+    "finite_number": "must be finite",
+    "int_parsing_size": "is too large",
+    "list_type": "must be a list in brackets [ ]",
+    "model_type": "must be a block in braces { }",
+    "dict_type": "must be a block in braces { }",
 }
 
 
 def read_options(
     document: Document, model: type[Options], block: KeyPath, entries: Sequence[Entry], beside: Sequence[str]
 ) -> tuple[Options, dict[str, str]]:
-    """The options of a block, and where each one that was given is. `beside` names what else may stand in the block."""
+    """Returns the options of a block and the origin of each given one. `beside` lists other keys of the block."""
     origins: dict[KeyPath, KeyPath] = {}
     try:
         named = _canonical(document, model, entries, (), origins)
-    except _NoSuchField as unknown:
+    except _UnknownField as unknown:
         others = beside if unknown.path[:-1] == block else ()
         raise _unknown_key(document, unknown.model, unknown.path, others) from None
     _refuse_written_secrets(document, origins)
@@ -57,7 +57,7 @@ def read_options(
     return options, {".".join(name): document.origin(path) for name, path in origins.items()}
 
 
-class _NoSuchField(Exception):
+class _UnknownField(Exception):
     def __init__(self, model: type[Options], path: KeyPath) -> None:
         super().__init__()
         self.model, self.path = model, path
@@ -66,13 +66,13 @@ class _NoSuchField(Exception):
 def _canonical(
     document: Document, model: type[Options], entries: Sequence[Entry], prefix: KeyPath, origins: dict[KeyPath, KeyPath]
 ) -> dict[str, Any]:
-    """The values by the names of the model's fields; `origins` gets the way back to the file's keys."""
+    """Returns the values by field name. Adds to `origins` the key in the file for each field."""
     named: dict[str, Any] = {}
     for path, value in entries:
         name = _field(model, path)
         if name in named:
             other = ".".join(origins[(*prefix, name)])
-            raise BadValue(where=document.where(path), key=".".join(path), reason=f"it is given already as {other}")
+            raise BadValue(where=document.where(path), key=".".join(path), reason=f"is already given as {other}")
         origins[(*prefix, name)] = path
         inner = model.model_fields[name].annotation
         if isinstance(value, dict) and isinstance(inner, type) and issubclass(inner, Options) and not inner.free:
@@ -87,7 +87,7 @@ def _field(model: type[Options], path: KeyPath) -> str:
     words = {name: name for name in model.model_fields} | model.synonyms
     found = {fold(word): name for word, name in words.items()}.get(fold(path[-1]))
     if found is None:
-        raise _NoSuchField(model, path)
+        raise _UnknownField(model, path)
     return found
 
 
@@ -98,7 +98,7 @@ def _unknown_key(document: Document, model: type[Options], path: KeyPath, beside
 
 
 def _refuse_written_secrets(document: Document, origins: Mapping[KeyPath, KeyPath]) -> None:
-    """A password is the environment's alone, also where a reference, or a default before it, says it in the file."""
+    """Raises `SecretInFile` for a password in the file, even as a default or behind a reference."""
     for name in ("password", "url"):
         path = origins.get((name,))
         if path and any(_secret(name, text) for text in document.spellings(path)):

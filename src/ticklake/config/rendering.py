@@ -1,4 +1,4 @@
-"""Settings as HOCON again, with every default written out; it loads to the same settings. Secrets stay out of it."""
+"""Renders settings as HOCON with all defaults and without secrets. The result loads to the same settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OriginOf = Callable[[str], str]
 
 
 def show(settings: NodeSettings, *, origin: bool = False) -> str:
-    """With `origin`, each option says where it was given, or that it is the default."""
+    """Renders the settings. With `origin`, each option has a comment with its file and line, or `default`."""
     origin_of = _origin_of(settings.node, settings.node_origins) if origin else None
     lines = ["node {", *_indented(_option_lines(settings.node, origin_of)), "}", "resources {"]
     for resource in settings.resources.values():
@@ -32,7 +32,7 @@ def show(settings: NodeSettings, *, origin: bool = False) -> str:
 
 
 def as_dict(settings: NodeSettings) -> dict[str, Any]:
-    """The same as plain values, for JSON."""
+    """Returns the settings as plain values, for JSON."""
     return {
         "file": str(settings.file),
         "node": {"options": settings.node.model_dump(mode="json"), "origins": dict(settings.node_origins)},
@@ -78,7 +78,7 @@ def _option_lines(options: Options, origin_of: OriginOf | None, prefix: str = ""
 
 
 def _origin_of(options: Options, origins: Mapping[str, str]) -> OriginOf:
-    """Where an option was given: itself, the free block around it, or nowhere but in the reference."""
+    """Returns where an option was given: by itself, by the `free` block around it, or in the reference."""
 
     def find(option: str) -> str:
         around = option.partition(".")[0]
@@ -91,7 +91,7 @@ def _origin_of(options: Options, origins: Mapping[str, str]) -> OriginOf:
 
 @cache
 def _documentation() -> dict[tuple[type[Options], str], int]:
-    """The line of the reference that documents an option."""
+    """Returns the line of the reference that documents each option."""
     document = read(REFERENCE)
     models = RESOURCES | {name: service.options for name, service in SERVICES.items()}
     elements = {section: document.tree[section] for section in ("resources", "services")}

@@ -1,4 +1,4 @@
-"""What a configuration says, once it is checked: resources, services, and who uses what."""
+"""A checked configuration: resources, services and their bindings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTENING = ("EnvironmentIndexer", "OrganismIndexer", "DummyIndexer", "SimpleBa
 
 @dataclass(frozen=True)
 class ResourceSettings:
-    """A resource; `origins` tells for each option that was given where that was."""
+    """A resource. `origins` holds the file and line of each given option."""
 
     name: str
     class_name: str
@@ -30,7 +30,7 @@ class ResourceSettings:
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """A service, the resources it is bound to (by the names it has for them) and its options."""
+    """A service, its bindings by name, and its options."""
 
     name: str
     class_name: str
@@ -39,26 +39,26 @@ class ServiceSettings:
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def bound(self, usage: str) -> Binding | None:
-        """Its first binding of a usage such as `topic-read`."""
+        """Returns the first binding with a usage such as `topic-read`."""
         return next((binding for binding in self.bindings.values() if binding.usage == usage), None)
 
 
 class NamedPlaces(NamedTuple):
-    """What a configuration names, and so what reports look at. `others` are storages and lakes that they leave out."""
+    """The places of a configuration that reports show. `others` are storages and lakes that they leave out."""
 
     storage: str | None
     lake: str | None
     databases: tuple[str, ...]
     others: list[str]
     batch_topic: str | None = None
-    """The topic that batches are announced on, if there is just one. Its database is the first."""
+    """The topic on which batch files are announced, if there is exactly one. Its database comes first."""
     run_topic: str | None = None
-    """The topic that the ends of runs are announced on, if there is just one."""
+    """The topic on which ends of runs are announced, if there is exactly one."""
 
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """A whole configuration. Services are in the order of the file; `start_order` is the one they start in."""
+    """A whole configuration. Services are in the order of the file; `start_order` computes the order of starting."""
 
     file: Path
     resources: Mapping[str, ResourceSettings]
@@ -67,7 +67,7 @@ class NodeSettings:
     node_origins: Mapping[str, str] = field(default_factory=dict)
 
     def of_kind(self, service: str, kind: str) -> ResourceSettings:
-        """The resource of a kind that a service is bound to; without a binding, the only one there is."""
+        """Returns the resource of a kind that a service is bound to; without a binding, the only one of that kind."""
         bindings = self.services[service].bindings.values()
         names = [binding.resource for binding in bindings if binding.kind == kind]
         candidates = [resource.name for resource in self.resources.values() if resource.class_name == kind]
@@ -76,21 +76,21 @@ class NodeSettings:
         return self.resources[(names or candidates)[0]]
 
     def of_kind_if_any(self, service: str, kind: str) -> ResourceSettings | None:
-        """The same, for a service that can do without; None if it is bound to none and there is not just one."""
+        """Like `of_kind`, but returns None if the service is bound to none and there is not exactly one."""
         try:
             return self.of_kind(service, kind)
         except BindingMissing:
             return None
 
     def database_of(self, topic: str) -> DatabaseOptions:
-        """The database that a topic is in, whether it names one or brings its own."""
+        """Returns the database of a topic: the resource that it names, or its own."""
         options = cast(TopicOptions, self.resources[topic].options)
         if options.database is not None:
             return cast(DatabaseOptions, self.resources[options.database].options)
         return DatabaseOptions.model_construct(**options.model_dump(include=set(DatabaseOptions.model_fields)))
 
     def places(self) -> NamedPlaces:
-        """Every database, of topics or coordinators; of storages and lakes the first."""
+        """Returns all databases, the first storage and the first lake."""
         options = [one.options for one in self.resources.values()]
         storages = [one.path for one in options if isinstance(one, StorageOptions)]
         lakes = [one.path for one in options if isinstance(one, LakeOptions)]
@@ -109,19 +109,19 @@ class NodeSettings:
         )
 
     def topic_of(self, *classes: str) -> str | None:
-        """The one topic that the services of some classes are bound to; None if there are several or none."""
+        """Returns the topic that services of these classes are bound to; None if there is not exactly one."""
         names = [name for name, service in self.services.items() if service.class_name in classes]
         found = {topic.name for name in names if (topic := self.of_kind_if_any(name, "Topic"))}
         return found.pop() if len(found) == 1 else None
 
     def check_complete(self) -> None:
-        """Raises if a service lacks something that it cannot run without, or would take messages from another one."""
+        """Raises if a service lacks a required binding, or if two services would split messages that both need."""
         for service in self.services.values():
             for usage in SERVICES.get(service.class_name, OWN_INDEXER).needs:
                 self.of_kind(service.name, USAGES[usage])
         for first, second in combinations(self.services.values(), 2):
             reads = first.bound("topic-read")
-            if reads is not None and self._take_from_each_other(first, second):
+            if reads is not None and self._split_messages(first, second):
                 raise GroupFillsTwoTables(
                     file=self.file,
                     first=first.name,
@@ -130,8 +130,8 @@ class NodeSettings:
                     group=reads.consumer_group,
                 )
 
-    def _take_from_each_other(self, first: ServiceSettings, second: ServiceSettings) -> bool:
-        """Whether two services read as one consumer group and fill different tables: each would get a part."""
+    def _split_messages(self, first: ServiceSettings, second: ServiceSettings) -> bool:
+        """Returns whether two services share a consumer group but fill different tables: each would get a part."""
         one, other = first.bound("topic-read"), second.bound("topic-read")
         if one is None or one != other:
             return False
@@ -143,7 +143,7 @@ class NodeSettings:
         return service.class_name, lake.options if lake else None
 
     def uses(self, service: str) -> set[tuple[str, str]]:
-        """What a service does with which resource, `("queue-in", "tick-queue")`: as bound, or as it must be."""
+        """Returns the usages and resources of a service, such as `("queue-in", "tick-queue")`: bound or required."""
         settings = self.services[service]
         bound = {(binding.usage, binding.resource) for binding in settings.bindings.values()}
         kinds = {USAGES[usage] for usage, _ in bound}

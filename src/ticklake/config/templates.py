@@ -1,4 +1,4 @@
-"""The configurations that come with TickLake: the reference of all options and one to start from."""
+"""The configurations in this package: the reference of all options and a starter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STARTER = Path(__file__).with_name("starter.conf")
 
 
 def write_starter(directory: str | Path) -> Path:
-    """Writes `ticklake.conf` into the directory, never over one that is there."""
+    """Writes `ticklake.conf` to the directory. Never overwrites an existing file."""
     file = local_path(directory, "A configuration") / "ticklake.conf"
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -22,7 +22,7 @@ def write_starter(directory: str | Path) -> Path:
     try:
         with target:
             target.write(STARTER.read_text(encoding="utf-8"))
-    except BaseException:  # a full disk, Ctrl-C: half a file would be taken for a configuration next time
+    except BaseException:  # a full disk or Ctrl-C must not leave half a configuration
         file.unlink()
         raise
     return file

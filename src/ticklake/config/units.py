@@ -1,4 +1,4 @@
-"""Durations and sizes: a bare number in the option's own unit, or a number with a unit."""
+"""Durations and sizes: a number with a unit, or a bare number in the unit of the option."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
 def seconds(value: Any) -> Any:
-    """A duration in seconds; bare numbers are seconds."""
+    """Converts a duration to seconds. Bare numbers are seconds."""
     return _duration(value, bare=1.0)
 
 
 def milliseconds(value: Any) -> Any:
-    """A duration in whole milliseconds; bare numbers are milliseconds."""
+    """Converts a duration to whole milliseconds. Bare numbers are milliseconds."""
     found = _duration(value, bare=1e-3)
     return round(found * 1000) if isinstance(found, float) and math.isfinite(found) else found
 
 
 def size(value: Any) -> Any:
-    """A number of bytes: `64 MiB`, `64m` (both 1024-based), `64 MB` (1000-based)."""
+    """Converts a size to bytes: `64 MiB`, `64m` (both 1024-based), `64 MB` (1000-based)."""
     if hasattr(value, "normalized"):
-        raise ValueError("without quotes m means minutes; write MiB or MB")
+        raise ValueError("m without quotes means minutes; write MiB or MB")
     if not isinstance(value, str):
         return value
     number, factor = _quantity(value, _BYTES, "bytes, kB, MB, GB, KiB, MiB, GiB")
@@ -58,7 +58,7 @@ def _duration(value: Any, bare: float) -> Any:
 
 
 def _relative(value: Any) -> Any:
-    """pyhocon gives dateutil's relativedelta for most units; months and years have no length in seconds."""
+    """Converts dateutil's relativedelta, which pyhocon returns for most units. Refuses months and years."""
     if not hasattr(value, "normalized"):
         return value
     if value.months or value.years:
@@ -69,12 +69,12 @@ def _relative(value: Any) -> Any:
 
 def _quantity(text: str, units: dict[str, Any], allowed: str) -> tuple[float, Any]:
     if text.lstrip().startswith("-"):
-        raise ValueError("it cannot be negative")
+        raise ValueError("cannot be negative")
     match = _QUANTITY.fullmatch(text)
     unit = match[2] if match else text
     factor = units.get(unit, units.get(unit.lower()))
     if not match or factor is None:
-        raise ValueError(f"it needs a number and a unit: {allowed}")
+        raise ValueError(f"must be a number with a unit: {allowed}")
     return float(match[1]), factor
 
 

@@ -1,1 +1,1 @@
-"""One configuration at work: its resources and services, started, supervised and stopped."""
+"""A node: starts, supervises and stops the services of a configuration."""

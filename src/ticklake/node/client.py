@@ -1,4 +1,4 @@
-"""A node that runs elsewhere: where it listens, and what it says of its services."""
+"""A client of a node in another process: finds its address and reads the state of its services."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ticklake.node.errors import BadNodeAddress, NodeLeadsElsewhere, NodeTokenRe
 if TYPE_CHECKING:
     from ticklake.config import NodeSettings
 
-ANSWER_SECONDS = 1.0
+TIMEOUT_SECONDS = 1.0
 SCHEMES = ("http", "https")
 TOKEN_VARIABLE = "TICKLAKE_TOKEN"  # noqa: S105
 
 
 class ServiceReport(NamedTuple):
-    """A service as its node sees it."""
+    """The state of a service, as its node reports it."""
 
     name: str
     state: str
@@ -33,7 +33,7 @@ class ServiceReport(NamedTuple):
 
 
 def address_of(settings: NodeSettings) -> str | None:
-    """Where the node of this configuration listens, if it runs here and does."""
+    """Returns the URL of this configuration's node; None if the node is not on this machine or serves no HTTP."""
     from ticklake.node.instance import read_holder
 
     url = read_holder(Path(settings.node.directory) / f"{settings.node.name}.lock").get("url")
@@ -41,33 +41,33 @@ def address_of(settings: NodeSettings) -> str | None:
 
 
 def check_address(url: str) -> None:
-    """Raises `BadNodeAddress` for what can be no node's address."""
+    """Raises `BadNodeAddress` if a URL cannot be the address of a node."""
     try:
         parts = urlsplit(url)
-        right = parts.scheme in SCHEMES and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
-    except ValueError:  # a port that is none, or brackets that do not match
-        right = False
-    if not right:
+        valid = parts.scheme in SCHEMES and bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+    except ValueError:  # an invalid port, or unmatched brackets
+        valid = False
+    if not valid:
         raise BadNodeAddress(url=redacted(url))
 
 
 def token_of(environment: Mapping[str, str] = os.environ) -> str:
-    """What a node is shown that wants a token; empty without one."""
+    """Returns the token for requests to a node; empty if none is set."""
     return environment.get(TOKEN_VARIABLE, "").strip()
 
 
 def services_of(url: str | None, token: str = "") -> list[ServiceReport] | None:
-    """None where there is no node, or none that answers.
+    """Returns the services of a node; None if there is no node or it does not answer.
 
-    Raises `NodeTokenWanted` or `NodeTokenRefused` if it wants a token that it was not given, and `NodeLeadsElsewhere`
-    if it redirects to another host, which nobody asks: the token is not for that one.
+    Raises `NodeTokenWanted` or `NodeTokenRefused` if the token is missing or wrong, and `NodeLeadsElsewhere` if the
+    node redirects to another host. That host is not asked, because the token is not meant for it.
     """
     if url is None or not url.lower().startswith(("http://", "https://")):
         return None
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(f"{url.rstrip('/')}/api/services", headers=headers)  # noqa: S310
     try:
-        with urllib.request.build_opener(_SameHost).open(request, timeout=ANSWER_SECONDS) as answer:
+        with urllib.request.build_opener(_SameHost).open(request, timeout=TIMEOUT_SECONDS) as answer:
             return [ServiceReport(one["name"], one["state"], one["error"]) for one in json.load(answer)]
     except urllib.error.HTTPError as error:
         if error.code == HTTPStatus.UNAUTHORIZED:
@@ -82,7 +82,7 @@ def services_of(url: str | None, token: str = "") -> list[ServiceReport] | None:
 
 
 class _SameHost(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect within one host and port only."""
+    """Follows redirects only within the same host and port."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage,

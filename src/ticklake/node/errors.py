@@ -6,29 +6,29 @@ from ticklake.errors import TickLakeError
 
 
 class ProducerMissing(TickLakeError):
-    message = "{file}: service {service} writes what a simulation produces, and there is none. Add a Simulation."
+    message = "{file}: service {service} needs a simulation, but there is none. Add a Simulation."
     file: object
     service: str
 
 
 class TwoProducers(TickLakeError):
-    message = "{file}: {first!r} and {second!r} are both simulations, and a node produces one run. Remove one of them."
+    message = (
+        "{file}: {first!r} and {second!r} are both simulations, but a node produces only one run. Remove one of them."
+    )
     file: object
     first: str
     second: str
 
 
 class EventRunMissing(TickLakeError):
-    message = (
-        "{file}: service {service} does not know which run its events belong to. Give it run_id, or add a Simulation."
-    )
+    message = "{file}: service {service} does not know the run of its events. Set its run_id, or add a Simulation."
     file: object
     service: str
 
 
 class TwoEventIndexers(TickLakeError):
     message = (
-        "{file}: {first!r} and {second!r} both write the events of run {run_id}, and the batches of two queues have "
+        "{file}: {first!r} and {second!r} both write the events of run {run_id}, but the batches of two queues have "
         "the same numbers. Give one of them another run_id."
     )
     file: object
@@ -39,8 +39,8 @@ class TwoEventIndexers(TickLakeError):
 
 class EventQueueShared(TickLakeError):
     message = (
-        "{file}: {first!r} and {second!r} both drain event queue {queue!r}, and each batch is handed out once. "
-        "Give each a queue of its own."
+        "{file}: {first!r} and {second!r} both drain event queue {queue!r}, but each batch is delivered only once. "
+        "Give each its own queue."
     )
     file: object
     first: str
@@ -50,7 +50,8 @@ class EventQueueShared(TickLakeError):
 
 class OneEventFile(TickLakeError):
     message = (
-        "{file}: event queues {first!r} and {second!r} are the same file, {path}, which is open once. Give one another."
+        "{file}: event queues {first!r} and {second!r} use the same file, {path}, which can be opened only once. Give "
+        "one of them another path."
     )
     file: object
     first: str
@@ -60,8 +61,8 @@ class OneEventFile(TickLakeError):
 
 class InstanceRunning(TickLakeError):
     message = (
-        "Node {name!r} runs already in {directory}: process {pid} on {host}. Stop that one, give this one another "
-        "node.name or node.directory, or let both share the work: node.instances = compete."
+        "Node {name!r} is already running in {directory}: process {pid} on {host}. Stop that process, give this node "
+        "another node.name or node.directory, or let both share the work with node.instances = compete."
     )
     name: str
     directory: object
@@ -70,29 +71,29 @@ class InstanceRunning(TickLakeError):
 
 
 class BadNodeAddress(TickLakeError):
-    message = "{url!r} is no address of a node. Give http://HOST:PORT or https://HOST:PORT, without user or password."
+    message = "{url!r} is not a node's address. Give http://HOST:PORT or https://HOST:PORT, without user or password."
     url: str
 
 
 class NodeTokenWanted(TickLakeError):
-    message = "The node at {url} wants a token: set {variable} to the one that it was started with."
+    message = "The node at {url} requires a token: set {variable} to the token that the node was started with."
     url: str
     variable: str
 
 
 class NodeTokenRefused(TickLakeError):
-    message = "The node at {url} refuses the token of {variable}: set it to the one that the node was started with."
+    message = "The node at {url} refuses the token in {variable}: set it to the token that the node was started with."
     url: str
     variable: str
 
 
 class NodeLeadsElsewhere(TickLakeError):
-    message = "{url} leads to another address, which is not asked. Give --node the address of the node itself."
+    message = "{url} redirects to another host, which is not followed. Give --node the address of the node itself."
     url: str
 
 
 class UnknownService(TickLakeError):
-    message = "This node has no service {name!r}{hint} There are: {found}."
+    message = "This node has no service {name!r}{hint} Its services: {found}."
     name: str
     hint: str
     found: str
@@ -100,7 +101,7 @@ class UnknownService(TickLakeError):
 
 class SourceMissing(TickLakeError):
     message = (
-        "{file}: indexer {service!r} has nothing to read from. Bind it to a topic "
+        "{file}: indexer {service!r} has no source. Bind it to a topic "
         "(topic-read:NAME?consumerGroup=GROUP) or, if it is a batch indexer, to a coordinator (db-coordinator:NAME)."
     )
     file: object
@@ -109,7 +110,7 @@ class SourceMissing(TickLakeError):
 
 class TwoSources(TickLakeError):
     message = (
-        "{file}: indexer {service!r} is bound to a topic and to a coordinator, and reads from one of them only. "
+        "{file}: indexer {service!r} is bound to a topic and to a coordinator, but reads from only one of them. "
         "Remove one of the bindings {topic!r} and {coordinator!r}."
     )
     file: object

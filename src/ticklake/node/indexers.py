@@ -1,4 +1,4 @@
-"""From settings to indexers, with what they read from and write to."""
+"""Builds indexers from settings."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class IndexerBuilder:
         return kind(service.name, resources, options, coordinated(database, resources, kind, options))
 
     def _source(self, service: ServiceSettings, kind: type[Indexer]) -> tuple[Binding | None, Binding | None]:
-        """What an indexer reads from: a topic, or for a batch indexer a coordinator. One of them, not both."""
+        """Returns the source of an indexer: a topic or, for a batch indexer, a coordinator. Exactly one is required."""
         reads = service.bound("topic-read")
         shares = service.bound("db-coordinator") if issubclass(kind, BatchIndexer) else None
         if reads is None and shares is None:
@@ -106,7 +106,7 @@ class IndexerBuilder:
 
 
 def check_event_queues(settings: NodeSettings) -> None:
-    """The file of an event queue is open once, for one who drains it."""
+    """Raises if two services would use the same event queue, which only one process and thread can drain."""
     files: dict[str, str] = {}
     for name, resource in settings.resources.items():
         if isinstance(resource.options, given.EventQueueOptions):

@@ -1,4 +1,4 @@
-"""Who runs here: a lock in the node's directory, held for life. The system lets go of it when the process is gone."""
+"""A lock file in the node's directory. The operating system releases it when the process ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Instances = Literal["refuse", "compete"]
 
 
 class Instance:
-    """One running node. `refuse` wants to be the only one of its name; those that `compete` only bear each other."""
+    """The lock of a node. With `refuse` it is exclusive; with `compete` it is shared among nodes that also compete."""
 
     def __init__(self, directory: str | Path, name: str, instances: Instances = "refuse") -> None:
         self._file = local_path(directory, "A node") / f"{name}.lock"
@@ -34,10 +34,10 @@ class Instance:
                 name=self._name, directory=self._file.parent, pid=holder.get("pid"), host=holder.get("host")
             )
         self._held = descriptor
-        self.tell()
+        self.write_holder()
 
-    def tell(self, **more: object) -> None:
-        """Writes down who this is, for those who are refused and for commands that look for it."""
+    def write_holder(self, **more: object) -> None:
+        """Writes process and host to the lock file, for refused nodes and for commands that look for this node."""
         if self._held is not None:
             text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), **more}).encode()
             os.ftruncate(self._held, 0)
@@ -52,7 +52,7 @@ class Instance:
 
 
 def read_holder(file: Path) -> dict[str, Any]:
-    """What the holder of a lock wrote down; nothing where it has not yet, or nobody holds it."""
+    """Reads what the holder of a lock wrote to it; empty if nobody has written anything."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

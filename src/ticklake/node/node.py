@@ -1,4 +1,4 @@
-"""The composition root: from settings to resources and services, started in order and stopped in reverse."""
+"""The composition root: builds resources and services from settings, starts them in order, stops them in reverse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    """One configuration at work in this process."""
+    """The services of one configuration, in this process."""
 
     def __init__(self, settings: NodeSettings, clock: Callable[[], float] = time.time) -> None:
         settings.check_complete()
@@ -51,18 +51,18 @@ class Node:
 
     @property
     def databases(self) -> list[Database]:
-        """Those that a service uses."""
+        """The databases that services use."""
         return list(self._resources.databases.values())
 
     def database(self, name: str) -> Database | None:
-        """The database of this resource, where a service uses it."""
+        """Returns the database of a resource; None if no service uses it."""
         resource = self._settings.resources[name]
         if resource.class_name != "Database":
             return None
         return self._resources.databases.get(cast(given.DatabaseOptions, resource.options).dsn())
 
     def runs(self) -> list[str]:
-        """The runs that this node produces or indexes, as far as they are known by now."""
+        """Returns the known runs that this node produces or indexes."""
         produced = {self.run_id} if self._simulation is not None else set()
         return sorted(produced | indexed_runs(self.services.values()))
 
@@ -71,32 +71,32 @@ class Node:
         return self._resources.queues
 
     def start(self) -> None:
-        """Starts the services, those that others depend on first. Raises `InstanceRunning` where another one runs."""
+        """Starts the services, dependencies first. Raises `InstanceRunning` if the node is already running."""
         self.instance.acquire()
         self.started_at = self._clock()
         self.supervisor.start_all()
 
     def warm_up(self) -> None:
-        """Starts what takes its time, Spark and its workers, before the first tick needs it."""
+        """Starts Spark and its workers, which is slow, before the first tick needs them."""
         warm_up(self.services.values())
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Stops the services, last started first, and gives the resources back. False where one took too long."""
+        """Stops the services in reverse order and releases the resources. Returns False if a service took too long."""
         self.stopping = True
         late = self.supervisor.stop_all(self._settings.node.stop_timeout if timeout is None else timeout)
         self.close()
-        if not late:  # a session with a job under way may take its time
+        if not late:  # stopping a session with an active job may block
             self._resources.stop_sessions()
         self.instance.release()
         return not late
 
     def close(self) -> None:
-        """Closes the databases; all there is to do for a node that was never started."""
+        """Closes the databases. Enough for a node that was never started."""
         self._resources.close()
 
     @property
     def ended(self) -> bool:
-        """Whether no service is at work any more, nor will be by itself."""
+        """Whether all services have ended and none will restart by itself."""
         return self.supervisor.ended
 
     def service(self, name: str) -> Service:
@@ -119,14 +119,14 @@ class Node:
 
     @cached_property
     def run_id(self) -> str:
-        """The run that this node's simulation produces."""
+        """The run of this node's simulation."""
         options = [service.options for service in self._settings.services.values()]
         named = [one.run_id for one in options if isinstance(one, given.SimulationOptions) and one.run_id]
         return named[0] if named else new_run_id(datetime.fromtimestamp(self._clock(), UTC))
 
 
 def _build_order(settings: NodeSettings) -> list[ServiceSettings]:
-    """Indexers first: they look for a run that starts after they were made. Who persists a simulation, after it."""
+    """Returns indexers first, because they look for a run that starts after them, and persistence after simulation."""
     ranks = {"Simulation": 1} | dict.fromkeys(("PersistenceService", "CompletionService"), 2)
     ranks |= dict.fromkeys(("MetadataPersistenceService", "ReconciliationService"), 2)
     return sorted(settings.services.values(), key=lambda service: ranks.get(service.class_name, 0))

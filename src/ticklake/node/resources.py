@@ -1,4 +1,4 @@
-"""What services share: databases, queues, storages, lakes and Spark sessions, each opened once."""
+"""Resources that services share: databases, queues, storages, lakes and Spark sessions, each opened once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Resources:
-    """The resources of one configuration, as far as a service has asked for them."""
+    """The resources of one configuration, opened on first use."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self._settings = settings
@@ -30,7 +30,7 @@ class Resources:
         self._sharings: dict[tuple[str, str], Sharing] = {}
 
     def close(self) -> None:
-        """Closes the databases. Sessions go on: a job may still run."""
+        """Closes the databases, but not the Spark sessions: a job may still be active."""
         for database in self.databases.values():
             database.close()
 
@@ -39,7 +39,7 @@ class Resources:
             stop_session(session)
 
     def sharing(self, lake: str, share: str | None) -> Sharing | None:
-        """Those who share run on the same Spark, so a name counts within its lake."""
+        """Returns the sharing of a name. Names are per lake: indexers that share need the same Spark session."""
         return self._sharings.setdefault((lake, share), Sharing()) if share else None
 
     def session(self, lake: str, options: given.SparkOptions) -> SparkSession:
@@ -59,7 +59,7 @@ class Resources:
         return self.queues[queue.name]
 
     def topic(self, service: ServiceSettings) -> tuple[Database, str]:
-        """The topic a service is bound to, by name, and the database that it is in."""
+        """Returns the name of the topic that a service is bound to, and its database."""
         topic = self._settings.of_kind(service.name, "Topic")
         return self.database(self._settings.database_of(topic.name)), check_name("topic", topic.name)
 

@@ -1,4 +1,4 @@
-"""From settings to services."""
+"""Builds services from settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ticklake.storage import check_run_id
 
 
 class ServiceBuilder:
-    """Builds the services of one configuration, one after the other. `run_id` is the run that the node produces."""
+    """Builds the services of one configuration. `run_id` is the run that the node produces."""
 
     def __init__(self, settings: NodeSettings, resources: Resources, run_id: str, clock: Callable[[], float]) -> None:
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Services of a node: producers, persistence, reconciliation, upkeep."""
+"""Services of a node: simulation, persistence, completion, reconciliation, compaction."""
 
 from __future__ import annotations
 

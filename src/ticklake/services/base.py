@@ -1,4 +1,4 @@
-"""The life of a service: a thread of its own that can be started, stopped, paused and resumed."""
+"""The base of services: a thread that can be started, stopped, paused and resumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ticklake.services.errors import WrongServiceState
 from ticklake.text import error_text
 
 log = logging.getLogger(__name__)
-_LAST_MOMENT = 5.0
+_JOIN_SECONDS = 5.0
 
 
 class State(StrEnum):
@@ -28,14 +28,14 @@ class State(StrEnum):
 
 
 class Service(ABC):
-    """Subclasses write `run`: a loop `while self.proceed(): …` that ends by itself or when it is asked to stop.
+    """Subclasses implement `run`: a loop `while self.proceed(): …` that ends by itself or on a stop.
 
-    What `run` raises puts the service into the error state and is kept in `error` until the next start. Either way
-    `on_end` is called, in the service's thread.
+    If `run` raises, the service is in the error state, and `error` holds the exception until the next start. In any
+    case `on_end` is called in the service's thread.
     """
 
     background: ClassVar[bool] = False
-    """Whether it goes on for as long as others are at work, and no longer."""
+    """Whether the node may end while this service is still running."""
 
     def __init__(self, name: str, metrics_window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
         self.name = name
@@ -49,10 +49,10 @@ class Service(ABC):
 
     @abstractmethod
     def run(self) -> None:
-        """The work, in the service's own thread."""
+        """Does the work, in the service's own thread."""
 
     def wake(self) -> None:  # noqa: B027
-        """Make what `run` waits for look at `interrupted` again; called on stop and on pause."""
+        """Wakes up `run` if it is waiting, so that it checks `interrupted`. Called on stop and on pause."""
 
     @property
     def state(self) -> State:
@@ -61,42 +61,42 @@ class Service(ABC):
 
     @property
     def stopping(self) -> bool:
-        """Whether it was asked to stop."""
+        """Whether a stop was requested."""
         return self._stopping
 
     def interrupted(self) -> bool:
-        """Whether a wait for more work should end: the service is asked to stop or to pause."""
+        """Returns whether a wait for work should end, because a stop or a pause was requested."""
         return self._stopping or self._state is State.PAUSED
 
     def start(self) -> None:
-        """Start the service in a thread of its own. Raises `WrongServiceState` if it runs already."""
-        self._let_end()
+        """Starts the service in its own thread. Raises `WrongServiceState` if it is already running."""
+        self._join_ended_thread()
         with self._changed:
             self._require("start", State.STOPPED, State.ERROR)
             self._state, self._stopping, self.error = State.RUNNING, False, None
             self.monitor.healthy = True
-            self._thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+            self._thread = threading.Thread(target=self._run_thread, name=self.name, daemon=True)
             self._thread.start()
         log.info("%s started", self.name)
 
     def stop(self, timeout: float = 30.0) -> bool:
-        """Ask it to finish what it holds and end. False where it is still at it after `timeout` seconds."""
+        """Requests a stop and waits. Returns False if the service has not ended after `timeout` seconds."""
         self.ask_to_stop()
         ended = self.join(timeout)
         if not ended:
-            self.monitor.errors.record("STOP_TIMED_OUT", f"still at work after {timeout:g} seconds")
+            self.monitor.errors.record("STOP_TIMED_OUT", f"did not stop within {timeout:g} seconds")
             log.warning("%s did not stop within %g seconds", self.name, timeout)
         return ended
 
     def ask_to_stop(self) -> None:
-        """Ask it to finish what it holds and end, without waiting for that."""
+        """Requests a stop without waiting. The service finishes its current work first."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         self.wake()
 
     def pause(self) -> None:
-        """Ask it to wait after the work at hand, until `resume()` or a stop."""
+        """Pauses the service after its current work, until `resume()` or a stop."""
         with self._changed:
             self._require("pause", State.RUNNING)
             self._state = State.PAUSED
@@ -104,7 +104,7 @@ class Service(ABC):
         log.info("%s paused", self.name)
 
     def resume(self) -> None:
-        """Let a paused service go on."""
+        """Resumes a paused service."""
         with self._changed:
             self._require("resume", State.PAUSED)
             self._state = State.RUNNING
@@ -112,7 +112,7 @@ class Service(ABC):
         log.info("%s resumed", self.name)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, by itself or because it was stopped."""
+        """Waits until the service has ended. Returns False after the timeout."""
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return thread is None
@@ -120,17 +120,17 @@ class Service(ABC):
         return not thread.is_alive()
 
     def proceed(self) -> bool:
-        """Wait while paused. False once the service should end."""
+        """Waits while paused. Returns False if the service should end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._state is not State.PAUSED)
             return not self._stopping
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, but no longer than until a stop. False once the service should end."""
+        """Sleeps until the time is over or a stop is requested. Returns False if the service should end."""
         with self._changed:
             return not self._changed.wait_for(lambda: self._stopping, seconds)
 
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         log_service.set(self.name)
         started = time.monotonic()
         try:
@@ -153,10 +153,10 @@ class Service(ABC):
         with self._changed:
             self._state = state
 
-    def _let_end(self) -> None:
-        """A thread that has said its last word is gone in a moment."""
+    def _join_ended_thread(self) -> None:
+        """Waits for the thread of an ended service, which may still be in `on_end`."""
         if self._state in (State.STOPPED, State.ERROR):
-            self.join(_LAST_MOMENT)
+            self.join(_JOIN_SECONDS)
 
     def _require(self, action: str, *allowed: State) -> None:
         alive = self._thread is not None and self._thread.is_alive()

@@ -1,4 +1,4 @@
-"""Compaction as a background duty: the small files of many flushes become large ones while indexing goes on."""
+"""Compaction in the background: merges the small files of flushes during indexing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class CompactionService(Service):
-    """Looks at every run of a lake, or at one. A table in which nothing has changed costs next to nothing."""
+    """Compacts the tables of every run of a lake, or of one run. An unchanged table costs almost nothing."""
 
     background: ClassVar[bool] = True
 
@@ -37,18 +37,18 @@ class CompactionService(Service):
 
     def run(self) -> None:
         while self.proceed():
-            self.look()
+            self.compact_all()
             self.wait(self._interval)
 
-    def look(self) -> None:
-        """One look at everything; ends early where the service is asked to stop."""
+    def compact_all(self) -> None:
+        """Compacts all tables once. Ends early if the service is stopped or paused."""
         for table in self._tables():
             if self.interrupted():
                 return
             try:
                 self._compact(table)
             except (TickLakeError, OSError) as error:
-                # Opened anew next time: the table may have been replaced.
+                # Reopen it next time: the table may have been replaced.
                 self._compactions.pop(table, None)
                 self.monitor.errors.record("COMPACTION_FAILED", error, str(table))
                 log.warning("Could not compact %s: %s", table, error)
@@ -57,7 +57,7 @@ class CompactionService(Service):
         try:
             catalog = Catalog(self._lake)
         except LakeNotFound:
-            # It comes with the first table.
+            # The first table creates the directory.
             return []
         runs = [self._only] if self._only else catalog.runs()
         return [catalog.root / run / table for run in runs for table in catalog.tables(run)]
@@ -65,7 +65,7 @@ class CompactionService(Service):
     def _compact(self, table: Path) -> None:
         if table not in self._compactions:
             if not any((table / "_delta_log").glob("*.json")):
-                return  # an indexer is about to make it
+                return  # an indexer is about to create it
             ledger = open_table(table)
             self._compactions[table] = Compaction(ledger, self._policy) if ledger else None
         compaction = self._compactions[table]

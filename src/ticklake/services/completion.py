@@ -1,4 +1,4 @@
-"""The end of a run: said once, after its last tick is durable."""
+"""Records the end of a run once, after its last tick is durable."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 class CompletionService(Service):
-    """Waits until the producer has closed the queue and every tick is written, then closes the run.
+    """Waits until the producer has closed the queue and every tick is written, then records the end of the run.
 
-    A run whose producer failed, or that has ticks nobody could write, is not completed.
+    If the producer failed or a tick could not be written, the end is not recorded.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class CompletionService(Service):
         log.info("run %s is complete: its last tick is %d", self._run.id, last_tick)
 
     def _write(self, last_tick: int) -> RunCompleted:
-        # Made once: a start after a failure must write the same bytes again. So must one after `ticklake end`.
+        # Create it once: a restart, or a start after `ticklake end`, must write the same bytes again.
         if self._end is None:
             known = self._known()
             same = known is not None and known.last_tick == last_tick

@@ -6,7 +6,7 @@ from ticklake.errors import TickLakeError
 
 
 class WrongServiceState(TickLakeError):
-    message = "Cannot {action} {name}: it is {state}, and must be {allowed}."
+    message = "Cannot {action} {name}: it is {state} but must be {allowed}."
     name: str
     action: str
     state: str
@@ -14,13 +14,13 @@ class WrongServiceState(TickLakeError):
 
 
 class QueueClosed(TickLakeError):
-    message = "The tick queue is closed: the run has ended after tick {last_tick}. Start a new run for more ticks."
+    message = "The tick queue is closed: the run ended after tick {last_tick}. Start a new run for more ticks."
     last_tick: int | None
 
 
 class TicksOutOfOrder(TickLakeError):
     message = (
-        "Tick {tick} came after tick {last_tick}. A producer puts the ticks of one run in rising order, each once."
+        "Tick {tick} came after tick {last_tick}. A producer must put the ticks of a run in ascending order, each once."
     )
     tick: int
     last_tick: int
@@ -28,8 +28,8 @@ class TicksOutOfOrder(TickLakeError):
 
 class WriteKeepsFailing(TickLakeError):
     message = (
-        "{what} failed {attempts} times, the last time with {error}. Nothing accepted is lost: remove the cause and "
-        "start the service again."
+        "{what} failed {attempts} times, the last time with {error}. No accepted tick is lost: fix the cause and "
+        "restart the service."
     )
     what: str
     attempts: int

@@ -1,4 +1,4 @@
-"""The metadata of a run: one file, written before anybody hears of it."""
+"""Writes the metadata of a run to one file, then announces it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ticklake.topics import Run
 
 
 class MetadataPersistenceService(Service):
-    """Writes the metadata once, publishes it once, and ends. Started again after a failure, it does what is left.
+    """Writes the metadata once, publishes it once, and ends. A restart after a failure continues where it stopped.
 
-    A run id whose metadata is there and says something else belongs to another producer: an error.
+    Fails if the run id already has different metadata: it belongs to another producer.
     """
 
     def __init__(

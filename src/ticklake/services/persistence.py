@@ -1,4 +1,4 @@
-"""From the tick queue to batch files: each is durable before the batch topic hears of it."""
+"""Writes ticks from the tick queue to batch files. Each file is durable before it is announced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class PersistenceOptions:
-    """A batch closes at so many ticks, at so many bytes, or when its oldest tick has waited so many seconds."""
+    """The limits of a batch file: ticks, bytes, and the seconds since its oldest tick. The first one closes it."""
 
     max_batch_size: int = 100
     batch_timeout_seconds: float = 5.0
@@ -43,10 +43,10 @@ class PersistenceOptions:
 
 
 class PersistenceService(Service):
-    """Any number may share a queue. What a service took is written, or given back to the queue: never dropped.
+    """Several services may share a queue. A service writes the ticks that it popped or releases them to the queue.
 
-    A write that keeps failing is the error state; another service, or this one started again, goes on with its ticks.
-    A stop first writes everything that was queued when it was asked for.
+    If a write keeps failing, the service fails; another one, or this one after a restart, continues with its ticks.
+    A stop first writes all ticks that were queued when it was requested.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class PersistenceService(Service):
         with self._run.writer(self._topic) as topic:
             self._publish(topic)
             while self.proceed() and not self._queue.finished:
-                self._persist(self._take(), topic)
+                self._persist(self._pop(), topic)
             self._drain(topic)
 
     def wake(self) -> None:
         self._queue.wake()
 
-    def _take(self) -> list[EncodedTick]:
+    def _pop(self) -> list[EncodedTick]:
         options = self._options
-        return self._queue.take(
+        return self._queue.pop(
             options.max_batch_size, options.batch_timeout_seconds, options.max_batch_bytes, unless=self.interrupted
         )
 
@@ -95,7 +95,7 @@ class PersistenceService(Service):
         last_tick, options = self._queue.last_tick, self._options
         if last_tick is None:
             return
-        while ticks := self._queue.take_now(options.max_batch_size, last_tick, options.max_batch_bytes):
+        while ticks := self._queue.pop_now(options.max_batch_size, last_tick, options.max_batch_bytes):
             self._persist(ticks, topic)
 
     def _persist(self, ticks: list[EncodedTick], topic: TopicWriter) -> None:
@@ -104,7 +104,7 @@ class PersistenceService(Service):
         try:
             file = self._write(ticks)
         except BaseException:
-            self._queue.give_back(ticks)
+            self._queue.release(ticks)
             raise
         self._unpublished.append((file, len(ticks)))
         faults.reach("persistence.publish")
@@ -127,7 +127,7 @@ class PersistenceService(Service):
         return self._storage.write_batch(self._run.id, ticks)
 
     def _publish(self, topic: TopicWriter) -> None:
-        """Tell the topic of every file it has not heard of, the oldest first."""
+        """Announces all unannounced files, the oldest first."""
         while self._unpublished:
             file, count = self._unpublished[0]
             send = partial(topic.send, self._info(file))

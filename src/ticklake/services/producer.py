@@ -1,4 +1,4 @@
-"""The short way for a simulation of one's own: hand over ticks, and the run is written, announced and closed."""
+"""A producer for your own simulation: it writes, announces and ends a run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ticklake.services.queue import TickQueue
 from ticklake.storage import Storage, TickColumns, encode_ticks
 from ticklake.topics import Database
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 class Producer:
-    """One run, open as long as the `with` block.
+    """One run, open during the `with` block.
 
-    Leaving the block waits until every tick is durable and announced, then completes the run. Leaving it with
-    an error writes what was emitted, and does not complete the run.
+    Leaving the block waits until every tick is durable and announced, then records the end of the run. If an error
+    leaves the block, emitted ticks are written but the end is not recorded.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Producer:
         )
 
     def emit(self, *ticks: TickColumns) -> None:
-        """Hand over the next ticks; waits while the queue is full. Several at once are encoded faster."""
+        """Adds the next ticks; waits while the queue is full. Several ticks in one call are encoded faster."""
         for tick in encode_ticks(self._run_id, ticks):
             self._raise_error()
-            while not self._queue.put(tick, timeout=_LOOK_SECONDS):
+            while not self._queue.put(tick, timeout=_POLL_SECONDS):
                 self._raise_error()
 
     def __enter__(self) -> Self:

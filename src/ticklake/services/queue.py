@@ -1,4 +1,4 @@
-"""The way from a producer to its persistence services: bounded, in order, and handed over in whole runs."""
+"""The tick queue between a producer and its persistence services: bounded, in order, popped in batches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class _Queued(NamedTuple):
 
 
 class TickQueue:
-    """Ticks of one run. A full queue makes the producer wait; competing takers get runs that never interleave.
+    """Ticks of one run. A full queue makes the producer wait. Batches of competing consumers never interleave.
 
-    A taker owns what it took until it says `done`, or gives it back: then the same run is the next to be taken.
+    A consumer owns a popped batch until it calls `done` or `release`. A released batch is the next one to be popped.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class TickQueue:
         self._clock = clock
         self._changed = threading.Condition()
         self._queued: deque[_Queued] = deque()
-        self._given_back: deque[list[EncodedTick]] = deque()
+        self._released: deque[list[EncodedTick]] = deque()
         self._bytes = 0
-        self._taken = 0
+        self._popped = 0
         self._waiting_puts = 0
         self._closed = False
         self._last_tick: int | None = None
 
     def put(self, tick: EncodedTick, timeout: float | None = None, unless: Callable[[], bool] = _never) -> bool:
-        """Wait for room and add a tick: it is accepted. False where there was no room in time, or before `unless`."""
+        """Waits for room and adds a tick. Returns False after the timeout, or if `unless` becomes true first."""
         with self._changed:
             if not self._wait_for_room(len(tick.data), timeout, unless):
                 return False
@@ -58,16 +58,16 @@ class TickQueue:
             self._changed.notify_all()
             return True
 
-    def take(
+    def pop(
         self,
         max_ticks: int,
         timeout: float,
         max_bytes: int = defaults.QUEUE_BYTES,
         unless: Callable[[], bool] = _never,
     ) -> list[EncodedTick]:
-        """The next run of ticks: full, or with the oldest one `timeout` seconds old, or all that a closed queue holds.
+        """Pops the next batch once it is full, its oldest tick is `timeout` seconds old, or the queue is closed.
 
-        Nothing where nothing came for `timeout` seconds, once `unless` is true, or after the end.
+        Returns an empty list if no tick comes within `timeout` seconds, if `unless` becomes true, or after the end.
         """
         with self._changed:
             deadline = self._clock() + timeout
@@ -80,68 +80,68 @@ class TickQueue:
                 self._changed.wait(due - self._clock())
             return []
 
-    def take_now(self, max_ticks: int, up_to: int, max_bytes: int = defaults.QUEUE_BYTES) -> list[EncodedTick]:
-        """What is there of the ticks up to `up_to`, without waiting for more."""
+    def pop_now(self, max_ticks: int, up_to: int, max_bytes: int = defaults.QUEUE_BYTES) -> list[EncodedTick]:
+        """Pops queued ticks without waiting; nothing if the next one is above `up_to`."""
         with self._changed:
-            if self._given_back or (self._queued and self._queued[0].tick.number <= up_to):
+            if self._released or (self._queued and self._queued[0].tick.number <= up_to):
                 return self._pop(max_ticks, max_bytes)
             return []
 
     def done(self, count: int) -> None:
-        """So many of the taken ticks are durable, and the topic knows."""
+        """Reports that `count` popped ticks are durable and announced."""
         with self._changed:
-            self._taken -= count
+            self._popped -= count
             self._changed.notify_all()
 
-    def give_back(self, ticks: list[EncodedTick]) -> None:
-        """These could not be written; they stay one run, because others may have taken what follows them."""
+    def release(self, ticks: list[EncodedTick]) -> None:
+        """Returns unwritten ticks. They stay one batch, because others may have popped the ticks that follow."""
         with self._changed:
-            self._given_back.append(ticks)
-            self._taken -= len(ticks)
+            self._released.append(ticks)
+            self._popped -= len(ticks)
             self._bytes += sum(len(tick.data) for tick in ticks)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The end of the run: no more ticks. What is queued can still be taken."""
+        """Ends the run: no more ticks are accepted. Queued ticks can still be popped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Make everybody who waits here look at their `unless` again."""
+        """Wakes up all waiting threads, so that they check `unless`."""
         with self._changed:
             self._changed.notify_all()
 
     def wait_finished(self, timeout: float | None = None, unless: Callable[[], bool] = _never) -> bool:
-        """Wait until the queue is closed and all its ticks are done. False after the timeout, or before `unless`."""
+        """Waits until the queue is finished. Returns False after the timeout, or if `unless` becomes true first."""
         with self._changed:
             self._changed.wait_for(lambda: self.finished or unless(), timeout)
             return self.finished
 
     @property
     def last_tick(self) -> int | None:
-        """The last tick that was accepted; None before the first."""
+        """The last accepted tick; None before the first one."""
         return self._last_tick
 
     @property
     def closed(self) -> bool:
-        """Whether the run has ended: no more ticks are accepted."""
+        """Whether the run has ended, so that no more ticks are accepted."""
         return self._closed
 
     @property
     def finished(self) -> bool:
-        """Closed, and every tick is done."""
+        """Whether the queue is closed and every tick is done."""
         with self._changed:
-            return self._closed and not self._queued and not self._given_back and self._taken == 0
+            return self._closed and not self._queued and not self._released and self._popped == 0
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all ticks that are queued."""
+        """The size of all queued ticks."""
         return self._bytes
 
     def __len__(self) -> int:
         with self._changed:
-            return len(self._queued) + sum(map(len, self._given_back))
+            return len(self._queued) + sum(map(len, self._released))
 
     def _check(self, tick: EncodedTick) -> None:
         if self._closed:
@@ -161,11 +161,11 @@ class TickQueue:
             self._waiting_puts -= 1
 
     def _has_room(self, size: int) -> bool:
-        # A tick larger than the whole queue still gets through an empty one.
+        # An empty queue accepts a tick of any size.
         return not self._queued or (len(self._queued) < self._max_ticks and self._bytes + size <= self._max_bytes)
 
     def _ready(self, max_ticks: int, timeout: float, max_bytes: int) -> bool:
-        if self._given_back:
+        if self._released:
             return True
         if not self._queued:
             return False
@@ -173,16 +173,16 @@ class TickQueue:
         return full or self._closed or self._queued[0].at + timeout <= self._clock()
 
     def _pop(self, max_ticks: int, max_bytes: int) -> list[EncodedTick]:
-        run = self._given_back.popleft() if self._given_back else self._pop_queued(max_ticks, max_bytes)
-        self._taken += len(run)
-        self._bytes -= sum(len(tick.data) for tick in run)
+        batch = self._released.popleft() if self._released else self._pop_queued(max_ticks, max_bytes)
+        self._popped += len(batch)
+        self._bytes -= sum(len(tick.data) for tick in batch)
         self._changed.notify_all()
-        return run
+        return batch
 
     def _pop_queued(self, max_ticks: int, max_bytes: int) -> list[EncodedTick]:
-        run = [self._queued.popleft().tick]
-        size = len(run[0].data)
-        while self._queued and len(run) < max_ticks and size + len(self._queued[0].tick.data) <= max_bytes:
-            run.append(self._queued.popleft().tick)
-            size += len(run[-1].data)
-        return run
+        batch = [self._queued.popleft().tick]
+        size = len(batch[0].data)
+        while self._queued and len(batch) < max_ticks and size + len(self._queued[0].tick.data) <= max_bytes:
+            batch.append(self._queued.popleft().tick)
+            size += len(batch[-1].data)
+        return batch

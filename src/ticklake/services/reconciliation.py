@@ -1,4 +1,4 @@
-"""Reconciliation as a background duty: files that were written and never announced are, after a while, announced."""
+"""Reconciliation in the background: announces batch files that were written but not announced."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class ReconciliationService(Service):
-    """Looks at every run of a storage, or at one. A file is announced when two looks in a row found it unannounced: its
-    writer may just be about to."""
+    """Reconciles every run of a storage, or one run.
+
+    A file is announced if two checks in a row find it unannounced: after the first, its writer may still announce it.
+    """
 
     background: ClassVar[bool] = True
 
@@ -40,30 +42,30 @@ class ReconciliationService(Service):
 
     def run(self) -> None:
         while self.proceed():
-            self.look()
+            self.reconcile_all()
             self.wait(self._interval)
 
-    def look(self) -> None:
-        """One look at everything. A run in which nothing has changed costs next to nothing."""
+    def reconcile_all(self) -> None:
+        """Checks all runs once. An unchanged run costs almost nothing."""
         for run_id in [self._only] if self._only else self._storage.runs():
             try:
-                self._look_at(run_id)
+                self._reconcile(run_id)
             except (TickLakeError, OSError) as error:
                 self.monitor.errors.record("RECONCILIATION_FAILED", error, run_id)
                 log.warning("Could not reconcile run %s: %s", run_id, error)
 
-    def _look_at(self, run_id: str) -> None:
+    def _reconcile(self, run_id: str) -> None:
         watch = self._watches.setdefault(run_id, Watch(self._storage, run_id))
         changed = sum(1 for _ in watch.look())
         if not changed and not self._suspects.get(run_id):
             return
         run = self._database.run(run_id)
-        heard = announced(run, self._topic)  # before the files: what is announced meanwhile has its file
-        difference = compare(stored(self._storage, run_id), heard)
+        known = announced(run, self._topic)  # read before the files: a file announced meanwhile exists
+        difference = compare(stored(self._storage, run_id), known)
         overdue = [key for key in difference.unannounced if key in self._suspects.get(run_id, ())]
         if overdue:
             self.monitor.counter("batches_announced").add(publish(run, self._storage, overdue, self._topic))
-            log.info("Announced %d batch files of run %s that no message told of", len(overdue), run_id)
+            log.info("Announced %d batch files of run %s that had no message", len(overdue), run_id)
         self._suspects[run_id] = set(difference.unannounced) - set(overdue)
         self._report(difference.vanished)
 
@@ -72,5 +74,5 @@ class ReconciliationService(Service):
             if key not in self._vanished:
                 self._vanished.add(key)
                 self.monitor.counter("batches_vanished").add()
-                self.monitor.errors.record("BATCH_VANISHED", f"announced, and not in {self._storage.url}", key)
-                log.warning("Batch file %s was announced and is not in %s", key, self._storage.url)
+                self.monitor.errors.record("BATCH_VANISHED", f"announced, but not in {self._storage.url}", key)
+                log.warning("Batch file %s was announced but is not in %s", key, self._storage.url)

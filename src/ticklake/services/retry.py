@@ -1,4 +1,4 @@
-"""Trying again what may work the next time, with growing pauses, and an end."""
+"""Retries a failed action with growing pauses, up to a limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Retry:
-    """How often, and how long to wait in between: twice as long each time, up to `max_delay` seconds."""
+    """The number of attempts and the pauses between them. Each pause doubles, up to `max_delay` seconds."""
 
     attempts: int = defaults.WRITE_ATTEMPTS
     first_delay: float = defaults.WRITE_FIRST_DELAY_MS / 1000
@@ -31,12 +31,12 @@ class Retry:
         return pause_after(failures, first=self.first_delay, longest=self.max_delay)
 
     def call(self, what: str, action: Callable[[], _Result], monitor: Monitor, counter: str) -> _Result:
-        """What `action` returns, or `WriteKeepsFailing`. A stop does not cut it short: it would lose the work."""
+        """Returns the result of `action` or raises `WriteKeepsFailing`. A stop does not interrupt it."""
         for attempt in range(1, self.attempts):
             try:
                 return action()
             except (StoredFileConflict, BatchOutOfOrder):
-                raise  # The same bytes will never fit.
+                raise  # A retry would write the same bytes.
             except Exception as error:
                 monitor.counter(counter).add()
                 monitor.errors.record(counter.upper(), error, what)

@@ -1,4 +1,4 @@
-"""The simulation as a producer: it steps the world and puts what it sees into the tick queue."""
+"""The simulation as a producer: steps the world and puts its ticks into the tick queue."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ticklake.services.queue import TickQueue
 from ticklake.simulation import Ecosystem, SimulationSettings
 from ticklake.storage import TickColumns, encode_ticks
 
-_CELLS_A_CALL = 100_000
+_CELLS_PER_CALL = 100_000
 
 
 class SimulationService(Service):
-    """Runs a world from tick 0 for `ticks` ticks, or until it is stopped: either way that is the end of its run.
+    """Simulates a world from tick 0 for `ticks` ticks or until it is stopped. Then its run has ended.
 
-    A tick counts as accepted once it is in the queue; a full queue makes the simulation wait.
+    A tick is accepted once it is in the queue. A full queue makes the simulation wait.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class SimulationService(Service):
         self.monitor.gauge("organisms", lambda: len(self._world.organisms))
 
     def start(self) -> None:
-        """Not after its end: a run that has ended has ended."""
+        """Starts the simulation. Raises `QueueClosed` if its run has ended."""
         if self._queue.closed:
             raise QueueClosed(last_tick=self._queue.last_tick)
         super().start()
@@ -56,9 +56,9 @@ class SimulationService(Service):
         self._queue.wake()
 
     def _grow_group(self) -> bool:
-        """Sampled ticks, a few at a time: encoding costs less that way. False once there are no more."""
+        """Collects a group of sampled ticks, which encode faster together. Returns False if there are no more."""
         while self.proceed() and (self._ticks is None or self._world.tick < self._ticks):
-            if sum(len(tick.cells) for tick in self._group) >= _CELLS_A_CALL:
+            if sum(len(tick.cells) for tick in self._group) >= _CELLS_PER_CALL:
                 return True
             if self._world.tick % self._world.settings.sampling_interval == 0:
                 self._group.append(self._world.columns(self._now_ms()))
@@ -66,7 +66,7 @@ class SimulationService(Service):
         return bool(self._group)
 
     def _emit(self) -> bool:
-        """Puts the group into the queue, tick by tick: a start after a failure goes on with what is left of it."""
+        """Puts the group into the queue tick by tick, so that a restart continues with the rest of it."""
         for encoded in encode_ticks(self._run_id, self._group):
             while not self._queue.put(encoded, unless=self.interrupted):
                 if not self.proceed():

@@ -127,7 +127,7 @@ def test_rows_that_are_there_twice_are_named(pipeline: Pipeline, ticklake: Comma
     write_deltalake(table, DeltaTable(table).to_pyarrow_table().slice(3, 1), mode="append")
     result = ticklake("verify", *pipeline.places)
     assert result.exit_code == 1
-    assert "organism_data: twice: tick_number 3, organism_id 1" in result.stdout
+    assert "organism_data: duplicated: tick_number 3, organism_id 1" in result.stdout
     assert "0 missing, 1 duplicated" in result.stdout
 
 
@@ -202,7 +202,7 @@ def test_a_run_without_a_completion_record_is_complete_where_the_user_says_it_ha
     pipeline.write(0, 10)
     pipeline.index(0, 10)
     result = ticklake("verify", *pipeline.places, "--ended")
-    assert (result.exit_code, "taken to have ended at tick 19" in result.stdout) == (0, True)
+    assert (result.exit_code, "assumed to have ended at tick 19" in result.stdout) == (0, True)
     assert report("verify", *pipeline.places, "--ended")["storage"]["assumed"]
     assert ticklake("verify", *pipeline.places).exit_code == 3, "nothing was recorded"
 
@@ -269,7 +269,7 @@ def test_a_run_is_ended_by_hand_once(pipeline: Pipeline, ticklake: Command, repo
         ticklake("end", run, *storage)
     assert "has ended at tick 19" in ticklake("end", run, *storage, "--silent-for", "0").stdout
     assert ticklake("verify", *pipeline.places).exit_code == 0
-    assert "had ended already" in ticklake("end", run, *storage).stdout
+    assert "had already ended" in ticklake("end", run, *storage).stdout
     with pytest.raises(RunEndedBefore, match="at tick 19"):
         ticklake("end", run, *storage, "--last-tick", "29")
 
@@ -440,7 +440,7 @@ def test_gaps_tells_what_is_given_up_and_how_far_files_reach(pipeline: Pipeline,
         coordinator.make_permanent(0)
     lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
     assert f"  {'█' * 10}{'x' * 10}{'█' * 10}┃{'?' * 10}" in lines
-    assert "  missing for good: [10, 19]" in lines
+    assert "  missing permanently: [10, 19]" in lines
 
 
 @pytest.mark.warns("Permanent gap")
@@ -456,7 +456,7 @@ def test_gaps_draws_only_what_is_still_missing_of_a_gap_that_was_given_up(pipeli
     pipeline.end(39)
     lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
     assert f"  {'█' * 20}{'x' * 10}{'█' * 10}" in lines
-    assert "  missing for good: [20, 29]" in lines
+    assert "  missing permanently: [20, 29]" in lines
 
 
 @pytest.mark.warns("Permanent gap")
@@ -473,7 +473,7 @@ def test_gaps_keeps_the_rest_of_a_range_that_was_given_up_in_part(pipeline: Pipe
     pipeline.end(39)
     lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
     assert "  missing: [20, 39]" in lines
-    assert "  missing for good: [10, 19]" in lines
+    assert "  missing permanently: [10, 19]" in lines
 
 
 def test_gaps_of_another_lake_and_gaps_that_were_filled_are_none(
@@ -542,9 +542,9 @@ def test_reconcile_reports_what_was_announced_and_is_gone(pipeline: Pipeline, ti
     pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
     (Path(pipeline.maker.storage.url) / pipeline.maker.run_id / found(0).name).unlink()
     shown = ticklake("reconcile", *pipeline.places[:2], *pipeline.database)
-    assert (shown.exit_code, "announced and not there" in shown.stdout) == (0, True)
+    assert (shown.exit_code, "announced, but no file" in shown.stdout) == (0, True)
     applied = ticklake("reconcile", *pipeline.places[:2], *pipeline.database, "--apply")
-    assert (applied.exit_code, "1 announced files are not there" in applied.stderr) == (1, True)
+    assert (applied.exit_code, "1 announced files do not exist" in applied.stderr) == (1, True)
 
 
 def test_reconcile_has_the_coordinator_index_again_what_a_table_lacks(pipeline: Pipeline, ticklake: Command):

@@ -83,7 +83,7 @@ def test_the_first_signal_asks_to_stop(started, number):
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "stopping\nstopped\n")
-    assert err == "Stopping; once more stops now.\n"
+    assert err == "Stopping. Press Ctrl-C again to stop at once.\n"
 
 
 def test_the_second_signal_ends_a_command_that_is_stuck(started, eventually):
@@ -108,7 +108,7 @@ def test_two_signals_at_once_are_one_wish(started):
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "stopping\nstopped\n")
-    assert err == "Stopping; once more stops now.\n"
+    assert err == "Stopping. Press Ctrl-C again to stop at once.\n"
 
 
 def test_a_signal_at_any_step_of_the_wait_is_heard():
@@ -144,19 +144,19 @@ services { simulation { }, persistence-service { resources { out = "topic-write:
 @pytest.mark.parametrize(
     ("words", "heavy", "code", "last"),
     [
-        (["run", "node.conf"], "ticklake.node.node", 0, "Stopped; everything that was accepted is written."),
+        (["run", "node.conf"], "ticklake.node.node", 0, "Stopped. Everything that was accepted is written."),
         (["demo", "--directory", "demo"], "ticklake.node.node", 130, "Stopped before any tick was in the tables."),
         (
             ["index", RUN_ID, "--storage", "storage", "--lake", "lake"],
             "ticklake.indexers.finished",
             130,
-            "Stopped before the end; the same command goes on from here.",
+            "Stopped before the end. The same command continues from here.",
         ),
         (
             ["index-events", RUN_ID, "--events", "events.sqlite", "--lake", "lake"],
             "ticklake.indexers.events",
             130,
-            "Stopped before the end; the same command goes on from here.",
+            "Stopped before the end. The same command continues from here.",
         ),
     ],
 )
@@ -175,7 +175,9 @@ def test_a_signal_while_a_command_is_still_being_loaded_ends_it_as_any_other_tim
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     lines = done.stderr.splitlines()
-    assert (done.returncode, lines[0], lines[-1]) == (code, "Stopping; once more stops now.", last), done.stderr
+    assert (done.returncode, lines[0], lines[-1]) == (code, "Stopping. Press Ctrl-C again to stop at once.", last), (
+        done.stderr
+    )
     assert sorted(tmp_path.rglob("*")) == before, "nothing was started"
 
 

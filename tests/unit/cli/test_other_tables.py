@@ -201,7 +201,7 @@ def test_an_event_that_is_there_twice_is_found(run: Lakeful, ticklake: Command) 
     write_deltalake(str(run.directory("events")), table, mode="append")
     verified = ticklake("verify", *run.places, "--events", run.queue_path)
     assert verified.exit_code == 1
-    assert "events: twice: batch_number 2, position 7" in verified.stdout
+    assert "events: duplicated: batch_number 2, position 7" in verified.stdout
     assert "101 rows, the queue has 100 events" in verified.stdout
 
 
@@ -210,7 +210,7 @@ def test_a_run_of_which_only_events_are_indexed_is_not_complete(run: Lakeful, ti
     shutil.rmtree(run.directory("organism_data"))
     verified = ticklake("verify", *run.places)
     assert verified.exit_code == 1
-    assert "incomplete" in verified.stdout and "No table of ticks in this lake" in verified.stdout
+    assert "incomplete" in verified.stdout and "This lake has no table of ticks" in verified.stdout
 
 
 def test_a_run_that_goes_on_of_which_only_events_are_indexed_lacks_something(run: Lakeful, ticklake: Command) -> None:

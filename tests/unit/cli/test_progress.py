@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from ticklake.cli.terminal import progress as _progress
-from ticklake.cli.terminal.progress import Bars, Pace, time_left
+from ticklake.cli.terminal.progress import Bars, Rate, time_left
 
 
-def test_a_pace_is_that_of_the_last_half_minute() -> None:
+def test_a_rate_is_that_of_the_last_half_minute() -> None:
     now = [0.0]
-    pace = Pace(lambda: now[0])
-    assert pace.rate(0) == 0.0
+    rate = Rate(lambda: now[0])
+    assert rate.update(0) == 0.0
     for second, amount in ((10, 100), (20, 200), (50, 260), (60, 280), (90, 340)):
         now[0] = second
-        rate = pace.rate(amount)
-    assert rate == 2.0
+        per_second = rate.update(amount)
+    assert per_second == 2.0
 
 
-def test_the_time_left_follows_from_the_pace() -> None:
+def test_the_time_left_follows_from_the_rate() -> None:
     assert time_left(100, 1000, 10.0) == "0:01:30 left"
     assert time_left(1000, 1000, 10.0) == time_left(5, 10, 0.0) == ""
 

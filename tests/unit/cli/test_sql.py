@@ -68,7 +68,7 @@ def test_json_of_no_rows_is_an_empty_list(report, lake):
 def test_a_table_stops_at_the_limit_and_says_so(ticklake, lake):
     shown = ticklake("sql", "SELECT tick_number FROM organism_data ORDER BY 1", "--lake", lake, "--limit", "3")
     assert shown.stdout.split() == ["tick_number", "─" * 11, "0", "0", "1"]
-    assert "The first 3 rows; --limit 0 shows all" in shown.stderr
+    assert "Only the first 3 rows. --limit 0 shows all" in shown.stderr
     everything = ticklake("sql", "SELECT tick_number FROM organism_data", "--lake", lake, "--limit", "0")
     assert len(everything.stdout.split()) == 27
     assert everything.stderr == ""

@@ -47,19 +47,19 @@ def test_an_unknown_key(load_text, body, expected):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("insertBatchSize = many", "options.insertBatchSize: it must be a whole number."),
-        ("insertBatchSize = 1.5", "it must be a whole number"),
-        ("insertBatchSize = 0", "options.insertBatchSize: it must be 1 or more."),
-        ("insertBatchSize = [1]", "it must be a whole number"),
-        ("insertBatchSize { a = 1 }", "it must be a whole number"),
-        ("enableIdempotency = perhaps", "it must be true or false"),
-        ("flushTimeoutMs = 5 fortnights", "it needs a number and a unit: ms, s, m, h, d"),
+        ("insertBatchSize = many", "options.insertBatchSize: must be a whole number."),
+        ("insertBatchSize = 1.5", "must be a whole number"),
+        ("insertBatchSize = 0", "options.insertBatchSize: must be 1 or more."),
+        ("insertBatchSize = [1]", "must be a whole number"),
+        ("insertBatchSize { a = 1 }", "must be a whole number"),
+        ("enableIdempotency = perhaps", "must be true or false"),
+        ("flushTimeoutMs = 5 fortnights", "must be a number with a unit: ms, s, m, h, d"),
         ("flushTimeoutMs = 3 months", "months and years have no fixed length"),
-        ("flushTimeoutMs = -1", "it must be 0 or more"),
-        ("flushTimeoutMs = -5 s", "it cannot be negative"),
-        ("flushTimeoutMs = true", "it cannot be true or false"),
-        ("insertBatchSize = true", "it cannot be true or false"),
-        ("runId = [1, 2]", "it must be text"),
+        ("flushTimeoutMs = -1", "must be 0 or more"),
+        ("flushTimeoutMs = -5 s", "cannot be negative"),
+        ("flushTimeoutMs = true", "cannot be true or false"),
+        ("insertBatchSize = true", "cannot be true or false"),
+        ("runId = [1, 2]", "must be text"),
     ],
 )
 def test_a_wrong_type_or_unit(load_text, body, reason):
@@ -87,19 +87,19 @@ def test_a_wrong_type_or_unit(load_text, body, reason):
         (
             "topic-read:batch-topic?group=x",
             errors.BadBinding,
-            "'group' is no parameter of topic-read, only consumerGroup is",
+            "'group' is not a parameter of topic-read; its only parameter is consumerGroup",
         ),
         (
             "topic-write:batch-topic?consumerGroup=x",
             errors.BadBinding,
-            "'consumerGroup' is no parameter of topic-write, none is",
+            "'consumerGroup' is not a parameter of topic-write; it has no parameters",
         ),
         ("tick-storage", errors.BadBinding, "write USAGE:RESOURCE"),
         ("storage-read:", errors.BadBinding, "write USAGE:RESOURCE"),
         (
             "storage-read:tick-storag",
             errors.UnknownResource,
-            "did you mean 'tick-storage'? Of kind Storage there are: tick-storage",
+            "did you mean 'tick-storage'? Resources of kind Storage: tick-storage",
         ),
         ("storage-read:batch-topic", errors.WrongKind, "'batch-topic', which is of kind Topic, not Storage"),
     ],
@@ -120,8 +120,8 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
             "unknown key service; did you mean 'services'? Allowed here: node, resources, services, vars",
         ),
         ("pipeline { resource { } }", errors.UnknownKey, "unknown key pipeline.resource; did you mean 'resources'?"),
-        ("services = 3", errors.BadValue, "node.conf:1: services: it must be a block"),
-        ("services { x = 3 }", errors.BadValue, "services.x: it must be a block"),
+        ("services = 3", errors.BadValue, "node.conf:1: services: must be a block"),
+        ("services { x = 3 }", errors.BadValue, "services.x: must be a block"),
         ("services { x { } }", errors.ClassMissing, "services.x needs a class; one of: CompactionService"),
         ("services { x { class = DumyIndexer } }", errors.UnknownClass, "'DumyIndexer'; did you mean 'DummyIndexer'?"),
         (
@@ -130,8 +130,8 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
             "one of: Database, EventQueue, Lake, Queue, Storage, Topic",
         ),
         ("resources { x { class = Storag } }", errors.UnknownClass, "did you mean 'Storage'? Allowed: Database"),
-        ("resources { x { class = Storage } }", errors.BadValue, "resources.x.path: it is missing"),
-        ('resources { x { class = Storage, path = "" } }', errors.BadValue, "it needs a directory"),
+        ("resources { x { class = Storage } }", errors.BadValue, "resources.x.path: is missing"),
+        ('resources { x { class = Storage, path = "" } }', errors.BadValue, "must be a directory"),
         (
             'resources { x { class = Storage, path = "${NOT_SET_ANYWHERE}/x" } }',
             errors.BadValue,
@@ -142,9 +142,13 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
             errors.BadValue,
             "either database (the name of a Database resource) or url",
         ),
-        ("resources { x { class = Topic, database = y } }", errors.UnknownResource, "'y', which is no resource"),
-        ('resources { x { class = Database, url = "mysql://x" } }', errors.BadValue, "it must be sqlite:///DIRECTORY"),
-        ('resources { x { class = Database, url = "jdbc:h2:mem:x" } }', errors.BadValue, "only H2 databases in a file"),
+        ("resources { x { class = Topic, database = y } }", errors.UnknownResource, "'y', which is not a resource"),
+        ('resources { x { class = Database, url = "mysql://x" } }', errors.BadValue, "must be sqlite:///DIRECTORY"),
+        (
+            'resources { x { class = Database, url = "jdbc:h2:mem:x" } }',
+            errors.BadValue,
+            "must be an H2 database in a file",
+        ),
         (
             "resources { x { class = Database, path = y, min_idle = 11 } }",
             errors.BadValue,
@@ -153,7 +157,7 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
         (
             "resources { x { class = Database, path = y, dbPath = z } }",
             errors.BadValue,
-            "it is given already as resources.x.path",
+            "is already given as resources.x.path",
         ),
         (
             "resources { x { class = Lake, path = y, spark { mastr = z } } }",
@@ -163,27 +167,27 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
         (
             "services { x { class = DummyIndexer, options = 3 } }",
             errors.BadValue,
-            "services.x.options: it must be a block",
+            "services.x.options: must be a block",
         ),
-        ("services { x { class = DummyIndexer, options = false } }", errors.BadValue, "it must be a block"),
+        ("services { x { class = DummyIndexer, options = false } }", errors.BadValue, "must be a block"),
         (
             "services { x { class = DummyIndexer, type = DummyIndexer } }",
             errors.BadValue,
-            "services.x.type: it is given already as class",
+            "services.x.type: is already given as class",
         ),
-        ("services { simulation { shape = [200] } }", errors.BadValue, "shape: it must have 2 items, not 1"),
-        ("services { runId = [1] }", errors.BadValue, "services.runId: it must be text, in quotes"),
+        ("services { simulation { shape = [200] } }", errors.BadValue, "shape: must have 2 items, not 1"),
+        ("services { runId = [1] }", errors.BadValue, "services.runId: must be text in quotes"),
         ('resources { x { class = Storage, path = "~nobody-at-all/x" } }', errors.BadValue, "no such user's home"),
         ('resources { x { class = Database, url = "postgresql://[::1/x" } }', errors.BadValue, "invalid IPv6 URL"),
         (
             "services { x { class = DummyIndexer, resources = 3 } }",
             errors.BadValue,
-            "services.x.resources: it must be a block",
+            "services.x.resources: must be a block",
         ),
         (
             "services { x { class = DummyIndexer, resources { a = 3 } } }",
             errors.BadValue,
-            "it must be a binding in quotes",
+            "must be a binding in quotes",
         ),
     ],
 )
@@ -196,25 +200,26 @@ def test_a_wrong_section_class_or_resource(load_text, text, kind, expected):
 @pytest.mark.parametrize(
     ("text", "kind", "expected"),
     [
-        ("a {\n b = 1\n", errors.ConfigSyntax, "node.conf:1: the { of this line is never closed"),
-        ("vars {\n a = [1, 2\n", errors.ConfigSyntax, "node.conf:2: the [ of this line is never closed"),
-        ("vars { }\n}", errors.ConfigSyntax, "node.conf:2: this } closes nothing"),
+        ("a {\n b = 1\n", errors.ConfigSyntax, "node.conf:1: the { in this line is never closed"),
+        ("vars {\n a = [1, 2\n", errors.ConfigSyntax, "node.conf:2: the [ in this line is never closed"),
+        ("vars { }\n}", errors.ConfigSyntax, "node.conf:2: this } has no opening counterpart"),
         (
             'vars { a "b" }',
             errors.ConfigSyntax,
-            "node.conf:1: '\"' is not expected here: a key needs `=`, `:` or `{` after it",
+            "node.conf:1: '\"' is unexpected here: a key needs `=`, `:` or `{` after it",
         ),
         ('resources {\n  a = "b', errors.ConfigSyntax, "node.conf:"),
         ("[1, 2]", errors.ConfigSyntax, "not a list"),
         (
             "vars { size = 3 \n a = ${vars.siz} }",
             errors.UnknownReference,
-            "node.conf:2: ${vars.siz} is neither defined here nor in the environment; did you mean 'vars.size'?",
+            "node.conf:2: ${vars.siz} is defined neither in the configuration nor in the environment;"
+            " did you mean 'vars.size'?",
         ),
         (
             "vars { a = ${vars.b}\n b = ${vars.a} }",
             errors.ConfigSyntax,
-            "references go in a circle: ${vars.b}, ${vars.a}",
+            "references form a cycle: ${vars.b}, ${vars.a}",
         ),
         (
             "vars { a = [1]\n a += 2 }",
@@ -222,9 +227,9 @@ def test_a_wrong_section_class_or_resource(load_text, text, kind, expected):
             "node.conf:2: `a +=` is not supported; write `a = ${?vars.a} [more]`",
         ),
         ('\n include "gone.conf"', errors.IncludeNotFound, "gone.conf does not exist"),
-        ('include "node.conf"', errors.IncludeCycle, "node.conf is being included already"),
+        ('include "node.conf"', errors.IncludeCycle, "node.conf includes itself"),
         ('include url("http://example.com/x.conf")', errors.ConfigSyntax, "only files can be included"),
-        ("a = " + "[" * 400, errors.ConfigSyntax, "nested too deeply"),
+        ("a = " + "[" * 400, errors.ConfigSyntax, "nesting is too deep"),
     ],
 )
 def test_text_that_cannot_be_read(load_text, text, kind, expected):
@@ -240,7 +245,7 @@ def test_a_missing_include_names_the_file_that_may_be_meant(load_text, tmp_path:
 def test_two_services_with_one_name_are_not_merged(load_text):
     text = "services {\n dummy-indexer { insertBatchSize = 1 }\n dummy-indexer { flushTimeoutMs = 2 }\n}"
     message = mistake(load_text, errors.DefinedTwice, text, before="")
-    assert "node.conf:3: services.dummy-indexer is defined a second time, first in line 2" in message
+    assert "node.conf:3: services.dummy-indexer is already defined in line 2" in message
 
 
 def test_an_override_of_single_keys_is_no_second_definition(load_text):
@@ -252,7 +257,7 @@ def test_a_service_that_lacks_a_resource_is_told_which(load_text):
     settings = load_text("services { persistence-service { } }")
     with pytest.raises(
         errors.BindingMissing,
-        match=r"'persistence-service' needs a Topic and is bound to none; .* batch-topic, metadata-topic",
+        match=r"'persistence-service' needs a Topic but is bound to none; .* batch-topic, metadata-topic",
     ):
         settings.check_complete()
 
@@ -266,7 +271,7 @@ def test_a_missing_file_says_how_to_get_one(tmp_path: Path):
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path):
     (tmp_path / "x.conf").write_bytes(b"\xff\xfe\x00a")
-    with pytest.raises(errors.ConfigSyntax, match="not UTF-8"):
+    with pytest.raises(errors.ConfigSyntax, match="not valid UTF-8"):
         load(tmp_path / "x.conf")
 
 
@@ -280,7 +285,7 @@ def test_an_error_in_an_included_file_names_that_file_and_line(load_text, tmp_pa
 @pytest.mark.parametrize(
     ("part", "kind", "expected"),
     [
-        ("vars {\n a = 1\n b \n", errors.ConfigSyntax, "part.conf:1: the { of this line is never closed"),
+        ("vars {\n a = 1\n b \n", errors.ConfigSyntax, "part.conf:1: the { in this line is never closed"),
         ("vars {\n a = ${nowhere} }", errors.UnknownReference, "part.conf:2: ${nowhere}"),
     ],
 )

@@ -112,7 +112,7 @@ def test_init_writes_the_starter_and_never_over_anything(tmp_path):
     file = write_starter(tmp_path / "new" / "folder")
     load(file).check_complete()
     file.write_text("mine")
-    with pytest.raises(ConfigExists, match="left as it is"):
+    with pytest.raises(ConfigExists, match="was not changed"):
         write_starter(file.parent)
     assert file.read_text() == "mine"
 

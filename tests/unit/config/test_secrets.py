@@ -16,7 +16,7 @@ SECRET = "hunter2-and-more"
     "line", [f'password = "{SECRET}"', f"password = {SECRET}", f'url = "postgresql://ann:{SECRET}@host/db"']
 )
 def test_a_password_written_into_the_file_is_refused_without_repeating_it(load_text, line):
-    with pytest.raises(SecretInFile, match=r"node.conf:\d+: resources.d\.\w+ is written out") as caught:
+    with pytest.raises(SecretInFile, match=r"node.conf:\d+: resources.d\.\w+ contains a password") as caught:
         load_text(f'resources.d {{ class = Database, url = "postgresql://ann@host/db"\n {line} }}')
     assert SECRET not in str(caught.value)
 

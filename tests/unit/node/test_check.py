@@ -203,7 +203,7 @@ def refused_alike(file: Path) -> str:
 def test_a_file_where_a_directory_belongs_is_named_with_its_option(name: str, conf: Callable[[str], Path]) -> None:
     file = conf(ALL)
     (file.parent / name).write_text("a file")
-    assert f"{KEYS[name]}: {file.parent / name} is not a directory. Move it away, or name" in refused_alike(file)
+    assert f"{KEYS[name]}: {file.parent / name} is not a directory. Move it away, or choose" in refused_alike(file)
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -211,7 +211,7 @@ def test_a_file_above_a_directory_is_named_with_its_option(name: str, conf: Call
     file = conf(re.sub(rf"(path|directory) = {name}\b", rf"\1 = x/y/{name}", ALL))
     (file.parent / "x").write_text("a file")
     place = file.parent / "x" / "y" / name
-    assert f"{KEYS[name]}: {place} cannot be made: {file.parent / 'x'} is not a directory." in refused_alike(file)
+    assert f"{KEYS[name]}: {place} cannot be created: {file.parent / 'x'} is not a directory." in refused_alike(file)
 
 
 @pytest.mark.parametrize("made", [True, False])
@@ -225,8 +225,8 @@ def test_a_directory_that_cannot_be_written_to_is_named_with_its_option(
     closed, allowed = place if made else place.parent, os.access
     monkeypatch.setattr("os.access", lambda path, mode: allowed(path, mode) and Path(path) != closed)
     said = refused_alike(file)
-    assert f"{KEYS[name]}: {place} cannot be {'written to' if made else 'made'}" in said
-    assert str(closed) in said and "or name another place" in said
+    assert f"{KEYS[name]}: {place} {'is not writable' if made else 'cannot be created'}" in said
+    assert str(closed) in said and "or choose another directory" in said
 
 
 def test_who_only_reads_a_storage_need_not_write_to_it(conf: Callable[[str], Path], monkeypatch: Any) -> None:
@@ -238,7 +238,7 @@ def test_who_only_reads_a_storage_need_not_write_to_it(conf: Callable[[str], Pat
     )
     assert outcome(["config", "check", str(file)]) is None
     monkeypatch.setattr("os.access", lambda path, mode: allowed(path, mode) and Path(path) != closed)
-    assert f"resources.s.path: {closed} cannot be read" in refused_alike(file)
+    assert f"resources.s.path: {closed} is not readable" in refused_alike(file)
 
 
 def test_a_place_that_leads_to_a_directory_by_a_link_is_fine(conf: Callable[[str], Path], tmp_path: Path) -> None:

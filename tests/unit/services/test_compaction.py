@@ -45,10 +45,10 @@ def test_eight_small_files_become_one(ledger: Ledger, tmp_path: Path) -> None:
     duty = CompactionService(tmp_path)
     for tick in range(7):
         add(ledger, tick)
-    duty.look()
+    duty.compact_all()
     assert len(DeltaTable(ledger.directory).file_uris()) == 7
     add(ledger, 7)
-    duty.look()
+    duty.compact_all()
     assert len(DeltaTable(ledger.directory).file_uris()) == 1
     assert duty.monitor.snapshot()["files_merged"] == 8
     ledger.refresh()
@@ -69,12 +69,12 @@ def test_it_works_beside_an_indexer_and_stops_when_asked(
 
 def test_what_is_not_there_yet_and_tables_of_others_are_no_trouble(tmp_path: Path) -> None:
     duty = CompactionService(tmp_path / "lake")
-    duty.look()
+    duty.compact_all()
     (tmp_path / "lake" / RUN / "others" / "_delta_log").mkdir(parents=True)
-    duty.look()
+    duty.compact_all()
     for _ in range(9):
         write_deltalake(tmp_path / "lake" / RUN / "others", pa.table({"a": [1]}), mode="append")
-    duty.look()
+    duty.compact_all()
     assert len(DeltaTable(tmp_path / "lake" / RUN / "others").file_uris()) == 9
 
 
@@ -86,7 +86,7 @@ def test_a_broken_table_does_not_keep_it_from_the_others(ledger: Ledger, tmp_pat
     for tick in range(8):
         add(ledger, tick)
     duty = CompactionService(tmp_path)
-    duty.look()
+    duty.compact_all()
     assert len(DeltaTable(ledger.directory).file_uris()) == 1
     assert duty.monitor.errors.recorded.value == 1
 
@@ -95,10 +95,10 @@ def test_a_table_made_anew_in_the_same_place_is_compacted_too(ledger: Ledger, tm
     duty = CompactionService(tmp_path)
     for tick in range(8):
         add(ledger, tick)
-    duty.look()
+    duty.compact_all()
     shutil.rmtree(ledger.directory)
     again = Lake(tmp_path).ledger(RUN, TABLE)
     for tick in range(8):
         add(again, tick)
-    duty.look()
+    duty.compact_all()
     assert len(DeltaTable(ledger.directory).file_uris()) == 1

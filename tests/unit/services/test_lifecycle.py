@@ -132,12 +132,12 @@ def test_stopping_twice_or_before_a_start_is_harmless(worker: Worker) -> None:
 
 
 def test_what_the_state_does_not_allow_is_refused_with_the_state_in_the_message(worker: Worker) -> None:
-    with pytest.raises(WrongServiceState, match="Cannot pause worker: it is stopped, and must be running"):
+    with pytest.raises(WrongServiceState, match="Cannot pause worker: it is stopped but must be running"):
         worker.pause()
     with pytest.raises(WrongServiceState, match="resume"):
         worker.resume()
     worker.start()
-    with pytest.raises(WrongServiceState, match="Cannot start worker: it is running, and must be stopped or error"):
+    with pytest.raises(WrongServiceState, match="Cannot start worker: it is running but must be stopped or error"):
         worker.start()
 
 

@@ -140,7 +140,7 @@ def test_the_end_of_a_run_comes_after_its_last_tick_is_written(run: Run, storage
     queue.put(EncodedTick(0, b"a"))
     queue.put(EncodedTick(10, b"b"))
     queue.close()
-    taken = queue.take(100, NEVER)
+    taken = queue.pop(100, NEVER)
     assert not completion.join(0.02)
     assert storage.read_completion(RUN_ID) is None
     queue.done(len(taken))
@@ -165,7 +165,7 @@ def test_an_end_that_could_not_be_announced_is_announced_as_it_was_written(
 ) -> None:
     queue = TickQueue()
     queue.put(EncodedTick(7, b"a"))
-    queue.done(len(queue.take(1, NEVER)))
+    queue.done(len(queue.pop(1, NEVER)))
     queue.close()
     now = iter((1_000.0, 2_000.0))
     completion = CompletionService(run, storage, queue, QUICK, clock=lambda: next(now))
@@ -185,7 +185,7 @@ def test_the_end_of_a_run_is_tried_again_and_said_once(run: Run, storage: FullSt
     storage.failures = QUICK.attempts - 1
     queue = TickQueue()
     queue.put(EncodedTick(7, b"a"))
-    queue.done(len(queue.take(1, NEVER)))
+    queue.done(len(queue.pop(1, NEVER)))
     queue.close()
     completion = CompletionService(run, storage, queue, QUICK)
     assert [ended(completion), ended(completion)] == ["stopped", "stopped"]
@@ -199,7 +199,7 @@ def test_the_simulation_emits_every_nth_tick_and_closes_its_run(interval: int) -
     simulation.start()
     assert simulation.join(SOON)
     assert (simulation.state, simulation.metadata.sampling_interval) == ("stopped", interval)
-    run = queue.take(1000, NEVER)
+    run = queue.pop(1000, NEVER)
     assert [tick.number for tick in run] == list(range(0, 95, interval))
     queue.done(len(run))
     assert queue.finished
@@ -210,7 +210,7 @@ def test_the_simulation_emits_every_nth_tick_and_closes_its_run(interval: int) -
 def test_a_full_queue_makes_the_simulation_wait_and_a_stop_still_ends_it() -> None:
     queue = TickQueue(max_ticks=5)
     with SimulationService(RUN_ID, SMALL, queue) as simulation:
-        first = queue.take(5, SOON)
+        first = queue.pop(5, SOON)
         assert simulation.stop(SOON)
     assert [tick.number for tick in first] == [0, 1, 2, 3, 4]
     assert len(queue) <= 5
@@ -224,7 +224,7 @@ def test_a_paused_simulation_goes_on_where_it_was() -> None:
     simulation.pause()
     simulation.resume()
     assert simulation.join(SOON)
-    assert [tick.number for tick in queue.take(1000, NEVER)] == list(range(300))
+    assert [tick.number for tick in queue.pop(1000, NEVER)] == list(range(300))
 
 
 def test_the_whole_producer_side_leaves_a_complete_run(run: Run, storage: Storage) -> None:

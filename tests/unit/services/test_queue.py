@@ -39,7 +39,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 def test_a_full_batch_is_handed_over_at_once() -> None:
     queue = filled(7)
-    assert numbers(queue.take(5, NEVER)) == [0, 1, 2, 3, 4]
+    assert numbers(queue.pop(5, NEVER)) == [0, 1, 2, 3, 4]
     assert len(queue) == 2
 
 
@@ -48,17 +48,17 @@ def test_a_batch_closes_when_its_oldest_tick_is_as_old_as_the_timeout() -> None:
     queue = TickQueue(clock=lambda: now[0])
     queue.put(tick(0))
     now[0] += 5
-    assert numbers(queue.take(1000, timeout=5)) == [0]
+    assert numbers(queue.pop(1000, timeout=5)) == [0]
 
 
 def test_nothing_comes_out_of_an_empty_queue_after_the_timeout() -> None:
-    assert TickQueue().take(10, timeout=0.01) == []
+    assert TickQueue().pop(10, timeout=0.01) == []
 
 
 def test_a_batch_is_bounded_by_bytes_but_has_at_least_one_tick() -> None:
     queue = filled(5, size=100)
-    assert numbers(queue.take(1000, NEVER, max_bytes=250)) == [0, 1]
-    assert numbers(queue.take(1000, NEVER, max_bytes=50)) == [2]
+    assert numbers(queue.pop(1000, NEVER, max_bytes=250)) == [0, 1]
+    assert numbers(queue.pop(1000, NEVER, max_bytes=50)) == [2]
 
 
 def test_a_full_queue_makes_the_producer_wait_until_there_is_room(pool: ThreadPoolExecutor) -> None:
@@ -67,16 +67,16 @@ def test_a_full_queue_makes_the_producer_wait_until_there_is_room(pool: ThreadPo
         assert queue.put(tick(number))
     assert not queue.put(tick(3), timeout=0.01)
     waiting = pool.submit(queue.put, tick(3))
-    assert numbers(queue.take(2, NEVER)) == [0, 1]
+    assert numbers(queue.pop(2, NEVER)) == [0, 1]
     assert waiting.result(SOON)
-    assert numbers(queue.take(2, NEVER)) == [2, 3]
+    assert numbers(queue.pop(2, NEVER)) == [2, 3]
 
 
 def test_a_waiting_producer_closes_a_batch_that_could_not_grow_any_more(pool: ThreadPoolExecutor) -> None:
     queue = TickQueue(max_bytes=100)
     queue.put(tick(0, 80))
     waiting = pool.submit(queue.put, tick(1, 80))
-    assert numbers(queue.take(1000, NEVER)) == [0]
+    assert numbers(queue.pop(1000, NEVER)) == [0]
     assert waiting.result(SOON)
 
 
@@ -93,10 +93,10 @@ def test_a_closed_queue_gives_what_it_holds_and_takes_nothing_more() -> None:
     with pytest.raises(QueueClosed, match="ended after tick 1"):
         queue.put(tick(2))
     assert not queue.finished
-    run = queue.take(1000, NEVER)
+    run = queue.pop(1000, NEVER)
     assert numbers(run) == [0, 1]
     queue.done(len(run))
-    assert queue.take(1000, NEVER) == []
+    assert queue.pop(1000, NEVER) == []
     assert queue.finished
 
 
@@ -118,24 +118,24 @@ def test_a_tick_that_is_not_above_the_last_one_is_refused(number: int) -> None:
     assert len(queue) == 1
 
 
-def test_a_run_that_was_given_back_comes_again_first_and_alone() -> None:
+def test_a_batch_that_was_released_comes_again_first_and_alone() -> None:
     queue = filled(9)
-    first, second = queue.take(3, NEVER), queue.take(3, NEVER)
+    first, second = queue.pop(3, NEVER), queue.pop(3, NEVER)
     queue.done(len(second))
-    queue.give_back(first)
+    queue.release(first)
     assert len(queue) == 6
-    assert numbers(queue.take(9, NEVER)) == [0, 1, 2]
-    assert numbers(queue.take(3, NEVER)) == [6, 7, 8]
+    assert numbers(queue.pop(9, NEVER)) == [0, 1, 2]
+    assert numbers(queue.pop(3, NEVER)) == [6, 7, 8]
 
 
-def test_the_end_waits_for_runs_that_may_still_be_given_back(pool: ThreadPoolExecutor) -> None:
+def test_the_end_waits_for_batches_that_may_still_be_released(pool: ThreadPoolExecutor) -> None:
     queue = filled(3)
     queue.close()
-    run = queue.take(3, NEVER)
-    peer = pool.submit(queue.take, 3, NEVER)
+    run = queue.pop(3, NEVER)
+    peer = pool.submit(queue.pop, 3, NEVER)
     assert not queue.finished
     assert not queue.wait_finished(timeout=0.01)
-    queue.give_back(run)
+    queue.release(run)
     assert peer.result(SOON) == run
     queue.done(len(run))
     assert queue.wait_finished(SOON)
@@ -145,12 +145,12 @@ def test_takers_who_are_interrupted_return_nothing_and_leave_the_ticks(
     pool: ThreadPoolExecutor, eventually: Callable[..., None]
 ) -> None:
     queue, interrupted = filled(1), threading.Event()
-    taken = [pool.submit(queue.take, 10, NEVER, unless=interrupted.is_set) for _ in range(2)]
+    taken = [pool.submit(queue.pop, 10, NEVER, unless=interrupted.is_set) for _ in range(2)]
     eventually(lambda: len(queue._changed._waiters) == 2)  # type: ignore[attr-defined]
     interrupted.set()
     queue.wake()
     assert [each.result(SOON) for each in taken] == [[], []]
-    assert queue.take(10, NEVER, unless=interrupted.is_set) == []
+    assert queue.pop(10, NEVER, unless=interrupted.is_set) == []
     assert len(queue) == 1
 
 
@@ -165,15 +165,15 @@ def test_a_producer_who_is_interrupted_keeps_its_tick_unless_there_is_room(
     queue.wake()
     assert waiting.result(SOON) is False
     assert queue.last_tick == 0
-    queue.take(1, NEVER)
+    queue.pop(1, NEVER)
     assert queue.put(tick(1), unless=interrupted.is_set)
 
 
-def test_take_now_leaves_what_came_after() -> None:
+def test_pop_now_leaves_what_came_after() -> None:
     queue = filled(5)
-    assert numbers(queue.take_now(2, up_to=3)) == [0, 1]
-    assert numbers(queue.take_now(2, up_to=3)) == [2, 3]
-    assert queue.take_now(2, up_to=3) == []
+    assert numbers(queue.pop_now(2, up_to=3)) == [0, 1]
+    assert numbers(queue.pop_now(2, up_to=3)) == [2, 3]
+    assert queue.pop_now(2, up_to=3) == []
 
 
 def test_competing_takers_get_runs_that_do_not_interleave(pool: ThreadPoolExecutor) -> None:
@@ -183,7 +183,7 @@ def test_competing_takers_get_runs_that_do_not_interleave(pool: ThreadPoolExecut
 
     def consume(size: int) -> None:
         while not queue.finished:
-            run = queue.take(size, 0.001)
+            run = queue.pop(size, 0.001)
             with lock:
                 runs.extend([numbers(run)] if run else [])
             queue.done(len(run))
@@ -200,19 +200,19 @@ def test_competing_takers_get_runs_that_do_not_interleave(pool: ThreadPoolExecut
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["put", "take", "done", "give back"]), max_size=80), st.integers(1, 4))
-def test_every_tick_is_queued_taken_or_done_and_runs_never_overlap(steps: list[str], size: int) -> None:
+def test_every_tick_is_queued_popped_or_done_and_batches_never_overlap(steps: list[str], size: int) -> None:
     queue, made, held, done = TickQueue(), 0, [], []
     for step in steps:
         if step == "put":
             queue.put(tick(made))
             made += 1
         elif step == "take":
-            held.extend([run] if (run := queue.take_now(size, up_to=made)) else [])
+            held.extend([run] if (run := queue.pop_now(size, up_to=made)) else [])
         elif held and step == "done":
             done.append(held.pop(0))
             queue.done(len(done[-1]))
         elif held:
-            queue.give_back(held.pop())
+            queue.release(held.pop())
     assert len(queue) + sum(map(len, held + done)) == made
     runs = sorted(numbers(run) for run in held + done)
     assert all(run == list(range(run[0], run[-1] + 1)) for run in runs)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticklake.errors import DatabaseUnavailable, InvalidOption, MissingConsumerGroup, OtherTableSchema
-from ticklake.node.supervisor import HOPELESS, RestartPolicy, Supervisor
+from ticklake.node.supervisor import UNRECOVERABLE, RestartPolicy, Supervisor
 from ticklake.services.base import Service
 
 SOON = 30.0
@@ -75,40 +75,40 @@ def supervisor(mortal: Mortal, clock: Clock) -> Supervisor:
     return supervisor
 
 
-@pytest.mark.warns("mortal failed", "is started again in", "stays as it is after 3 restarts")
+@pytest.mark.warns("mortal failed", "restarts in", "is not restarted after 3 restarts")
 def test_each_restart_waits_twice_as_long_and_then_it_stays_as_it_is(
     supervisor: Supervisor, mortal: Mortal, clock: Clock
 ) -> None:
     for wait in (1.0, 2.0, 4.0):
         mortal.die(OSError("disk full"))
-        assert supervisor.look() == wait
+        assert supervisor.check() == wait
         clock.now += wait - 0.1
-        supervisor.look()
+        supervisor.check()
         assert mortal.state == "error"
         assert supervisor.restart_in("mortal") == pytest.approx(0.1)
         clock.now += 0.1
-        supervisor.look()
+        supervisor.check()
         assert mortal.state == "running"
     mortal.die(OSError("disk full"))
-    assert supervisor.look() is None
+    assert supervisor.check() is None
     assert supervisor.restart_in("mortal") is None
     assert mortal.monitor.snapshot()["restarts"] == 3
     assert [error.message for error in mortal.monitor.errors] == ["disk full"] * 4
     assert supervisor.ended
 
 
-@pytest.mark.warns("mortal failed", "is started again in")
+@pytest.mark.warns("mortal failed", "restarts in")
 def test_one_that_lived_a_while_starts_counting_anew(supervisor: Supervisor, mortal: Mortal, clock: Clock) -> None:
     for _ in range(10):
         clock.now += 300
         mortal.die(DatabaseUnavailable(database="db", reason="gone"))
-        assert supervisor.look() == 1.0
+        assert supervisor.check() == 1.0
         clock.now += 1
-        supervisor.look()
+        supervisor.check()
         assert mortal.state == "running"
 
 
-@pytest.mark.warns("mortal failed", "another start would not help")
+@pytest.mark.warns("mortal failed", "a restart would not help")
 @pytest.mark.parametrize(
     "error",
     [
@@ -121,9 +121,9 @@ def test_one_that_lived_a_while_starts_counting_anew(supervisor: Supervisor, mor
 def test_a_mistake_that_only_a_person_can_mend_is_not_tried_again(
     supervisor: Supervisor, mortal: Mortal, error: Exception
 ) -> None:
-    assert isinstance(error, HOPELESS)
+    assert isinstance(error, UNRECOVERABLE)
     mortal.die(error)
-    assert supervisor.look() is None
+    assert supervisor.check() is None
     assert (mortal.state, supervisor.ended) == ("error", True)
     supervisor.start("mortal")
     assert (mortal.state, supervisor.ended) == ("running", False)
@@ -131,19 +131,19 @@ def test_a_mistake_that_only_a_person_can_mend_is_not_tried_again(
 
 def test_one_that_ended_by_itself_is_not_started_again(supervisor: Supervisor, mortal: Mortal) -> None:
     mortal.done()
-    assert supervisor.look() is None
+    assert supervisor.check() is None
     assert (mortal.state, supervisor.ended) == ("stopped", True)
 
 
-@pytest.mark.warns("mortal failed", "is started again in")
+@pytest.mark.warns("mortal failed", "restarts in")
 def test_what_an_operator_stops_stays_stopped_even_where_a_restart_was_due(
     supervisor: Supervisor, mortal: Mortal, clock: Clock
 ) -> None:
     mortal.die(OSError("disk full"))
-    assert supervisor.look() == 1.0
+    assert supervisor.check() == 1.0
     assert supervisor.stop("mortal", SOON)
     clock.now += 3600
-    assert supervisor.look() is None
+    assert supervisor.check() is None
     assert mortal.state == "error"
     assert not supervisor.ended, "a node waits for whoever stopped it by hand"
     supervisor.start("mortal")
@@ -158,7 +158,7 @@ def test_a_pause_is_never_longer_than_the_longest_nor_shorter_than_half(failures
     assert full / 2 <= policy.delay(failures, chance) <= full
 
 
-@pytest.mark.warns("mortal failed", "is started again in")
+@pytest.mark.warns("mortal failed", "restarts in")
 def test_the_watch_itself_notices_a_death_and_starts_again(mortal: Mortal, eventually: Callable[..., None]) -> None:
     supervisor = Supervisor([mortal], RestartPolicy(first_delay=0.001))
     supervisor.start_all()

@@ -1,1 +1,1 @@
-"""Commands that show what is there."""
+"""Commands that report on runs and tables."""

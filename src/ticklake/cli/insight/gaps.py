@@ -1,4 +1,4 @@
-"""`ticklake gaps`: how complete each table of a run is, drawn and in exact ranges."""
+"""`ticklake gaps`: draws how complete each table of a run is and lists the exact ranges."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
 
 WIDTH = 72
-LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, no file   x missing for good   ┃ frontier"
+LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, no file   x missing permanently   ┃ frontier"
 
 
 @click.command()
 @click.argument("run", required=False)
 @places_options
 @batch_topic_option
-@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option("--table", "tables", multiple=True, help="Only this table; may be repeated. Default: all tables.")
 @json_option
 def gaps(
     run: str | None,
@@ -33,7 +33,7 @@ def gaps(
     tables: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Draw how complete each table of RUN (or of the newest run) is, with the exact ranges below."""
+    """Draw how complete each table of RUN is, and list the exact ranges. Default: the newest run."""
     with open_run(run, storage, lake, database, topic=batch_topic) as completeness:
         verdict = completeness.verify(tables, count_rows=False)
     if as_json:
@@ -49,13 +49,13 @@ def show(run: RunVerdict) -> None:
     if run.storage.misfits:
         names = ", ".join(key.rpartition("/")[2] for key in run.storage.misfits[:5])
         more = f" and {len(run.storage.misfits) - 5:,} more" if len(run.storage.misfits) > 5 else ""
-        click.echo(f"\nDo not fit the sampling interval or the end of the run: {names}{more}")
+        click.echo(f"\nFiles that do not match the sampling interval or the end of the run: {names}{more}")
     if run.unjudged:
-        click.echo(f"\nNot drawn, for they have no key that begins with a number: {', '.join(run.unjudged)}")
+        click.echo(f"\nNot drawn, because their key does not start with a number: {', '.join(run.unjudged)}")
     if run.tables:
         click.echo(LEGEND)
     else:
-        click.echo(f"No tables. Without a file: {ranges_text(run.storage.lost)}")
+        click.echo(f"No tables. Ticks without a file: {ranges_text(run.storage.lost)}")
 
 
 def _show_table(table: TableVerdict) -> None:
@@ -63,15 +63,15 @@ def _show_table(table: TableVerdict) -> None:
     from ticklake.ticks import common, subtract
 
     coverage = table.coverage
-    # A gap that was given up may have been filled since, or have a file by now.
-    permanent = [gap.ticks for gap in table.gaps if gap.status == PERMANENT]
-    given_up = common(coverage.lost, permanent, table.step)
-    pending = subtract(coverage.lost, given_up, table.step)
+    # A permanent gap may have been filled since, or its file may have arrived.
+    given_up = [gap.ticks for gap in table.gaps if gap.status == PERMANENT]
+    permanent = common(coverage.lost, given_up, table.step)
+    pending = subtract(coverage.lost, permanent, table.step)
     layers = [
         ("█", coverage.covered),
         ("▒", coverage.waiting),
         ("?", pending),
-        ("x", given_up),
+        ("x", permanent),
     ]
     total = coverage.expected.count(table.step)
     click.echo(
@@ -81,7 +81,7 @@ def _show_table(table: TableVerdict) -> None:
     for label, ranges in (
         ("waiting", coverage.waiting),
         ("missing", pending),
-        ("missing for good", given_up),
+        ("missing permanently", permanent),
         ("not expected", coverage.unexpected),
     ):
         if ranges:

@@ -1,4 +1,4 @@
-"""`ticklake runs`: every run with its batch files and tables."""
+"""`ticklake runs`: lists every run with its batch files and tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("run", "started", "files", "size", "ticks", "state", "tables")
 @places_options
 @json_option
 def runs(storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
-    """List the runs in a storage, a lake, a database or all of them."""
+    """List the runs in a storage, a lake or databases."""
     with open_places(storage, lake, database) as places:
         reports = list(places.reports())
     if as_json:

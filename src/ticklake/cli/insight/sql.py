@@ -1,4 +1,4 @@
-"""`ticklake sql`: a query over the lake's tables, without a JVM."""
+"""`ticklake sql`: queries the tables of a lake without a JVM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticklake.cli.options.numbers import MOST, count
+from ticklake.cli.options.numbers import MAX_INTEGER, count
 from ticklake.cli.options.places import lake_option
 from ticklake.cli.terminal.output import plain, print_table
 
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("query")
 @lake_option
-@click.option("--run", metavar="RUN", help="Only this run's tables; otherwise all runs, told apart by run_id.")
+@click.option(
+    "--run", metavar="RUN", help="Only the tables of this run; default: all runs, distinguished by the column run_id."
+)
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
-@click.option("--limit", type=count(), default=100, show_default=True, help="Rows of a table; 0 for all.")
+@click.option("--limit", type=count(), default=100, show_default=True, help="Maximum number of rows to show; 0: all.")
 def sql(query: str, lake: str | None, run: str | None, form: str, limit: int) -> None:
-    """Query the lake's tables with SQL (DuckDB's).
+    """Query the tables of a lake with DuckDB's SQL.
 
     Every table has the column run_id. Example:
 
@@ -47,13 +49,13 @@ def sql(query: str, lake: str | None, run: str | None, form: str, limit: int) ->
 
 
 def show(result: Result, limit: int) -> None:
-    """A table of the first rows, and a word where there are more."""
-    rows = list(islice(result.rows, min(limit, MOST - 1) + 1 if limit else None))
+    """Prints the first rows as a table, and a note if there are more."""
+    rows = list(islice(result.rows, min(limit, MAX_INTEGER - 1) + 1 if limit else None))
     shown = rows[:limit] if limit else rows
     numbers = [name for name, value in zip(result.columns, shown[0], strict=True) if is_number(value)] if shown else []
     print_table(result.columns, shown, numbers=numbers)
     if len(rows) > len(shown):
-        click.echo(f"The first {limit:,} rows; --limit 0 shows all, --format csv writes them.", err=True)
+        click.echo(f"Only the first {limit:,} rows. --limit 0 shows all; --format csv writes all as CSV.", err=True)
 
 
 def write_csv(result: Result) -> None:
@@ -63,20 +65,20 @@ def write_csv(result: Result) -> None:
 
 
 def write_json(result: Result) -> None:
-    """A JSON array with an object a row, written as the rows come."""
+    """Streams a JSON array with one object per row."""
     click.echo("[", nl=False)
     for separator, row in zip(chain(["\n"], repeat(",\n")), result.rows, strict=False):
-        record = dict(zip(result.columns, map(finite, row), strict=True))
+        record = dict(zip(result.columns, map(json_value, row), strict=True))
         click.echo(separator + json.dumps(record, default=plain), nl=False)
     click.echo("\n]")
 
 
-def finite(value: Any) -> Any:
-    """JSON knows neither NaN nor infinity, nor keys that are no text."""
+def json_value(value: Any) -> Any:
+    """Replaces what JSON cannot represent: NaN and infinity by null, other keys by strings."""
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [json_value(one) for one in value]
     if isinstance(value, dict):
-        return {str(key): finite(one) for key, one in value.items()}
+        return {str(key): json_value(one) for key, one in value.items()}
     return None if isinstance(value, float) and value - value != 0 else value
 
 

@@ -1,4 +1,4 @@
-"""`ticklake status`: one run, its batch files and how far each table is."""
+"""`ticklake status`: shows the batch files of a run and the progress of each table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUP_COLUMNS = ("topic", "group", "lag", "claimed", "dead letters", "oldest (s)
 @places_options
 @json_option
 def status(run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
-    """Show how far a run is: the given one, or the newest."""
+    """Show the progress of RUN. Default: the newest run."""
     with open_places(storage, lake, database) as places:
         report = places.report(run)
     if as_json:
@@ -31,7 +31,7 @@ def status(run: str | None, storage: str | None, lake: str | None, database: tup
 
 
 def missing_text(table: TableReport) -> str | None:
-    """The ticks that a table lacks before its newest one: `400 in 4 ranges`."""
+    """Describes the missing ticks before a table's newest tick: `400 in 4 ranges`."""
     if not table.missing:
         return None if table.missing is None else "0"
     return f"{table.missing_ticks:,} in {table.missing:,} range{'' if table.missing == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`ticklake top`: a run while it runs: services, lag, rows a second, gaps, dead letters, errors."""
+"""`ticklake top`: watches a run: services, lag, rows per second, gaps, dead letters, errors."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 @click.option(
     "--node",
     metavar="URL",
-    help="The HTTP address of a running node, to see its services; its token is in TICKLAKE_TOKEN.",
+    help="HTTP address of a node, to show its services. The token is read from TICKLAKE_TOKEN.",
 )
-@click.option("--interval", type=Seconds(0.1), default=2.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Print one frame and end.")
-@click.option("--json", "lines", is_flag=True, help="Print one JSON object a frame, each on a line.")
+@click.option("--interval", type=Seconds(0.1), default=2.0, show_default=True, help="Seconds between refreshes.")
+@click.option("--once", is_flag=True, help="Print one frame and exit.")
+@click.option("--json", "lines", is_flag=True, help="Print each frame as a JSON object on one line.")
 def top(
     run: str | None, config: str | None, storage: str | None, lake: str | None, database: tuple[str, ...],
     node: str | None, interval: float, once: bool, lines: bool,
 ) -> None:  # fmt: skip
-    """Watch a run, the given one or the newest, until Ctrl-C. It reads bounded figures and changes nothing."""
+    """Watch RUN until Ctrl-C. Default: the newest run. Changes nothing; each refresh reads a bounded amount."""
     if node is not None:
         from ticklake.node.client import check_address
 
@@ -58,7 +58,7 @@ def top(
 
 
 def _frames(places: Places, run_id: str | None, node: str | None, interval: float) -> Iterator[Frame]:
-    """For ever. A database that is away for a while is a line in the picture, not the end of it."""
+    """Yields frames forever. An outage is shown in the frame and does not end it."""
     from ticklake.insights import rows_per_second
     from ticklake.node.client import services_of, token_of
 
@@ -106,6 +106,6 @@ def _watch(frames: Iterator[Frame]) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Ctrl-C, and SIGTERM alike, is how one leaves: the terminal is put back and all is well."""
+    """Leaves on Ctrl-C or SIGTERM. The terminal is restored and the exit code is 0."""
     with handled_by(signal.default_int_handler), suppress(KeyboardInterrupt):
         yield

@@ -1,4 +1,4 @@
-"""`ticklake ui`: the web pages of places, without a node."""
+"""`ticklake ui`: serves the web pages without a node."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ from ticklake.cli.terminal.interrupt import graceful_stop
 
 @click.command()
 @config_and_places_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="Another than loopback needs TICKLAKE_TOKEN.")
-@click.option("--port", type=PORT, default=8080, show_default=True, help="0: any that is free.")
-@click.option("--prefix", default="", metavar="PATH", help="Serve everything below this path.")
-@click.option("--read-only", is_flag=True, help="Refuse everything that would change something.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Any but loopback needs TICKLAKE_TOKEN.",
+)
+@click.option("--port", type=PORT, default=8080, show_default=True, help="Port to listen on; 0: any free port.")
+@click.option("--prefix", default="", metavar="PATH", help="Path below which everything is served.")
+@click.option("--read-only", is_flag=True, help="Refuse all changes.")
 def ui(
     config: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], host: str, port: int,
     prefix: str, read_only: bool,
 ) -> None:  # fmt: skip
-    """Show runs, tables, topics and the world in the browser, until Ctrl-C."""
+    """Show runs, tables, topics and the world in a browser until Ctrl-C."""
     from ticklake.config import load
     from ticklake.config.options import HttpOptions
     from ticklake.places import lake_path
@@ -37,13 +42,13 @@ def ui(
         raise WebMissing(module=error.name) from error
     settings = load(config) if config else None
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", prefix):
-        raise click.BadParameter(f"{prefix!r} is no path such as /ticklake.", param_hint="--prefix")
+        raise click.BadParameter(f"{prefix!r} is not a path such as /ticklake.", param_hint="--prefix")
     options = HttpOptions(host=host, port=port, path_prefix=prefix, read_only=read_only)
-    # A lake that a configuration names may come into being later; one that was typed must be there.
+    # A lake named by a configuration may be created later. One given on the command line must exist.
     root = lake_path(lake) if lake else None
     found = lake if root is None or settings is None or root.is_dir() else None
     with graceful_stop() as stop, TemporaryDirectory() as own, open_places(storage, found, database) as places:
-        # The token of a configuration's node is the node's own; without one it is good for as long as this runs.
+        # With a configuration this is its node's token. Without one it is valid until this process ends.
         directory = settings.node.directory if settings is not None else own
         site = Site(places.storage, root, places.databases, settings=settings, read_only=read_only)
         server = open_site(site, options, directory)

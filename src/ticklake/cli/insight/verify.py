@@ -1,4 +1,4 @@
-"""`ticklake verify`: the proof that a run is in its tables, once and whole; or exactly what is not."""
+"""`ticklake verify`: proves that every tick of a run is in its tables exactly once, or lists what is not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
 
 NOT_ENDED = 3
-"""The exit code where nothing is missing so far, and nobody has said that the run has ended."""
+"""Exit code: nothing is missing so far, but the end of the run is not recorded."""
 
 COLUMNS = ("table", "rows", "ticks", "missing", "duplicated", "verdict")
 
@@ -24,10 +24,10 @@ COLUMNS = ("table", "rows", "ticks", "missing", "duplicated", "verdict")
 @click.argument("run", required=False)
 @places_options
 @batch_topic_option
-@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
-@click.option("--ended", is_flag=True, help="The run has ended with its last file, though no producer has said so.")
-@click.option("--deep", is_flag=True, help="Decode every file again on Spark and compare each tick's rows.")
-@click.option("--events", metavar="FILE", help="The event queue that the table `events` is filled from.")
+@click.option("--table", "tables", multiple=True, help="Only this table; may be repeated. Default: all tables.")
+@click.option("--ended", is_flag=True, help="Assume that the run ended with its last file.")
+@click.option("--deep", is_flag=True, help="Decode every file again on Spark and compare the rows of each tick.")
+@click.option("--events", metavar="FILE", help="File of the event queue that fills the table `events`.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master for --deep.")
 @json_option
 def verify(
@@ -43,10 +43,10 @@ def verify(
     master: str,
     as_json: bool,
 ) -> None:
-    """Prove that RUN (or the newest run) is complete: every tick once in every table.
+    """Prove that RUN is complete: every tick exactly once in every table. Default: the newest run.
 
-    Exit codes: 0 complete; 1 something is missing, double or wrong; 3 nothing is missing so far, but nobody has said
-    that the run has ended (`--ended` says so here, `ticklake end` for good).
+    Exit codes: 0 complete; 1 rows are missing, duplicated or wrong; 3 nothing is missing so far, but the end of the
+    run is not recorded (`--ended` assumes it, `ticklake end` records it).
     """
     if not lake:
         raise click.UsageError("Give --lake DIR: it has the tables to verify.")
@@ -69,7 +69,7 @@ def verify(
 
 def show(run: RunVerdict) -> None:
     files = run.storage
-    ended = "taken to have ended" if files.assumed else "ended"
+    ended = "assumed to have ended" if files.assumed else "ended"
     state = f"{ended} at tick {files.last_tick:,}" if files.last_tick is not None else "has not ended"
     silent = (
         f", silent since {files.silent_since:%Y-%m-%d %H:%M:%S} UTC" if files.silent_since and not files.ended else ""
@@ -80,7 +80,7 @@ def show(run: RunVerdict) -> None:
     if files.overlapping:
         click.echo(f"{files.overlapping:,} files overlap others; each of their ticks is indexed once")
     if files.misfits:
-        click.echo(f"Files that do not fit the sampling interval or the end of the run: {keys_text(files.misfits)}")
+        click.echo(f"Files that do not match the sampling interval or the end of the run: {keys_text(files.misfits)}")
     _show_messages(run)
     rows = [_row(table) for table in run.tables]
     if rows:
@@ -90,7 +90,7 @@ def show(run: RunVerdict) -> None:
     if run.metadata:
         click.echo(f"metadata: {run.metadata}")
     if run.unjudged:
-        click.echo(f"Not verified, for they have no key that begins with a number: {keys_text(run.unjudged)}")
+        click.echo(f"Not verified, because their key does not start with a number: {keys_text(run.unjudged)}")
     _show_sum(run)
 
 
@@ -110,7 +110,7 @@ def _show_messages(run: RunVerdict) -> None:
     removed = f", {run.messages.removed:,} removed by retention" if run.messages.removed else ""
     click.echo(
         f"{run.messages.messages:,} messages{removed}; files not announced: {keys_text(run.messages.unannounced)};"
-        f" announced and not there: {keys_text(run.messages.vanished)}"
+        f" announced but not in the storage: {keys_text(run.messages.vanished)}"
     )
     for group in run.messages.groups:
         open_, dead = f"{group.lag:,} not acknowledged", f"{group.dead_letters:,} dead letters"
@@ -123,9 +123,9 @@ def _show_flaws(table: TableVerdict) -> None:
         "missing, no file" if by_ticks else "missing batches": coverage.lost,
         "missing, has a file" if by_ticks else "missing batches, still in the queue": coverage.waiting,
         "unexpected ticks": coverage.unexpected,
-        "rows differ from the files'": deep.different if deep else [],
-        "files disagree about": deep.disputed if deep else [],
-        "rows and no file": deep.unproven if deep else [],
+        "rows differ from the files": deep.different if deep else [],
+        "files contradict each other": deep.disputed if deep else [],
+        "rows without a file": deep.unproven if deep else [],
     }
     for flaw, ranges in flaws.items():
         if ranges:
@@ -133,7 +133,7 @@ def _show_flaws(table: TableVerdict) -> None:
     if table.unreadable:
         click.echo(f"{table.table}: {table.unreadable}")
     for key in table.duplicates:
-        click.echo(f"{table.table}: twice: {', '.join(f'{name} {value}' for name, value in key.items())}")
+        click.echo(f"{table.table}: duplicated: {', '.join(f'{name} {value}' for name, value in key.items())}")
     for key_, error in (deep.unreadable if deep else table.damaged).items():
         click.echo(f"{table.table}: {error if key_ in error else f'{key_}: {error}'}")
     for disagreement in table.disagreements:
@@ -146,7 +146,7 @@ def _show_sum(run: RunVerdict) -> None:
     from ticklake.ticks import count
 
     if run.unindexed or not (run.tables or run.metadata is not None):
-        click.echo("No table of ticks in this lake: ticklake index writes them.")
+        click.echo("This lake has no table of ticks. `ticklake index` writes them.")
     if not run.tables:
         return
     missing = sum(count(table.coverage.missing, table.step) for table in run.tables)
@@ -157,5 +157,6 @@ def _show_sum(run: RunVerdict) -> None:
     )
     if run.flawless and not run.storage.ended:
         click.echo(
-            "Nobody has said that the run has ended. If it has: `ticklake verify --ended`, or `ticklake end` for good."
+            "The end of the run is not recorded. If it has ended, use `ticklake verify --ended`, or record it with "
+            "`ticklake end`."
         )

@@ -1,4 +1,4 @@
-"""`ticklake claims`: who holds which message, and taking claims back by hand."""
+"""`ticklake claims`: lists which consumer holds which message, and releases claims."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COLUMNS = ("run", "topic", "group", "message", "consumer", "held for", "expires in", "attempts")
 
 
-_stuck_option = click.option("--stuck", is_flag=True, help="Only those that have expired, or never do and are old.")
+_stuck_option = click.option("--stuck", is_flag=True, help="Only expired claims, and old claims that never expire.")
 
 
 @click.group(cls=ListingGroup, invoke_without_command=True)
@@ -31,7 +31,7 @@ def claims(
     context: click.Context, database: tuple[str, ...], run_id: str | None, topic: str | None, group: str | None,
     stuck: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """List who holds which message, the oldest claim first; take claims back."""
+    """List which consumer holds which message, the oldest claim first; release claims."""
     if context.invoked_subcommand is None:
         with open_runs(database, run_id) as runs:
             found = [
@@ -54,9 +54,9 @@ def release(
     database: tuple[str, ...], run_id: str | None, topic: str | None, group: str | None, message_id: str | None,
     stuck: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Take claims from their holders, so that others get the messages."""
+    """Release claims, so that other consumers get the messages."""
     if not (topic or group or message_id or stuck):
-        raise click.UsageError("Say which: --stuck, --topic, --group or --message.")
+        raise click.UsageError("Choose claims with --stuck, --topic, --group or --message.")
     with open_one(database, run_id) as runs:
         which = {"topic": topic, "group": group, "message_id": message_id}
         held = [(run, run.claims.named(**which, stuck=stuck)) for run in runs]

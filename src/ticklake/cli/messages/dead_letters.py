@@ -1,4 +1,4 @@
-"""`ticklake dead-letters`: what could not be processed, why, and what to do about it."""
+"""`ticklake dead-letters`: shows, replays and discards messages that could not be processed."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ COLUMNS = ("run", "topic", "group", "message", "attempts", "since (UTC)", "error
 
 
 def _filter_options(command: Command) -> Command:
-    error = click.option("--error", metavar="TEXT", help="Only where the error says so.")
+    error = click.option("--error", metavar="TEXT", help="Only dead letters whose error contains this text.")
     return topic_option(group_option(error(command)))
 
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """Dead letters: what could not be processed; replay or discard it."""
+    """List, replay and discard dead letters: messages that could not be processed."""
 
 
 @dead_letters.command("list")
 @run_options
 @_filter_options
-@click.option("--limit", type=count(), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=count(), default=100, show_default=True, help="Maximum number to list.")
 @json_option
 def list_letters(
     database: tuple[str, ...],
@@ -44,7 +44,7 @@ def list_letters(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List them, the oldest first."""
+    """List dead letters, the oldest first."""
     from ticklake.topics import DeadLetterFilter
 
     which = DeadLetterFilter(topic=topic, group=group, error=error)
@@ -62,7 +62,7 @@ def list_letters(
     else:
         click.echo("No dead letters.")
     if left > 0:
-        click.echo(f"{left:,} more; --limit shows them.", err=True)
+        click.echo(f"{left:,} more; a higher --limit shows them.", err=True)
 
 
 @dead_letters.command()
@@ -74,7 +74,7 @@ def show(
     database: tuple[str, ...], run_id: str | None, message_id: str, topic: str | None, group: str | None,
     error: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show one with its content and its traceback."""
+    """Show a dead letter with its content and its traceback."""
     from ticklake.topics import DeadLetterFilter
 
     with open_one(database, run_id) as runs:
@@ -102,7 +102,7 @@ def replay(
     database: tuple[str, ...], run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
     error: str | None, every: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Have one, or all that match, delivered again; the group's position stays."""
+    """Deliver a dead letter again, or all that match. The position of the group does not change."""
     _check_choice(message_id, every)
     with open_one(database, run_id) as runs:
         done = sum(_act(run, "replay", (topic, group, message_id, error), dry_run) for run in runs)
@@ -120,7 +120,7 @@ def discard(
     database: tuple[str, ...], run_id: str | None, message_id: str | None, topic: str | None, group: str | None,
     error: str | None, every: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Forget one, or all that match: they are never delivered to those groups again."""
+    """Discard a dead letter, or all that match. They are never delivered to those groups again."""
     _check_choice(message_id, every)
     with open_one(database, run_id) as runs:
         done = sum(_act(run, "discard", (topic, group, message_id, error), dry_run) for run in runs)
@@ -129,7 +129,7 @@ def discard(
 
 def _check_choice(message_id: str | None, every: bool) -> None:
     if bool(message_id) == every:
-        raise click.UsageError("Give a message id, or --all with or without filters.")
+        raise click.UsageError("Give a message id, or --all (with or without filters).")
 
 
 def _act(run: Run, act: str, which: tuple[str | None, str | None, str | None, str | None], dry_run: bool) -> int:

@@ -1,4 +1,4 @@
-"""`ticklake groups`: how far each consumer group is, and setting one to another position."""
+"""`ticklake groups`: lists the consumer groups with their lag, and resets or releases one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("run", "topic", "group", "lag", "oldest", "claimed", "dead letters")
 def groups(
     context: click.Context, database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool
 ) -> None:
-    """List the consumer groups with their lag, from the store; set one to another position."""
+    """List the consumer groups with their lag; reset or release one."""
     if context.invoked_subcommand is None:
         _list(database, run_id, topic, as_json)
 
@@ -36,7 +36,7 @@ def groups(
 def reset(
     database: tuple[str, ...], run_id: str | None, topic: str, group: str, target: str, dry_run: bool, as_json: bool
 ) -> None:
-    """Deliver to a group from another position on. What it holds now is lost to it."""
+    """Set a group to another position. The group loses its current claims."""
     from ticklake.topics.admin import parse_position, reset_text
 
     to = parse_position(target)
@@ -54,21 +54,21 @@ def reset(
 @click.argument("group")
 @json_option
 def release(database: tuple[str, ...], run_id: str | None, topic: str, group: str, as_json: bool) -> None:
-    """Hand a group over: forget which table it fills, so that its next indexer may fill another one.
+    """Forget which table a group fills, so that its next indexer may fill another one.
 
-    Stop its indexers first. `groups reset --to earliest` then has the new table filled from the start.
+    Stop its indexers first. Use `groups reset --to earliest` to fill the new table from the start.
     """
     from ticklake.cli.errors import GroupFillsNothing
-    from ticklake.coordination import release as forget
+    from ticklake.coordination import release as release_group
 
     with open_run(database, run_id, topic) as run:
-        table = forget(run, topic, group)
+        table = release_group(run, topic, group)
         if table is None:
             raise GroupFillsNothing(topic=topic, group=group, run_id=run.id)
     if as_json:
         print_json({"topic": topic, "group": group, "table": table})
     else:
-        click.echo(f"{group} may fill another table. It filled {table.location or 'none'}.")
+        click.echo(f"{group} may now fill another table. It filled {table.location or 'none'}.")
 
 
 def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool) -> None:
@@ -84,7 +84,7 @@ def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_j
 
 
 def age_text(ms: int | None) -> str | None:
-    """An age for people: 0.3 s, 12 s, 5 min, 3.1 h, 2.0 d."""
+    """Formats an age: 0.3 s, 12 s, 5 min, 3.1 h, 2.0 d."""
     if ms is None:
         return None
     seconds = ms / 1000

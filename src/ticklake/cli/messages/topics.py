@@ -1,4 +1,4 @@
-"""`ticklake topics`: what is in them, looking into them, sending, and removing old messages."""
+"""`ticklake topics`: lists topics, shows and sends messages, and removes old ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ticklake.cli.terminal.output import json_option, print_json, print_table
 if TYPE_CHECKING:
     from ticklake.topics import Run, StoredMessage
 
-_FOLLOWED_AT_ONCE = 1000
+_FOLLOW_LIMIT = 1000
 
 
 @click.group(cls=ListingGroup, invoke_without_command=True)
@@ -27,7 +27,7 @@ _FOLLOWED_AT_ONCE = 1000
 @json_option
 @click.pass_context
 def topics(context: click.Context, database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
-    """List the topics of a run, or of every run; look into them, send, remove old messages."""
+    """List the topics of a run, or of all runs; show, send and remove messages."""
     if context.invoked_subcommand is None:
         _list(database, run_id, as_json)
 
@@ -36,11 +36,11 @@ def topics(context: click.Context, database: tuple[str, ...], run_id: str | None
 @run_options
 @click.argument("topic")
 @click.option(
-    "-n", "--count", "number", type=count(), default=10, show_default=True, help="How many of the last messages."
+    "-n", "--count", "number", type=count(), default=10, show_default=True, help="Number of messages to show."
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is published from now on.")
-@click.option("--group", metavar="GROUP", help="Say what this consumer group has done with each.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("-f", "--follow", is_flag=True, help="Keep showing new messages.")
+@click.option("--group", metavar="GROUP", help="Show the state of each message for this consumer group.")
+@click.option("--json", "as_json", is_flag=True, help="Print each message as a JSON object on one line.")
 def tail(
     database: tuple[str, ...],
     run_id: str | None,
@@ -50,12 +50,12 @@ def tail(
     group: str | None,
     as_json: bool,
 ) -> None:
-    """Show the last messages of a topic, claiming nothing.
+    """Show the last messages of a topic without claiming them.
 
-    The first time is by the clock of the sender; `groups reset --to` takes the one after "stored".
+    The first time is by the sender's clock. `groups reset --to` expects the time after "stored".
 
-    On PostgreSQL, -f does not show a message whose transaction commits after a later message was shown; consumer
-    groups get it.
+    On PostgreSQL, -f skips a message whose transaction commits after a later message was shown. Consumer groups
+    still get it.
     """
     with open_run(database, run_id, topic) as run:
         if not follow:
@@ -67,15 +67,15 @@ def tail(
 @topics.command()
 @run_options
 @click.argument("topic")
-@click.option("--type", "type_name", default="BatchInfo", show_default=True, help="The message's type.")
-@click.option("--json", "text", metavar="JSON", required=True, help='Its fields, like {"tickStart": 0}.')
+@click.option("--type", "type_name", default="BatchInfo", show_default=True, help="Type of the message.")
+@click.option("--json", "text", metavar="JSON", required=True, help='Fields of the message, such as {"tickStart": 0}.')
 def send(database: tuple[str, ...], run_id: str | None, topic: str, type_name: str, text: str) -> None:
     """Publish one message."""
     from ticklake import contracts
 
     kinds = [name for name in contracts.__all__ if hasattr(getattr(contracts, name), "DESCRIPTOR")]
     if type_name not in kinds:
-        raise click.BadParameter(f"There is no {type_name}; there are {', '.join(kinds)}.", param_hint="--type")
+        raise click.BadParameter(f"Unknown type {type_name}; known types: {', '.join(kinds)}.", param_hint="--type")
     try:
         message = json_format.Parse(text, getattr(contracts, type_name)())
     except json_format.ParseError as error:
@@ -87,16 +87,16 @@ def send(database: tuple[str, ...], run_id: str | None, topic: str, type_name: s
 @topics.command()
 @run_options
 @click.argument("topic")
-@click.option("--max-age", type=Seconds(), metavar="SECONDS", help="Remove what is older.")
-@click.option("--max-count", type=count(), metavar="COUNT", help="Remove all but the newest.")
-@click.option("--force", is_flag=True, help="Also what a consumer group still needs.")
+@click.option("--max-age", type=Seconds(), metavar="SECONDS", help="Remove messages that are older.")
+@click.option("--max-count", type=count(), metavar="COUNT", help="Remove all but the newest COUNT messages.")
+@click.option("--force", is_flag=True, help="Also remove messages that a consumer group still needs.")
 @dry_run_option
 @json_option
 def prune(
     database: tuple[str, ...], run_id: str | None, topic: str, max_age: float | None, max_count: int | None,
     force: bool, dry_run: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Remove old messages; never one that is claimed or a dead letter."""
+    """Remove old messages, except claimed messages and dead letters."""
     with open_run(database, run_id, topic) as run:
         check_topic(run, topic)
         removed = run.remove_outdated(topic, max_age=max_age, max_count=max_count, force=force, dry_run=dry_run)
@@ -131,7 +131,7 @@ def _messages(run: Run, topic: str, count: int, follow: bool, group: str | None)
     with closing(run.listen(topic)) as listener:
         after = run.position_before_last(topic, count)
         while True:
-            found = run.browse(topic, after=after, limit=_FOLLOWED_AT_ONCE, group=group)
+            found = run.browse(topic, after=after, limit=_FOLLOW_LIMIT, group=group)
             yield from found
             after = found[-1].id if found else after
             if not found:
@@ -148,7 +148,7 @@ def _line(message: StoredMessage, group: str | None) -> str:
 
 
 def _iso_text(ms: int) -> str:
-    """A time in one word, as `groups reset --to` takes it."""
+    """Formats a time as `groups reset --to` expects it."""
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
 

@@ -1,4 +1,4 @@
-"""What the commands on completeness share: opening the run, and ranges for people."""
+"""What the commands on completeness share: opening the run and formatting ranges."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def open_run(
     events: str | None = None,
     topic: str | None = None,
 ) -> Iterator[Completeness]:
-    """The run asked for, or the newest one in the storage, which is needed."""
+    """Opens the given run, or the newest one in the storage. Requires a storage."""
     if not storage:
-        raise click.UsageError("Give --storage DIR: only the batch files tell what a run has.")
+        raise click.UsageError("Give --storage DIR: completeness is judged by the batch files of the run.")
     from ticklake.completeness import Completeness
     from ticklake.insights import chosen_run
 
@@ -45,7 +45,7 @@ def open_run(
 
 
 def ranges_text(ranges: Sequence[TickRange]) -> str:
-    """The first ranges, and how many more there are."""
+    """Formats the first ranges and the number of the others."""
     shown = ", ".join(f"[{one.start:,}, {one.end:,}]" for one in ranges[:SHOWN])
     more = f" and {len(ranges) - SHOWN:,} more" if len(ranges) > SHOWN else ""
     return shown + more or "none"

@@ -1,4 +1,4 @@
-"""The options of the commands around topics: which database, which run."""
+"""Options of the commands on topics: the database and the run."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
 group_option = click.option("--group", metavar="GROUP", help="Only this consumer group.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 
 
 def run_options(command: Command) -> Command:
     """Adds `--config`, `--database` and `--run`."""
-    return config_and_database_options(click.option("--run", "run_id", metavar="RUN", help="Which run.")(command))
+    return config_and_database_options(
+        click.option("--run", "run_id", metavar="RUN", help="The run; default: the only one, or all.")(command)
+    )
 
 
 @contextmanager
 def open_runs(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run]]:
-    """The run that was asked for, or all there are, in each of the databases."""
+    """Opens the given run, or all runs, in each of the databases."""
     if not databases:
         raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
     from ticklake.topics import runs_in
@@ -36,34 +38,34 @@ def open_runs(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run
         if run_id is None:
             yield [database.run(name, create=False) for database in opened for name in database.runs()]
         else:
-            # Where no database has it, the first says so.
+            # If no database has the run, the first one raises the error.
             yield runs_in(opened, run_id) or [opened[0].run(run_id, create=False)]
 
 
 @contextmanager
 def open_one(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run]]:
-    """The run that was asked for, or the only one there is, in each of the databases that have it."""
+    """Opens the given run, or the only one, in each database that has it."""
     with open_runs(databases, run_id) as runs:
         names = sorted({run.id for run in runs})
         if len(names) != 1:
             found = ", ".join(names[:5]) or "none"
-            raise click.UsageError(f"Say which run with --run RUN; there are {found}.")
+            raise click.UsageError(f"Choose a run with --run RUN; known runs: {found}.")
         yield runs
 
 
 @contextmanager
 def open_run(databases: Sequence[str], run_id: str | None, topic: str) -> Iterator[Run]:
-    """The same in the one database that has the topic."""
+    """Opens the run in the one database that has the topic."""
     with open_one(databases, run_id) as runs:
         known = [run for run in runs if len(runs) == 1 or any(one.topic == topic for one in run.topics())]
         if len(known) != 1:
             which = "None" if not known else "More than one"
-            raise click.UsageError(f"{which} of the databases has the topic {topic}: say which with --database URL.")
+            raise click.UsageError(f"{which} of the databases has the topic {topic}: choose one with --database URL.")
         yield known[0]
 
 
 def check_topic(run: Run, topic: str) -> None:
-    """Raises `TopicNotFound` for a name that is misspelt: it would look like a topic without messages."""
+    """Raises `TopicNotFound` for an unknown name, which would otherwise look like a topic without messages."""
     from ticklake.cli.errors import TopicNotFound
 
     names = [one.topic for one in run.topics()]

@@ -1,4 +1,4 @@
-"""Which logs a command shows: the options of `ticklake` itself first, then the configuration."""
+"""Sets up logging. Options of the `ticklake` command override the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of options: counts that a database can hold, times that a wait can take, and ports."""
+"""Types of numeric options: counts, durations and ports."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 import click
 
-MOST = 2**63 - 1
-LONGEST_SECONDS = 100 * 365 * 86_400.0
+MAX_INTEGER = 2**63 - 1
+MAX_SECONDS = 100 * 365 * 86_400.0
 PORT = click.IntRange(0, 65535)
 
 
-def count(least: int = 0) -> click.IntRange:
-    """How many of something: what a 64-bit integer can hold."""
-    return click.IntRange(least, MOST)
+def count(minimum: int = 0) -> click.IntRange:
+    """Returns the type of a count that fits into a signed 64-bit integer."""
+    return click.IntRange(minimum, MAX_INTEGER)
 
 
 class Seconds(click.FloatRange):
-    """A finite time."""
+    """A finite duration."""
 
     name = "seconds"
 
-    def __init__(self, least: float = 0.0) -> None:
-        super().__init__(least, LONGEST_SECONDS)
+    def __init__(self, minimum: float = 0.0) -> None:
+        super().__init__(minimum, MAX_SECONDS)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds: float = super().convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""The options that say where to look, the same for every command that reports."""
+"""Options for the places that commands read: storage, lake, databases."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONFIGURED = "ticklake.cli.configured"
 
 
 class _PlaceOption(click.Option):
-    """The environment stands in for an option that was not given, but not beside a configuration that was."""
+    """An option whose environment variable is ignored if a configuration is given."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         return None if ctx.meta.get(_CONFIGURED) else super().resolve_envvar_value(ctx)
@@ -31,10 +31,10 @@ storage_option = click.option(
     metavar="DIR",
     envvar="TICKLAKE_STORAGE",
     show_envvar=True,
-    help="Where the batch files are.",
+    help="Directory of the batch files.",
 )
 lake_option = click.option(
-    "--lake", cls=_PlaceOption, metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Where the tables are."
+    "--lake", cls=_PlaceOption, metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Directory of the tables."
 )
 
 
@@ -42,12 +42,12 @@ batch_topic_option = click.option(
     "--topic",
     "batch_topic",
     metavar="TOPIC",
-    help="The topic of the batches; default: that of the configuration, or the one with such messages.",
+    help="Topic of the batch files; default: the one in the configuration, or the one with such messages.",
 )
 
 
 class _Url(click.types.StringParamType):
-    """One value of the environment is one URL: a path may have a space in it."""
+    """Reads one URL from the environment variable. It is not split at spaces, which a path may contain."""
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
         return [rv] if rv else []
@@ -61,12 +61,12 @@ database_option = click.option(
     multiple=True,
     envvar="TICKLAKE_DATABASE",
     show_envvar=True,
-    help="The database of the topics, sqlite:///DIRECTORY or postgresql://…; may be given again.",
+    help="Database of the topics, sqlite:///DIRECTORY or postgresql://…; may be repeated.",
 )
 
 
 def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> str | None:
-    """Options that were not given are what the configuration names."""
+    """Takes the defaults of options from the configuration."""
     if file:
         from ticklake.config import load
 
@@ -81,7 +81,7 @@ def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> s
         }
         if found.others:
             names = ", ".join(found.others)
-            click.echo(f"Not looked at, because one storage and one lake are shown at a time: {names}", err=True)
+            click.echo(f"Not shown, because only one storage and one lake are shown at a time: {names}", err=True)
     return file
 
 
@@ -92,23 +92,23 @@ def config_option(*, expose: bool) -> Callable[[Command], Command]:
         is_eager=True,
         expose_value=expose,
         callback=_defaults,
-        help="Look at what this configuration names: its storage, its lake, all of its databases.",
+        help="Use the storage, the lake and all databases of this configuration.",
     )
 
 
 def lake_or_usage_error(lake: str | None) -> str:
     if not lake:
-        raise click.UsageError("Give --lake DIR: it has the tables.")
+        raise click.UsageError("Give --lake DIR, the directory of the tables.")
     return lake
 
 
 def places_options(command: Command) -> Command:
-    """Where to look. A configuration may stand for all of it."""
+    """Adds `--storage`, `--lake` and `--database`, and `--config`, which can replace all of them."""
     return config_option(expose=False)(storage_option(lake_option(database_option(command))))
 
 
 def config_and_places_options(command: Command) -> Command:
-    """The same for a command that looks at the configuration itself, too."""
+    """Adds the same options for a command that also reads the configuration itself."""
     return config_option(expose=True)(storage_option(lake_option(database_option(command))))
 
 
@@ -118,9 +118,9 @@ def config_and_database_options(command: Command) -> Command:
 
 @contextmanager
 def open_places(storage: str | None, lake: str | None, databases: Sequence[str]) -> Iterator[Places]:
-    """What the options name; at least one is needed."""
+    """Opens the places that the options name. At least one is required."""
     if not (storage or lake or databases):
-        raise click.UsageError("Give --config FILE, or --storage DIR, --lake DIR, --database URL or several of them.")
+        raise click.UsageError("Give --config FILE, or at least one of --storage DIR, --lake DIR and --database URL.")
     from ticklake.insights import Places
     from ticklake.lake.read import Catalog, Presence
     from ticklake.storage import Storage
@@ -132,7 +132,7 @@ def open_places(storage: str | None, lake: str | None, databases: Sequence[str])
 
 
 def _check_storage(storage: str | None) -> None:
-    """One that a configuration names may come into being later; one that was typed must be there."""
+    """Checks that the storage exists. One named by a configuration may be created later."""
     from ticklake.cli.errors import StorageNotFound
     from ticklake.places import storage_place
 

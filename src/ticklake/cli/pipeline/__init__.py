@@ -1,1 +1,1 @@
-"""Commands that run a pipeline or a part of it."""
+"""Commands that start a pipeline or a part of it."""

@@ -1,4 +1,4 @@
-"""`ticklake config`: check a configuration and show what it amounts to."""
+"""`ticklake config`: checks a configuration and shows it with all defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def config() -> None:
 @click.argument("file")
 @json_option
 def check(file: str, as_json: bool) -> None:
-    """Say whether FILE is a configuration that a node can run: build all that `run` starts, and start none of it."""
+    """Check that a node can start with FILE. Builds everything that `run` starts, but starts nothing."""
     from ticklake.cli.pipeline.run import build
 
     node = build(file)
@@ -25,15 +25,15 @@ def check(file: str, as_json: bool) -> None:
     if as_json:
         print_json({"file": file, "resources": list(settings.resources), "services": list(settings.services)})
     else:
-        click.echo(f"{file}: fine, {len(settings.resources)} resources and {len(settings.services)} services.")
+        click.echo(f"{file}: valid, {len(settings.resources)} resources and {len(settings.services)} services.")
 
 
 @config.command()
 @click.argument("file", required=False)
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @json_option
 def show(file: str | None, origin: bool, as_json: bool) -> None:
-    """Print FILE with every default written out; without FILE, every option there is with its documentation."""
+    """Print FILE with all defaults. Without FILE, print all options with their documentation."""
     from ticklake.config import load
     from ticklake.config import rendering as showing
     from ticklake.config.templates import REFERENCE

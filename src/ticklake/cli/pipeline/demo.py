@@ -1,4 +1,4 @@
-"""`ticklake demo`: the whole pipeline at work, from a simulation to tables one can query."""
+"""`ticklake demo`: a whole pipeline, from a simulation to tables that you can query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ticklake.lake.read import Catalog
     from ticklake.node.node import Node
 
-NOT_BEGUN = "Stopped before any tick was in the tables."
+NOTHING_INDEXED = "Stopped before any tick was in the tables."
 COLUMNS = ("table", "rows", "files", "size", "ticks")
 POPULATION = """
     SELECT tick_number, count(*) FILTER (WHERE NOT is_dead) AS population
@@ -35,9 +35,9 @@ LINEAGES = (
 
 
 @click.command()
-@click.option("--directory", default="ticklake-demo", show_default=True, help="Where everything goes.")
-@click.option("--ticks", type=count(1), default=600, show_default=True, help="How long the world lives.")
-@click.option("--seed", type=count(), default=42, show_default=True, help="Which world it is.")
+@click.option("--directory", default="ticklake-demo", show_default=True, help="Directory for all files.")
+@click.option("--ticks", type=count(1), default=600, show_default=True, help="Number of ticks to simulate.")
+@click.option("--seed", type=count(), default=42, show_default=True, help="Seed of the random world.")
 @json_option
 def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
     """Run a small artificial-life simulation and index its ticks into Delta tables while it runs."""
@@ -46,7 +46,7 @@ def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
         from ticklake.places import local_path
 
         if stop.is_set():
-            raise StoppedEarly(NOT_BEGUN)
+            raise StoppedEarly(NOTHING_INDEXED)
         root = local_path(directory, "A demo")
         node = Node(_settings(root, ticks, seed))
         with Bars(quiet=as_json) as bars:
@@ -62,19 +62,19 @@ def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
     for service in node.failed:
         raise service.error or RuntimeError(service.name)
     if stop.is_set() and not all(_counts(node)):
-        raise StoppedEarly(NOT_BEGUN)
+        raise StoppedEarly(NOTHING_INDEXED)
     _report(root, node, seconds, as_json)
 
 
 def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
-    """The starter configuration, with the demo's own size of the world."""
+    """Returns the starter configuration with the options of the demo."""
     from ticklake.cli.errors import NotADemo
     from ticklake.config import load
     from ticklake.config.templates import write_starter
 
     file = directory / "ticklake.conf"
     settings = load(file if file.exists() else write_starter(directory))
-    # Small flushes, so that one sees tables grow while the world lives.
+    # Small flushes, so that the tables visibly grow during the simulation.
     indexer = {"insert_batch_size": 100, "flush_timeout_ms": 1000, "poll_interval_ms": 100}
     changes = {
         "simulation": {"max_ticks": ticks, "seed": seed},
@@ -92,7 +92,7 @@ def _settings(directory: Path, ticks: int, seed: int) -> NodeSettings:
 
 
 def _finished(node: Node) -> bool:
-    """Everything produced is persisted, and everything persisted is in the tables."""
+    """Returns whether every produced tick is persisted and in the tables, or a service has failed."""
     produced, persisted, *indexed = _counts(node)
     ended = node.services["completion-service"].state == "stopped"
     return bool(node.failed) or (ended and all(ticks >= produced for ticks in (persisted, *indexed)))
@@ -136,7 +136,7 @@ def _report(directory: Path, node: Node, seconds: float, as_json: bool) -> None:
 
 
 def population_of(catalog: Catalog, run_id: str) -> list[int]:
-    """The living organisms of each tick that the table has; 0 for a tick without rows."""
+    """Returns the number of living organisms for each tick in the table; 0 for a tick without rows."""
     from ticklake.lake.read import query
     from ticklake.lake.verify import covered
 

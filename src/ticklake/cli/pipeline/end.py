@@ -1,4 +1,4 @@
-"""`ticklake end`: records that a run has ended, for producers that do not say so themselves."""
+"""`ticklake end`: records the end of a run, for producers that do not record it themselves."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ticklake.cli.terminal.output import json_option, print_json
 @config_option(expose=False)
 @storage_option
 @database_option
-@click.option("--topic", "run_topic", metavar="TOPIC", help="The topic of the ends of runs; default: found out.")
-@click.option("--last-tick", type=count(), help="The last tick; default: that of the last file.")
+@click.option("--topic", "run_topic", metavar="TOPIC", help="Topic for ends of runs; default: detected.")
+@click.option("--last-tick", type=count(), help="The last tick; default: the last tick of the last file.")
 @click.option(
     "--silent-for",
     type=Seconds(),
     default=60,
     show_default=True,
-    help="Refuse if anything came within so many seconds; 0 does not ask.",
+    help="Refuse if the run has written anything within this many seconds; 0: do not check.",
 )
 @json_option
 def end(
@@ -33,9 +33,9 @@ def end(
     silent_for: float,
     as_json: bool,
 ) -> None:
-    """Record that RUN has ended, as a producer does itself: from then on `verify` can call it complete.
+    """Record that RUN has ended, so that `verify` can find it complete.
 
-    With a database the end is also announced, on the topic that its producer would have used.
+    With a database, the end is also announced on the topic that the producer would have used.
     """
     if not storage:
         raise click.UsageError("Give --storage DIR: the end of a run is recorded beside its batch files.")
@@ -51,4 +51,4 @@ def end(
     if as_json:
         print_json({"run": run, **ended._asdict()})
     else:
-        click.echo(f"Run {run} {'has ended' if ended.recorded else 'had ended already'} at tick {ended.last_tick:,}.")
+        click.echo(f"Run {run} {'has ended' if ended.recorded else 'had already ended'} at tick {ended.last_tick:,}.")

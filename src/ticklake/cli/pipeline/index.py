@@ -1,4 +1,4 @@
-"""`ticklake index`: a finished run straight from its files into tables."""
+"""`ticklake index`: indexes a finished run directly from its batch files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 from ticklake.cli import INTERRUPTED
 from ticklake.cli.options.completeness import ranges_text
-from ticklake.cli.options.numbers import MOST, count
+from ticklake.cli.options.numbers import MAX_INTEGER, count
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
 from ticklake.cli.terminal.output import json_option, print_json, print_table
 from ticklake.cli.terminal.progress import Bars
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GOES_ON = "Stopped before the end; the same command goes on from here."
+RESUMABLE = "Stopped before the end. The same command continues from here."
 COLUMNS = ("table", "ticks", "there before", "rows", "rows/s")
 
 
@@ -38,8 +38,8 @@ class TickRangeOption(click.ParamType["TickRange"]):
 
         numbers = re.fullmatch(r"([0-9]{1,19}):([0-9]{1,19})", value)
         ticks = TickRange(int(numbers[1]), int(numbers[2])) if numbers else None
-        if not ticks or ticks.end > MOST:
-            self.fail(f"{value[:100]!r} is no tick range; write for example 0:999", param, ctx)
+        if not ticks or ticks.end > MAX_INTEGER:
+            self.fail(f"{value[:100]!r} is not a tick range; write for example 0:999", param, ctx)
         return ticks
 
 
@@ -55,26 +55,35 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
             return value
         name, equals, setting = value.partition("=")
         if not (name.startswith("spark.") and equals):
-            self.fail(f"{value!r} is no Spark setting; write for example spark.executor.memory=2g", param, ctx)
+            self.fail(f"{value!r} is not a Spark setting; write for example spark.executor.memory=2g", param, ctx)
         return name, setting
 
 
 @click.command()
 @click.argument("run")
-@click.option("--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Where the batch files are.")
-@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Where the tables go.")
-@click.option("--database", metavar="URL", envvar="TICKLAKE_DATABASE", help="Share the work with others through it.")
+@click.option(
+    "--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Directory of the batch files."
+)
+@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Directory of the tables.")
+@click.option(
+    "--database",
+    metavar="URL",
+    envvar="TICKLAKE_DATABASE",
+    help="Database through which several processes share the work.",
+)
 @click.option(
     "--table",
     "tables",
     multiple=True,
-    help="Only this table, or MODULE:CLASS for an indexer of your own; may be repeated.",
+    help="Only this table, or MODULE:CLASS for your own indexer; may be repeated.",
 )
 @click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
-@click.option("--insert-batch-size", type=count(1), default=1000, show_default=True, help="Ticks a flush.")
-@click.option("--replace", is_flag=True, help="Index ticks again that the tables have, if a good file has them.")
+@click.option("--insert-batch-size", type=count(1), default=1000, show_default=True, help="Ticks per flush.")
+@click.option(
+    "--replace", is_flag=True, help="Index again the ticks that the tables already have, if a readable file has them."
+)
 @json_option
 def index(
     run: str,
@@ -89,7 +98,7 @@ def index(
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Index RUN from its batch files. What a table has already is left alone, so it can be repeated at any time."""
+    """Index RUN from its batch files. Skips ticks that a table already has, so it can be repeated at any time."""
     with graceful_stop() as stop:
         from ticklake.indexers.base import IndexerResources
         from ticklake.indexers.finished import FinishedRun
@@ -102,7 +111,7 @@ def index(
 
         kinds = indexers_of(tables)
         if stop.is_set():
-            raise StoppedEarly(GOES_ON)
+            raise StoppedEarly(RESUMABLE)
         session = partial(open_session, master, dict(settings))
         with Database(database) if database else nullcontext() as opened, Bars(as_json) as bars:
             resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=session)
@@ -113,7 +122,7 @@ def index(
             if replace and not stop.is_set():
                 work.remove()
             started = time.monotonic()
-            if not stop.is_set():  # Spark takes a while to start
+            if not stop.is_set():  # a signal may have arrived while Spark was starting
                 work.start()
                 while not work.wait(0.2) and not stop.is_set():
                     _show(bars, work.progress(), work.under_way())
@@ -121,7 +130,7 @@ def index(
             _show(bars, work.progress(), {})
     failed = _report(work.progress(), time.monotonic() - started, lake, run, as_json)
     if stop.is_set():
-        click.echo(GOES_ON, err=True)
+        click.echo(RESUMABLE, err=True)
     if failed or not work.wait(0):
         raise click.exceptions.Exit(1)
     if stop.is_set():
@@ -135,7 +144,7 @@ def _show(bars: Bars, tables: list[Progress], under_way: dict[str, int]) -> None
 
 
 def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json: bool) -> bool:
-    """Prints what was done; whether files failed."""
+    """Prints the result. Returns whether files failed or ticks were not replaced."""
     failed = {file: error for table in tables for file, error in table.failed.items()}
     if as_json:
         print_json({"run": run, "lake": lake, "seconds": round(seconds, 3), "tables": tables})
@@ -145,11 +154,11 @@ def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json
         for file, error in failed.items():
             click.echo(f"{file}: {error}", err=True)
         if failed:
-            again = "`ticklake reconcile RUN --retry-failed --apply` has them tried again by those who share the work"
-            click.echo(f"{len(failed):,} files are not indexed. Mend or remove them; {again}.", err=True)
+            retry = "with a database, `ticklake reconcile RUN --retry-failed --apply` retries them"
+            click.echo(f"{len(failed):,} files are not indexed. Repair or remove them; {retry}.", err=True)
         for one in tables:
             if one.kept:
                 ranges = ranges_text(one.kept)
-                click.echo(f"{one.table}: not replaced, for no good file has them: ticks {ranges}", err=True)
+                click.echo(f"{one.table}: not replaced, because no readable file has them: ticks {ranges}", err=True)
         click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
     return bool(failed) or any(one.kept for one in tables)

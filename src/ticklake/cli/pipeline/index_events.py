@@ -1,4 +1,4 @@
-"""`ticklake index-events`: an event queue into the table `events` of a run."""
+"""`ticklake index-events`: indexes an event queue into the table `events` of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from ticklake.cli import INTERRUPTED
-from ticklake.cli.pipeline.index import GOES_ON, SparkSetting
+from ticklake.cli.pipeline.index import RESUMABLE, SparkSetting
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
 from ticklake.cli.terminal.output import json_option, print_json, print_table
 
@@ -16,15 +16,15 @@ COLUMNS = ("table", "batches", "failed", "rows")
 
 @click.command()
 @click.argument("run")
-@click.option("--events", metavar="FILE", required=True, help="The file of the event queue.")
-@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Where the tables go.")
+@click.option("--events", metavar="FILE", required=True, help="File of the event queue.")
+@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Directory of the tables.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
 @json_option
 def index_events(
     run: str, events: str, lake: str, master: str, settings: tuple[tuple[str, str], ...], as_json: bool
 ) -> None:
-    """Drain an event queue into the table `events` of RUN. It can be repeated at any time; each event is there once."""
+    """Index an event queue into the table `events` of RUN. It can be repeated; each event is stored once."""
     with graceful_stop() as stop:
         from ticklake.events import IndexerQueue
         from ticklake.events.records import check_queue
@@ -36,7 +36,7 @@ def index_events(
         queue = IndexerQueue(events)
         check_queue(queue.path)
         if stop.is_set():
-            raise StoppedEarly(GOES_ON)
+            raise StoppedEarly(RESUMABLE)
         with queue:
             session = partial(open_session, master, dict(settings))
             indexer = EventIndexer(queue, tables, run, session, until_drained=True)
@@ -54,10 +54,12 @@ def index_events(
     else:
         print_table(COLUMNS, [(TABLE.name, *counts.values(), rows)], numbers=COLUMNS[1:])
     if stop.is_set():
-        click.echo(GOES_ON, err=True)
+        click.echo(RESUMABLE, err=True)
         raise click.exceptions.Exit(INTERRUPTED)
     if dead:
         batches = "1 dead batch" if number == 1 else f"{number:,} dead batches"
-        click.echo(f"{batches} in {queue.path}: {dead[0].error}. IndexerQueue.replay delivers one again.", err=True)
+        click.echo(
+            f"{batches} in {queue.path}: {dead[0].error}. `IndexerQueue.replay` delivers a batch again.", err=True
+        )
     if counts["batches_failed"] or dead:
         raise click.exceptions.Exit(1)

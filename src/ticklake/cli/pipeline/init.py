@@ -1,4 +1,4 @@
-"""`ticklake init`: a configuration to start from."""
+"""`ticklake init`: writes a configuration to start from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 @click.command()
 @click.argument("directory", default=".")
 def init(directory: str) -> None:
-    """Write a commented configuration, ticklake.conf, into DIRECTORY (here, if not given)."""
+    """Write a commented configuration, ticklake.conf, to DIRECTORY. Default: the current directory."""
     from ticklake.config.templates import write_starter
 
     file = write_starter(directory)

@@ -1,4 +1,4 @@
-"""`ticklake reconcile`: what storage, topic and tables do not agree on, and what to do about it."""
+"""`ticklake reconcile`: finds and repairs differences between storage, topic and tables."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ COLUMNS = ("what", "where", "action")
 @click.argument("run", required=False)
 @places_options
 @batch_topic_option
-@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
-@click.option("--apply", is_flag=True, help="Do it; without this it is only shown.")
+@click.option("--table", "tables", multiple=True, help="Only this table; may be repeated. Default: all tables.")
+@click.option("--apply", is_flag=True, help="Apply the changes; without it they are only shown.")
 @click.option("--create", is_flag=True, help="Create the run in the first database if none has it.")
-@click.option("--retry-failed", is_flag=True, help="Also give failed batches another try.")
+@click.option("--retry-failed", is_flag=True, help="Also retry failed batch files.")
 @json_option
 def reconcile(
     run: str | None,
@@ -37,9 +37,9 @@ def reconcile(
     retry_failed: bool,
     as_json: bool,
 ) -> None:
-    """Compare the files, messages and tables of RUN (or of the newest run), and make good what can be."""
+    """Compare the files, messages and tables of RUN and repair differences. Default: the newest run."""
     if not database:
-        raise click.UsageError("Give --database URL: it has the topic and the coordinator.")
+        raise click.UsageError("Give --database URL, the database of the topic and the coordinator.")
     with open_run(run, storage, lake, database, topic=batch_topic) as completeness:
         repair = completeness.plan(tables, retry_failed=retry_failed, create=create)
         if apply:
@@ -48,16 +48,16 @@ def reconcile(
         print_json({"applied": apply, "repair": repair})
     else:
         show(repair, apply)
-    if apply and (left := _left(repair)):
-        click.echo(f"Not made good: {'; '.join(left)}.", err=True)
+    if apply and (remaining := _remaining(repair)):
+        click.echo(f"Not repaired: {'; '.join(remaining)}.", err=True)
         raise click.exceptions.Exit(1)
 
 
-def _left(repair: Repair) -> list[str]:
-    """What nothing here can do anything about."""
-    left = [f"{len(repair.vanished):,} announced files are not there"] if repair.vanished else []
-    return left + [
-        f"{table.table} lacks {ranges_text(table.missing)}, and no coordinator is at work on it (`ticklake index` is)"
+def _remaining(repair: Repair) -> list[str]:
+    """Returns the differences that this command cannot repair."""
+    vanished = [f"{len(repair.vanished):,} announced files do not exist"] if repair.vanished else []
+    return vanished + [
+        f"{table.table} lacks {ranges_text(table.missing)} and has no coordinator (use `ticklake index`)"
         for table in repair.tables
         if table.missing and not table.coordinated
     ]
@@ -69,20 +69,20 @@ def show(repair: Repair, applied: bool) -> None:
         click.echo("Files, messages and tables agree.")
         return
     print_table(COLUMNS, rows)
-    click.echo("Done." if applied else "Nothing was changed; --apply does it.")
+    click.echo("Done." if applied else "Nothing was changed. --apply applies the actions.")
 
 
 def _rows(repair: Repair) -> list[tuple[str, str, str]]:
     publish = f"publish to {repair.topic}"
-    rows = [("file that no message tells of", key, publish) for key in repair.unannounced[:SHOWN]]
+    rows = [("file without a message", key, publish) for key in repair.unannounced[:SHOWN]]
     if len(repair.unannounced) > SHOWN:
         rows.append(("", f"and {len(repair.unannounced) - SHOWN:,} more", publish))
-    rows += [("announced and not there", key, "none: its file is gone") for key in repair.vanished[:SHOWN]]
+    rows += [("announced, but no file", key, "none: the file is gone") for key in repair.vanished[:SHOWN]]
     if len(repair.vanished) > SHOWN:
-        rows.append(("", f"and {len(repair.vanished) - SHOWN:,} more", "none: their files are gone"))
+        rows.append(("", f"and {len(repair.vanished) - SHOWN:,} more", "none: the files are gone"))
     for table in repair.tables:
-        action = "search and index again" if table.coordinated else "none: ticklake index, or its topic, does it"
+        action = "search and index again" if table.coordinated else "none: ticklake index or the topic fills it"
         if table.missing:
             rows.append((f"not in {table.table}", ranges_text(table.missing), action))
-        rows += [(f"failed for {table.table}", name, "try again") for name in table.retried]
+        rows += [(f"failed for {table.table}", name, "retry") for name in table.retried]
     return rows

@@ -1,4 +1,4 @@
-"""`ticklake run`: a node from a configuration, until it is stopped or all of its services have ended."""
+"""`ticklake run`: starts a node from a configuration and waits until it is stopped or all services have ended."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ticklake.cli.terminal.interrupt import end_now, graceful_stop
 if TYPE_CHECKING:
     from ticklake.node.node import Node
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 FAILED, LATE = 1, 3
 
 
 @click.command()
 @click.argument("config", type=click.Path(dir_okay=False))
-@click.option("--stop-timeout", type=Seconds(), help="Seconds that services have for a clean stop.")
-@click.option("--http", "port", type=PORT, help="Serve metrics and control on this port; 0: any.")
+@click.option("--stop-timeout", type=Seconds(), help="Seconds to wait for a clean stop of all services.")
+@click.option("--http", "port", type=PORT, help="Serve pages, metrics and control on this port; 0: any free port.")
 @click.pass_context
 def run(context: click.Context, config: str, stop_timeout: float | None, port: int | None) -> None:
-    """Run the services that CONFIG describes. Ctrl-C stops them cleanly, twice at once; nothing is lost either way."""
+    """Start the services of CONFIG. Ctrl-C stops them cleanly; a second Ctrl-C ends at once. Neither loses data."""
     with graceful_stop() as stop:
         node = build(config, port)
         set_up_logs(context, node.settings.node.log)
@@ -35,27 +35,27 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
     for service in node.failed:
         click.echo(f"{service.name} failed: {service.error}", err=True)
     if not clean:
-        end_now(LATE)  # threads that did not stop would keep the process
+        end_now(LATE)  # threads that did not stop would keep the process alive
     if node.failed:
         raise click.exceptions.Exit(FAILED)
-    click.echo("Stopped; everything that was accepted is written.", err=True)
+    click.echo("Stopped. Everything that was accepted is written.", err=True)
 
 
 def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: float | None) -> bool:
-    """Until the node has ended or is to stop; starts nothing if it is to stop already. Whether it stopped in time."""
+    """Runs the node until it ends or `stop` is set. Returns whether it stopped in time."""
     if stop.is_set():
         node.close()
         return True
     http = node.settings.node.http
     with _http(node, http.port if port is None else port):
         click.echo(f"Running {', '.join(node.services)}. Ctrl-C stops.", err=True)
-        while not node.ended and not stop.wait(LOOK_SECONDS):
+        while not node.ended and not stop.wait(POLL_SECONDS):
             pass
         return node.stop(stop_timeout)
 
 
 def build(config: str, port: int | None = None) -> Node:
-    """The node that a configuration describes, ready to start. Creates no file and no table."""
+    """Returns the node of a configuration, ready to start. Creates no file and no table."""
     from ticklake.config import load
     from ticklake.config.directories import check_directories
     from ticklake.node.node import Node
@@ -69,7 +69,7 @@ def build(config: str, port: int | None = None) -> Node:
 
 
 def _check_http(host: str, directory: str) -> None:
-    """Whether there is what serves HTTP, a host to listen on, and a token if one must be given. Makes none."""
+    """Checks that HTTP can be served: the packages, the host and, if required, the token. Creates no token."""
     try:
         from ticklake.node.client import token_of
         from ticklake.web.security.guard import find_token, is_loopback
@@ -83,7 +83,7 @@ def _check_http(host: str, directory: str) -> None:
 
 @contextmanager
 def _http(node: Node, port: int | None) -> Iterator[None]:
-    """Starts the node, and with a port its HTTP side: the address is taken before anything else is."""
+    """Starts the node and, with a port, its HTTP server. The port is bound first, so a used port fails early."""
     if port is None:
         node.start()
         yield
@@ -93,7 +93,7 @@ def _http(node: Node, port: int | None) -> Iterator[None]:
     server = open_server(node, node.settings.node.http.model_copy(update={"port": port}))
     try:
         node.start()
-        node.instance.tell(url=server.url)
+        node.instance.write_holder(url=server.url)
         server.start()
         click.echo(f"Listening on {server.url}", err=True)
         yield

@@ -1,1 +1,1 @@
-"""What commands print, and how they end."""
+"""Output of commands, and their reaction to signals."""

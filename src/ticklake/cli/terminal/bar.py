@@ -1,4 +1,4 @@
-"""A bar of a tick range: what is there, what is on its way, what is missing."""
+"""Draws a tick range as a bar: present, waiting and missing ticks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FRONTIER = "┃"
 def bar(
     whole: TickRange, layers: Sequence[tuple[str, Sequence[TickRange]]], frontier: int | None, width: int, step: int = 1
 ) -> str:
-    """One character a stretch of ticks, that of the last layer which has any tick of it; layers are in tick order.
+    """Draws one character per stretch of ticks: the mark of the last layer that has a tick in it.
 
-    A sampled tick stands for all up to the next one.
+    Ranges of a layer are in tick order. A sampled tick covers all ticks up to the next sampled one.
     """
     if not whole:
         return ""

@@ -1,4 +1,4 @@
-"""One frame of `ticklake top`: a run at a glance, as a picture of 80 columns or as one line of JSON."""
+"""One frame of `ticklake top`: the state of a run as text of 80 columns or as one line of JSON."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ STATE_COLORS = {"running": "green", "paused": "yellow", "error": "red"}
 
 @dataclass(frozen=True)
 class Frame:
-    """What is known at one moment; `services` is None where no node answers, `problem` why there is nothing new.
+    """The state of a run at one moment.
 
-    `refusal` is what a node answers that does not tell of its services.
+    `services` is None if no node answers. `problem` is why the state could not be read, `refusal` why the node refused
+    to list its services.
     """
 
     at: float
@@ -124,7 +125,7 @@ def _gaps(frame: Frame) -> Table | None:
 
 
 def _table(columns: tuple[str, ...], rows: list[Any], names: tuple[str, ...]) -> Table | None:
-    """Where the terminal is narrow, names are cut, and figures stay whole."""
+    """In a narrow terminal, names are cut and numbers stay whole."""
     from rich.table import Table
 
     if not rows:

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: the first asks for a graceful stop, the second ends the process.
+"""Ctrl-C and SIGTERM: the first signal requests a graceful stop, the second ends the process.
 
-A handler runs between any two steps of the main thread, which may hold a lock that the handler would wait for. So all
-that a handler does is to start a thread.
+A signal handler interrupts the main thread, which may hold a lock that the handler would wait for. So a handler only
+starts a thread.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import click
 
 from ticklake.cli import INTERRUPTED
 
-# `timeout` signals its child and then the child's group: that is one wish.
-APART_SECONDS = 0.5
+# `timeout` signals its child and then the child's process group. The two signals count as one.
+SECOND_SIGNAL_AFTER_SECONDS = 0.5
 _ECHO_SECONDS = 1.0
 SHOW_CURSOR = "\x1b[?25h"
 
 
 class StoppedEarly(click.ClickException):
-    """A command that was stopped before it had begun anything. Raised inside of `graceful_stop`, it is told last."""
+    """A command was stopped before it started anything. Raised inside `graceful_stop`, it is printed last."""
 
     exit_code = INTERRUPTED
 
@@ -38,11 +38,11 @@ class StoppedEarly(click.ClickException):
 
 @contextmanager
 def graceful_stop() -> Iterator[threading.Event]:
-    """Gives an event that the first signal sets; the command waits for it and then stops what it started.
+    """Yields an event that the first signal sets. The command waits for it and then stops what it started.
 
-    A command begins with it, before it imports what it needs: that takes seconds, and a signal ends nothing silently.
+    A command enters it before its imports, which take seconds, so that a signal during them is handled too.
     """
-    stop, told = threading.Event(), threading.Event()
+    stop, announced = threading.Event(), threading.Event()
     asked_at: float | None = None
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
@@ -50,25 +50,25 @@ def graceful_stop() -> Iterator[threading.Event]:
         if asked_at is None:
             asked_at = time.monotonic()
             _thread.start_new_thread(ask, ())
-        elif time.monotonic() - asked_at >= APART_SECONDS:
+        elif time.monotonic() - asked_at >= SECOND_SIGNAL_AFTER_SECONDS:
             _thread.start_new_thread(end_now, (128 + number,))
 
     def ask() -> None:
         stop.set()
-        click.echo("Stopping; once more stops now.", err=True)
-        told.set()
+        click.echo("Stopping. Press Ctrl-C again to stop at once.", err=True)
+        announced.set()
 
     with handled_by(on_signal):
         try:
             yield stop
         finally:
             if asked_at is not None:
-                told.wait(_ECHO_SECONDS)
+                announced.wait(_ECHO_SECONDS)
 
 
 @contextmanager
 def handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM alike, also if the parent of this process ignores one of them."""
+    """Handles Ctrl-C and SIGTERM, even if the parent process ignores them."""
     signals = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, handler) for number in signals]
     try:
@@ -79,7 +79,7 @@ def handled_by(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None
 
 
 def end_now(code: int) -> NoReturn:
-    """Ends without waiting for any thread. Nothing is lost: what was not acknowledged is delivered again."""
+    """Ends the process without waiting for threads. Nothing is lost: unacknowledged messages are delivered again."""
     if sys.stderr.isatty():
         click.echo(SHOW_CURSOR, err=True, nl=False)
     click.echo("Stopped.", err=True)

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""Output of commands: tables and JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def json_option(command: Command) -> Command:
 
 
 def print_json(value: Any) -> None:
-    """Prints dataclasses, named tuples and whatever JSON knows."""
+    """Prints a value as JSON. Dataclasses and named tuples become objects."""
     click.echo(json.dumps(value, indent=2, default=plain))
 
 
 def plain(value: Any) -> Any:
-    """What JSON does not know, as something it knows."""
+    """Converts a value that JSON cannot represent."""
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
@@ -47,13 +47,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     for row in rows:
         table.add_row(*(Text(cell_text(value)) for value in row))
     console = Console()
-    # Wider than the terminal rather than folded: what is folded cannot be copied.
+    # Wider than the terminal rather than wrapped: wrapped text cannot be copied.
     wanted = console.measure(table, options=console.options.update(width=LINE_WIDTH)).maximum
     Console(width=max(console.width, wanted)).print(table)
 
 
 def cell_text(value: object) -> str:
-    """How a value looks in a table: thousands separated, nothing for None, no control characters."""
+    """Formats a value for a table: thousands separated, None as an empty cell, no control characters."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -62,7 +62,7 @@ def cell_text(value: object) -> str:
 
 
 def size_text(size: int | None) -> str:
-    """Bytes for people: 512 B, 1.5 KiB, 3.0 GiB."""
+    """Formats a number of bytes: 512 B, 1.5 KiB, 3.0 GiB."""
     if size is None or size < 1024:
         return "" if size is None else f"{size} B"
     power = min((size.bit_length() - 1) // 10, 5)

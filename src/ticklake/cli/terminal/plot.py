@@ -9,7 +9,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def plot(values: Sequence[float], *, title: str, width: int = 72, height: int = 8) -> str:
-    """Columns of blocks, each the mean of its share of the values, with the scale on the left."""
+    """Draws columns of blocks with the scale on the left. Each column is the mean of its share of the values."""
     if not values:
         return f"{title}: nothing yet"
     columns = _means(values, min(width, len(values)))

@@ -1,1 +1,1 @@
-"""Commands that keep databases and tables in order."""
+"""Commands that maintain databases and tables."""

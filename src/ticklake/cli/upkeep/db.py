@@ -1,4 +1,4 @@
-"""`ticklake db`: which version the tables of each run have, and bringing them up to date."""
+"""`ticklake db`: shows and upgrades the schema versions of runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PACKAGES = ("ticklake.topics", "ticklake.topics.removed", "ticklake.coordination
 
 @click.group()
 def db() -> None:
-    """Show and upgrade the versions of the tables in a database."""
+    """Show and upgrade the schema versions of a database."""
 
 
 @db.command()
 @run_options
 @json_option
 def status(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
-    """Say which version each run's tables have and which one this TickLake wants. Exit code 1 where they differ."""
+    """Show the schema version of each run and the one that this TickLake needs. Exit code 1 if they differ."""
     from ticklake.database.versions import package_versions
 
     with _opened(database) as backends:
@@ -41,9 +41,9 @@ def status(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None
 @run_options
 @json_option
 def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
-    """Bring the tables of every run, or of one, up to date. A node and `index` do so for the runs they use.
+    """Upgrade the schema of every run, or of one. A node and `index` upgrade the runs that they use.
 
-    After a restore into another PostgreSQL server, this also replaces the transaction numbers of the first one.
+    After a restore to another PostgreSQL server, this also replaces the transaction numbers of the original server.
     """
     from ticklake.database.versions import upgrade as upgrade_schema
     from ticklake.topics.runs import open_store
@@ -66,7 +66,7 @@ def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> Non
 @db.command()
 @run_options
 def sql(database: tuple[str, ...], run_id: str | None) -> None:
-    """Print the SQL that an upgrade would run, or, for a run that is not there yet, all the SQL that makes it."""
+    """Print the SQL of an upgrade or, for a run that does not exist yet, the SQL that creates it."""
     from ticklake.database.versions import creation_script, upgrade_script
 
     with _opened(database) as backends:
@@ -88,7 +88,7 @@ def _opened(databases: Sequence[str]) -> Iterator[list[Backend]]:
 
 
 def _schemas(backends: Sequence[Backend], run_id: str | None) -> list[Schema]:
-    """The run asked for, or all, of each database that has it; where none has it, the first says so."""
+    """Returns the given run, or all, of each database that has it. If none has it, the first one raises the error."""
     runs = [(backend, backend.runs()) for backend in backends]
     found = [(backend, name) for backend, names in runs for name in names if run_id in (None, name)]
     if run_id is not None and not found:

@@ -1,4 +1,4 @@
-"""`ticklake doctor`: what could keep a node from running, and what to do about it."""
+"""`ticklake doctor`: finds what could keep a node from working, and suggests remedies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 15
 
 
 @click.command()
-@click.option("--config", metavar="FILE", help="Examine everything that this configuration names.")
+@click.option("--config", metavar="FILE", help="Examine all places of this configuration.")
 @storage_option
 @lake_option
 @database_option
@@ -29,7 +29,7 @@ def doctor(
     database: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Examine this machine and the places of a configuration; say for each problem what to do. Changes nothing."""
+    """Examine this machine and the places of a configuration, with a remedy for each problem. Changes nothing."""
     from ticklake.config import load
     from ticklake.doctor import Patient, examine
     from ticklake.doctor.subject import Store

@@ -1,4 +1,4 @@
-"""`ticklake optimize`: fewer, larger files in the tables, the same rows."""
+"""`ticklake optimize`: merges small files of tables. No row changes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ COLUMNS = ("run", "table", "merged", "into", "before", "after", "files")
 @click.command()
 @click.argument("run", required=False)
 @lake_option
-@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option("--table", "tables", multiple=True, help="Only this table; may be repeated. Default: all tables.")
 @json_option
 def optimize(run: str | None, lake: str | None, tables: tuple[str, ...], as_json: bool) -> None:
-    """Merge the small files of RUN's tables (or of all runs), while others index and read them."""
+    """Merge the small files of RUN's tables, or of all runs. The tables may be indexed and read meanwhile."""
     from ticklake.lake.read import Catalog
     from ticklake.lake.upkeep import optimize_tables
 

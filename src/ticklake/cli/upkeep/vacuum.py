@@ -1,4 +1,4 @@
-"""`ticklake vacuum`: files go that no recent version of a table needs."""
+"""`ticklake vacuum`: removes files that no recent version of a table needs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -
 @click.command()
 @click.argument("run", required=False)
 @lake_option
-@click.option("--table", "tables", multiple=True, help="Only this table (may be given again); default: all.")
+@click.option("--table", "tables", multiple=True, help="Only this table; may be repeated. Default: all tables.")
 @click.option(
     "--older-than",
     default="7d",
     show_default=True,
     callback=_seconds,
     metavar="TIME",
-    help="Keep what any version of the last TIME needs (7d, 36h).",
+    help="Keep files that a version of the last TIME needs (7d, 36h).",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
-@click.option("--force", is_flag=True, help="Allow less than a day.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@click.option("--force", is_flag=True, help="Allow an --older-than of less than a day.")
 @json_option
 def vacuum(
     run: str | None,
@@ -46,7 +46,7 @@ def vacuum(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Remove files of RUN's tables (or of all runs) that were replaced or never committed."""
+    """Remove files of RUN's tables, or of all runs, that were replaced or never committed."""
     from ticklake.lake.read import Catalog
     from ticklake.lake.upkeep import vacuum_tables
 
@@ -59,4 +59,4 @@ def vacuum(
     if done:
         rows = [(one.run_id, one.table, one.files, size_text(one.bytes)) for one in done]
         print_table(COLUMNS, rows, numbers=COLUMNS[2:])
-    click.echo("Nothing was removed; without --dry-run it is." if dry_run else "Done.")
+    click.echo("Nothing was removed. Without --dry-run, these files are removed." if dry_run else "Done.")

@@ -1,4 +1,4 @@
-"""A HOCON file as a tree that remembers where each key stands."""
+"""Reads a HOCON file as a tree that remembers the line of each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configuration file as a tree of plain values that remembers where each key stands and what is written there."""
+"""A configuration file as a tree of plain values that remembers the line and the source text of each key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ticklake.config.hocon.suggest import nearest
 
 _LINE = re.compile(r"\(?line:\s*(\d+)")
 FROM_OUTSIDE = "\0"
-"""Stands in a spelling for what the environment fills in."""
+"""Marks, in a spelling, the text that comes from the environment."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class Document:
     definitions: list[Definition]
 
     def at(self, path: KeyPath) -> Definition | None:
-        """The definition that counts: the last one that gives a value."""
+        """Returns the effective definition of a key: the last one that sets a value."""
         found = [one for one in reversed(self.definitions) if one.path == path]
-        return next(filter(self._gives_a_value, found), found[0] if found else None)
+        return next(filter(self._sets_a_value, found), found[0] if found else None)
 
     def where(self, path: KeyPath) -> str:
-        """File and line of a key, or of the nearest key around it."""
+        """Returns the file and line of a key, or of the nearest enclosing key."""
         for length in range(len(path), 0, -1):
             if found := self.at(path[:length]):
                 return found.where
         return str(self.file)
 
     def origin(self, path: KeyPath) -> str:
-        """Where a value comes from: its file and line, and the variables of the environment that are part of it."""
+        """Returns where a value comes from: its file and line, and the environment variables that it uses."""
         found = self.at(path)
         names = [".".join(name) for name, _ in references(found) if not self._defines(name)] if found else []
         set_ones = [name for name in names if name in os.environ]
@@ -59,14 +59,14 @@ class Document:
         return (found for found in self.definitions if found.path == path and found.block)
 
     def spellings(self, path: KeyPath, within: frozenset[KeyPath] = frozenset()) -> Iterator[str]:
-        """What the files say at this key, however many references away; `FROM_OUTSIDE` for what they do not say."""
+        """Yields the text of a key with references resolved; `FROM_OUTSIDE` replaces values of the environment."""
         if path in within:
             return
         for found in self.definitions:
             length = len(found.path)
             if found.path == path:
                 yield "".join(self._spelling(token, within | {path}) for token in found.value)
-            elif found.path == path[:length]:  # a block that is, or begins with, another one
+            elif found.path == path[:length]:  # the enclosing block refers to another block
                 for name, _ in references(found):
                     yield from self.spellings((*name, *path[length:]), within | {path})
 
@@ -80,8 +80,8 @@ class Document:
     def _defines(self, path: KeyPath) -> bool:
         return any(found.path == path for found in self.definitions)
 
-    def _gives_a_value(self, found: Definition) -> bool:
-        """`key = ${?NAME}` leaves the key as it was where there is no such name."""
+    def _sets_a_value(self, found: Definition) -> bool:
+        """Returns whether a definition sets a value: `key = ${?NAME}` does not if NAME is undefined."""
         names = references(found)
         if found.block or not names or len(names) < len(found.value):
             return True
@@ -89,7 +89,7 @@ class Document:
 
 
 def read(file: Path) -> Document:
-    """Parses a file; whatever is wrong with it as HOCON is one error that names the line."""
+    """Parses a file. Any HOCON mistake is one error that names the line."""
     if file.is_dir():
         raise ConfigNotFound(file=file)
     definitions, files = scan(file)
@@ -97,12 +97,12 @@ def read(file: Path) -> Document:
 
 
 def references(found: Definition) -> list[tuple[KeyPath, bool]]:
-    """The names that a definition refers to, and whether each may be missing."""
+    """Returns the names that a definition refers to, and whether each is optional."""
     return [reference_name(token) for token in found.value if token.kind == "reference"]
 
 
 def refuse_twins(document: Document, section: KeyPath, names: dict[str, Any]) -> None:
-    """HOCON would silently merge two blocks of one name in one file into one."""
+    """Raises `DefinedTwice` if a file has two blocks of the same name. HOCON would merge them silently."""
     for name in names:
         blocks = list(document.blocks((*section, name)))
         for one, other in pairwise(blocks):
@@ -116,12 +116,12 @@ def _parse(file: Path, definitions: list[Definition], files: list[Path]) -> dict
     try:
         tree = ConfigFactory.parse_string(read_text(file), basedir=str(file.parent))
         plain = tree.as_plain_ordered_dict() if isinstance(tree, ConfigTree) else None
-    except Exception as error:  # pyhocon raises its own, pyparsing's, and whatever escapes from its inside
+    except Exception as error:  # pyhocon raises its own errors, pyparsing's and unexpected ones
         if "Cannot resolve variable" in str(error):
             raise _unknown_reference(file, str(error), definitions) from error
         raise _syntax(files, error) from error
     if plain is None:
-        raise ConfigSyntax(where=file, reason="it must hold keys and values, not a list")
+        raise ConfigSyntax(where=file, reason="the file must contain keys and values, not a list")
     return dict(plain)
 
 
@@ -134,23 +134,23 @@ def _unknown_reference(file: Path, message: str, definitions: list[Definition]) 
 
 
 def _syntax(files: list[Path], error: Exception) -> ConfigSyntax:
-    """Which of the files it is, and where in it."""
-    guilty = next(((file, found) for file in files if (found := _own_problem(file))), None)
-    file, cause = guilty or (files[-1], error)
-    lost = imbalance(file) if guilty else None
-    if lost and not isinstance(cause, RecursionError):
-        return ConfigSyntax(where=f"{file}:{lost[0]}", reason=lost[1])
+    """Finds the file and the line of a syntax error."""
+    culprit = next(((file, found) for file in files if (found := _own_problem(file))), None)
+    file, cause = culprit or (files[-1], error)
+    unbalanced = imbalance(file) if culprit else None
+    if unbalanced and not isinstance(cause, RecursionError):
+        return ConfigSyntax(where=f"{file}:{unbalanced[0]}", reason=unbalanced[1])
     return ConfigSyntax(where=_where(file, str(cause), getattr(cause, "lineno", None)), reason=_reason(cause))
 
 
 def _own_problem(file: Path) -> Exception | None:
-    """What is wrong with a file on its own, whatever its includes and references say."""
+    """Parses a file without its includes and references. Returns the error, if there is one."""
     from pyhocon import ConfigFactory
 
     text = re.sub(r"^(\s*)include\b.*$", r"\1", read_text(file), flags=re.MULTILINE)
     try:
         ConfigFactory.parse_string(text, resolve=False)
-    except Exception as error:  # as above
+    except Exception as error:  # see `_parse`
         return error
     return None
 
@@ -161,14 +161,14 @@ def _where(file: Path, message: str, line: int | None = None) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """pyparsing lists its whole grammar; what a person needs is the place and what stands there."""
+    """Shortens an error of pyparsing, which lists its whole grammar."""
     text = " ".join(str(error).split())
     if isinstance(error, RecursionError):
-        return "it is nested too deeply"
+        return "the nesting is too deep"
     if "Check for cycles" in text:
-        return "its references go in a circle: " + ", ".join(re.findall(r"\$\{[^}]*\}", text))
+        return "its references form a cycle: " + ", ".join(re.findall(r"\$\{[^}]*\}", text))
     if found := re.search(r"found ('\W'|end of text)\s+\(at char", text):
-        return f"{found[1]} is not expected here: a key needs `=`, `:` or `{{` after it, special characters need quotes"
+        return f"{found[1]} is unexpected here: a key needs `=`, `:` or `{{` after it, special characters need quotes"
     if "Cannot concatenate" in text:
-        return "a value and a block, or a list and something else, are put together where only one kind can be"
+        return "only values of one kind can be concatenated, not a value and a block or a list and something else"
     return "a key needs `=`, `:` or `{` after it"

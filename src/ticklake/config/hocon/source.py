@@ -1,6 +1,6 @@
-"""Where each key of a HOCON file stands, and what is written there.
+"""Finds the line and the source text of each key of a HOCON file.
 
-pyhocon forgets lines, lets missing includes pass and takes `+=` for `=`.
+pyhocon does not keep lines, ignores missing includes and treats `+=` as `=`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class Definition:
-    """One place where a key is given: `block` if it opens braces, `value` is what else is written there."""
+    """A place that defines a key. `block` if it opens braces; `value` holds the other tokens."""
 
     path: KeyPath
     file: Path
@@ -52,7 +52,7 @@ class Definition:
 
 
 class Scan(NamedTuple):
-    """All that a file and those it includes define, in order, and which files these are, included ones first."""
+    """The definitions of a file and its includes, in order, and these files, included ones first."""
 
     definitions: list[Definition]
     files: list[Path]
@@ -60,7 +60,7 @@ class Scan(NamedTuple):
 
 @dataclass
 class _Frame:
-    """An open brace or bracket: the key before it, and the entry that is being read inside."""
+    """An open brace or bracket: the key before it and the entry being read."""
 
     path: KeyPath
     is_list: bool = False
@@ -76,7 +76,7 @@ def scan(file: Path) -> Scan:
 
 
 def imbalance(file: Path) -> tuple[int, str] | None:
-    """The line of a brace or bracket without its other half: what a parser only notices at the very end."""
+    """Returns the line of an unmatched brace or bracket. The parser reports it only at the end of the file."""
     scanner = _Scanner(file)
     scanner.definitions()
     return scanner.imbalance()
@@ -88,11 +88,11 @@ def read_text(file: Path) -> str:
     except FileNotFoundError as error:
         raise ConfigNotFound(file=file) from error
     except UnicodeDecodeError as error:
-        raise ConfigSyntax(where=file, reason=f"it is not UTF-8 text ({error.reason})") from error
+        raise ConfigSyntax(where=file, reason=f"the file is not valid UTF-8 ({error.reason})") from error
 
 
 class _Scanner:
-    """Follows braces, keys and includes of one file; whether the rest is HOCON is the parser's question."""
+    """Follows the braces, keys and includes of a file. The parser checks everything else."""
 
     def __init__(self, file: Path, prefix: KeyPath = (), including: tuple[Path, ...] = ()) -> None:
         self.files = [file]
@@ -120,10 +120,10 @@ class _Scanner:
 
     def imbalance(self) -> tuple[int, str] | None:
         if self._stray:
-            return self._stray.line, f"this {self._stray.text} closes nothing"
+            return self._stray.line, f"this {self._stray.text} has no opening counterpart"
         if len(self._frames) > 1:
             frame = self._frames[-1]
-            return frame.line, f"the {'[' if frame.is_list else '{'} of this line is never closed"
+            return frame.line, f"the {'[' if frame.is_list else '{'} in this line is never closed"
         return None
 
     def _mark(self, frame: _Frame, token: Token) -> None:
@@ -207,7 +207,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _components(key: list[Token]) -> KeyPath:
-    """The path a key names: dots divide it, except inside quotes."""
+    """Splits a key into its path at dots, except inside quotes."""
     parts = [""]
     for token in key:
         if token.kind == "quoted":
@@ -227,7 +227,7 @@ def _similar_file(target: Path) -> str:
 
 
 def reference_name(token: Token) -> tuple[KeyPath, bool]:
-    """What `${a.b}` or `${?a.b}` refers to, and whether it may be missing."""
+    """Returns the path that `${a.b}` or `${?a.b}` refers to, and whether it is optional."""
     name = token.text[2:-1].strip()
     return tuple(part.strip().strip('"') for part in name.removeprefix("?").split(".")), name.startswith("?")
 
