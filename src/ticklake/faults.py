@@ -1,11 +1,11 @@
-"""Named points at which a test makes a process fail. In production nothing is armed: it costs a comparison.
+"""Named points at which a test makes a process fail. In production none is armed, and a point costs one comparison.
 
 `TICKLAKE_FAULT=point:action[:nth]` arms one point for a process and its children. Actions: `kill` (SIGKILL to itself),
 `hold` (write the point's name to the file `TICKLAKE_FAULT_MARK` and wait to be killed), `full` (raise "no space left").
-`TICKLAKE_FAULT=*:trace` fails nowhere and writes the name of every point that is reached to that file.
+`TICKLAKE_FAULT=*:trace` never fails and writes the name of every point that is reached to that file.
 
-Every statement that a package runs has two points of its own, `sql.<package>.<statement>.before` and `.after`, and
-every commit has `database.commit.before` and `.after`; writes to files say theirs where they are made.
+Every SQL statement has two points, `sql.<package>.<statement>.before` and `.after`. Every commit has
+`database.commit.before` and `.after`. Writes to files name their points in the code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _visits = itertools.count(1)
 
 
 def arm(text: str) -> None:
-    """Arms what `TICKLAKE_FAULT` would arm at the start of a process; an empty text, nothing."""
+    """Arms a point as `TICKLAKE_FAULT` does at the start of a process. An empty text disarms it."""
     global armed, _point, _action, _nth, _visits
     _point, _, rest = text.partition(":")
     _action, _, nth = rest.partition(":")
@@ -32,14 +32,14 @@ def arm(text: str) -> None:
 
 
 def reach(point: str) -> None:
-    """Fails here if this point is armed and this is its turn."""
+    """Fails if this point is armed and this is the n-th visit."""
     if armed and (_point == "*" or (point == _point and next(_visits) == _nth)):
         _fail(point)
 
 
 @contextmanager
 def around(act: str) -> Iterator[None]:
-    """Two points, before and after a write that succeeds."""
+    """Reaches a point before a write and another one after it succeeds."""
     reach(f"{act}.before")
     yield
     reach(f"{act}.after")

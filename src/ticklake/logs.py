@@ -1,4 +1,4 @@
-"""Logs: one line an event, for people or as JSON, and never a password."""
+"""Logs: one line per event, as text or JSON, without passwords."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Literal, TextIO
 Format = Literal["text", "json"]
 
 log_service: ContextVar[str] = ContextVar("log_service", default="")
-"""The service whose thread this is."""
+"""The service of the current thread."""
 
 _PASSWORD = re.compile(r"(?<=://)([^/\s:@]*:)[^/\s]+(?=@)|(?i:(\b\w*password=))('[^']*'|[^&\s,;'\")]+)")
 
 
 def set_up(level: int, form: Format = "text", stream: TextIO | None = None) -> None:
-    """Sends all logs to `stream`, stderr unless told. Called again, the last one counts."""
+    """Sends all logs to `stream` (default: stderr). A second call replaces the first."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     root = logging.getLogger()
@@ -38,7 +38,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """An object a line: `ts`, `level`, `logger`, `message`, and `service` where one is at work."""
+    """One JSON object per line: `ts`, `level`, `logger`, `message`, and `service` in a service's thread."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -60,7 +60,7 @@ def _one_line(record: logging.LogRecord) -> str:
 
 
 def one_line(text: str) -> str:
-    """Without line breaks, and without what a terminal would obey."""
+    """Removes line breaks and terminal control characters."""
     return printable(" ".join(text.split()))
 
 
@@ -69,5 +69,5 @@ def printable(text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """Without the passwords of URLs and connection strings."""
+    """Removes passwords from URLs and connection strings."""
     return _PASSWORD.sub(r"\1\2***", text)

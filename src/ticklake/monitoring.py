@@ -1,4 +1,4 @@
-"""Metrics, health and recent errors of one component. Recording and reading cost the same however long it runs."""
+"""Metrics, health and recent errors of a component. Time and memory do not grow with its uptime."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ METRICS_WINDOW_SECONDS = 60
 ERROR_HISTORY = 100
 WINDOW_SLOTS = 30
 LATENCY_BOUNDS = tuple(scale * 10.0**power for power in range(-5, 3) for scale in (1.0, 2.5, 5.0))
-"""Upper bounds of the latency buckets in seconds: 10 µs to 500 s, three a decade; what is above counts as 500 s."""
+"""Upper bounds of the latency buckets in seconds: 10 µs to 500 s, three per decade. Longer times count as 500 s."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _Metric = TypeVar("_Metric")
 
 
 class Counter:
-    """A number that only grows. What is counted is also counted `into` another one."""
+    """A number that only grows. Also counts `into` another counter, if given."""
 
     def __init__(self, into: Counter | None = None) -> None:
         self._lock = threading.Lock()
@@ -47,18 +47,18 @@ class Counter:
 
 
 class _Slots:
-    """Which slot of a ring the clock is in, and which slots it has left behind since the last look."""
+    """The slots of a ring buffer over time."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         if not seconds > 0:
-            raise ValueError(f"a window lasts longer than 0 seconds, not {seconds}")
+            raise ValueError(f"a window must be longer than 0 seconds, not {seconds}")
         self.seconds = seconds
         self._width = seconds / WINDOW_SLOTS
         self._clock = clock
         self._started = self._latest = int(clock() // self._width)
 
     def advance(self) -> tuple[int, Sequence[int]]:
-        """The current slot, and the slots that hold what is now too old (at most the whole ring)."""
+        """Returns the current slot and the slots that are now too old (at most the whole ring)."""
         now = int(self._clock() // self._width)
         if now <= self._latest:
             return self._latest % WINDOW_SLOTS, ()
@@ -67,12 +67,12 @@ class _Slots:
         return now % WINDOW_SLOTS, [slot % WINDOW_SLOTS for slot in range(first, now + 1)]
 
     def covered(self) -> float:
-        """The seconds the window speaks for: fewer than it lasts as long as it is young."""
+        """Returns the seconds that the window covers. A new window covers less than its full length."""
         return min(self.seconds, (self._latest - self._started + 1) * self._width)
 
 
 class Window:
-    """How much of something happened in the last `seconds`, and how fast."""
+    """Total and rate of an amount over the last `seconds`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Window:
 
     @property
     def rate(self) -> float:
-        """Per second."""
+        """Returns the amount per second."""
         with self._lock:
             self._advance()
             return self._total / self._slots.covered()
@@ -111,7 +111,7 @@ class Window:
         for slot in expired:
             self._amounts[slot] = 0.0
         if expired:
-            # Anew, because what is subtracted may leave a rest below zero.
+            # Add up again: subtraction may leave a rounding error below zero.
             self._total = math.fsum(self._amounts)
         return current
 
@@ -158,7 +158,7 @@ class Percentiles:
             self.record(time.perf_counter() - started)
 
     def percentile(self, percent: float) -> float:
-        """At most this many seconds for `percent` of them: the upper bound of the bucket; 0 when there is none."""
+        """Returns the upper bound of the bucket with the given percentile, in seconds; 0 without durations."""
         with self._lock:
             self._advance()
             rank, seen = sum(self._totals) * percent / 100, 0
@@ -187,7 +187,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class OperationalError:
-    """One thing that went wrong while the component went on."""
+    """An error that did not stop the component."""
 
     at: float
     code: str
@@ -196,7 +196,7 @@ class OperationalError:
 
 
 class ErrorLog:
-    """The last errors, oldest first; older ones are only counted."""
+    """The last errors, oldest first. Older ones are only counted."""
 
     def __init__(self, limit: int = ERROR_HISTORY, clock: Callable[[], float] = time.time) -> None:
         self._errors: deque[OperationalError] = deque(maxlen=limit)
@@ -218,10 +218,10 @@ class ErrorLog:
 
 
 class Monitor:
-    """What one component tells about itself, under names that are valid for Prometheus as they are.
+    """Metrics, health and errors of a component. Metric names are valid in Prometheus.
 
-    Ask for a metric by name and it is made on first use; asking again gives the same one. What is counted and timed
-    is counted `into` another monitor too, which may outlive this one. Gauges are only its own.
+    A metric is created on first use of its name. Counters and times are also recorded `into` another monitor, which
+    may outlive this one. Gauges are not.
     """
 
     def __init__(self, name: str, window_seconds: float = METRICS_WINDOW_SECONDS, into: Monitor | None = None) -> None:
@@ -249,7 +249,7 @@ class Monitor:
         return self._metric(self._percentiles, name, lambda: Percentiles(self._window_seconds, into=into))
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """A number that is asked for when it is wanted; `read` must be quick and never block. The last one counts."""
+        """Sets a number that `read` returns on demand. `read` must be quick and must not block."""
         self._metric(self._gauges, name, lambda: read)
         self._gauges[name] = read
 
@@ -270,7 +270,7 @@ class Monitor:
         return MappingProxyType(self._gauges)
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything as plain numbers: counters, rates per second, gauges, latencies in milliseconds, error count."""
+        """Returns all values as numbers: counters, rates per second, gauges, latencies in milliseconds, errors."""
         numbers: dict[str, Any] = {name: counter.value for name, counter in list(self._counters.items())}
         numbers |= {name: window.rate for name, window in list(self._windows.items())}
         numbers |= {name: read() for name, read in list(self._gauges.items())}
@@ -280,7 +280,7 @@ class Monitor:
         return numbers | {"error_count": self.errors.recorded.value, "healthy": self.healthy}
 
     def only_gauges(self) -> Monitor:
-        """The same gauges alone, for those who have the counts from where they are counted into."""
+        """Returns a monitor with only the gauges, for readers that get the counts from the `into` monitor."""
         found = Monitor(self.name, self._window_seconds)
         found._gauges = self._gauges
         return found
@@ -290,7 +290,7 @@ class Monitor:
             if name in metrics:
                 return metrics[name]
             if not _NAME.fullmatch(name):
-                raise ValueError(f"a metric is named like messages_sent, not {name!r}")
+                raise ValueError(f"a metric must have a name such as messages_sent, not {name!r}")
             if any(name in others for others in (self._counters, self._windows, self._percentiles, self._gauges)):
                 raise ValueError(f"{self.name} has another kind of metric named {name!r}")
             metrics[name] = make()

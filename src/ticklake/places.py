@@ -1,4 +1,4 @@
-"""Where things are: a directory of this machine, or a URL. The one place that tells which, and refuses the rest."""
+"""Parses places: a directory of this machine or a URL. Refuses everything else."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ticklake.errors import TickLakeError
 from ticklake.logs import redacted
 
 OBJECT_STORES = ("gs", "memory", "s3")
-"""Stores behind fsspec that can create an object only if there is none of its name."""
+"""Object stores of fsspec that can create an object only if it does not exist yet."""
 
-# As RFC 3986 has it: a relative path whose first part has a colon is written ./a:b
+# RFC 3986: a relative path whose first part contains a colon must be written as ./a:b
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 _OTHER_NAME = "a directory of another name"
@@ -31,7 +31,7 @@ class UnsupportedPlace(TickLakeError):
 
 
 def local_path(place: str | os.PathLike[str], what: str, allowed: str = _DIRECTORY) -> Path:
-    """The path of a directory or file of this machine. `what` is what is to be there, for the error: "A lake"."""
+    """Returns the path of a directory or file of this machine. Errors name `what`, such as "A lake"."""
     text = os.fspath(place)
     match = _SCHEME.fullmatch(text)
     scheme = match[1].lower() if match else ""
@@ -42,33 +42,33 @@ def local_path(place: str | os.PathLike[str], what: str, allowed: str = _DIRECTO
     if match or "://" in text:
         _refuse(what, text, f"{scheme or 'a URL inside a path'} is not supported", allowed)
     if "\0" in text or not text.strip():
-        _refuse(what, text, "no path is empty or holds a zero character", allowed)
+        _refuse(what, text, "a path cannot be empty or contain a NUL character", allowed)
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        _refuse(what, text, "there is no such user's home directory", allowed)
+        _refuse(what, text, "the home directory of this user is unknown", allowed)
 
 
 def lake_path(place: str | os.PathLike[str]) -> Path:
-    """The path of a lake. delta-rs reads `%20` in it as a space and `\\` as `/`, and so would look elsewhere."""
+    """Returns the path of a lake. Refuses `%20` and `\\`, which delta-rs reads as a space and as `/`."""
     path = local_path(place, "A lake")
     text = os.fspath(path.absolute())
     if found := _MISREAD.search(text):
-        _refuse("A lake", text, f"{found[0]!r} in a path stands for another character in Delta tables", _OTHER_NAME)
+        _refuse("A lake", text, f"{found[0]!r} in a path means another character in Delta tables", _OTHER_NAME)
     try:
         text.encode()
     except UnicodeEncodeError:
-        _refuse("A lake", text, "its path is not UTF-8, as Delta tables want it", _OTHER_NAME)
+        _refuse("A lake", text, "its path is not valid UTF-8, which Delta tables require", _OTHER_NAME)
     return path
 
 
 def storage_place(place: str | os.PathLike[str], what: str = "A storage") -> Path | str:
-    """A path, or the URL of an object store, its scheme in lower case."""
+    """Returns a path, or the URL of an object store with its scheme in lower case."""
     text = os.fspath(place)
     match = _SCHEME.fullmatch(text)
     if match and match[1].lower() in OBJECT_STORES and match[2].startswith("//"):
         if not match[2].strip("/"):
-            _refuse(what, text, "it names no bucket", _STORE)
+            _refuse(what, text, "it has no bucket", _STORE)
         return f"{match[1].lower()}:{match[2]}"
     return local_path(place, what, _STORE)
 

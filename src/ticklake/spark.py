@@ -1,4 +1,4 @@
-"""What a Spark session of your own can read: batch files as `format("ticks")`, and tables by their names."""
+"""Makes batch files (`format("ticks")`) and tables readable in your own Spark session."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["register", "with_delta"]
 def register(spark: SparkSession, lake: str | PathLike[str] | None = None, run: str | None = None) -> None:
     """Makes `spark.read.format("ticks").load("STORAGE/RUN")` work in this session.
 
-    Where a lake is named, the tables of `run`, or of its newest run, become views of the same names, for `spark.sql`.
-    These need a session with Delta; `with_delta` prepares its builder.
+    With a lake, the tables of `run` (default: the newest run) become views of the same names, for `spark.sql`. The
+    views need a session with Delta; `with_delta` prepares its builder.
     """
     register_ticks(spark)
     if lake is not None:

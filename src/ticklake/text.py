@@ -1,41 +1,41 @@
-"""Text from outside, in a form that every database, log and page can hold."""
+"""Converts foreign text into a form that every database, log and page can store."""
 
 from __future__ import annotations
 
 import traceback
 
-LONGEST = 64 * 1024
-"""Characters. A program may put all that it was working on into an error, and no database can hold that."""
+MAX_LENGTH = 64 * 1024
+"""In characters. An error of foreign code may contain all of its data, which no database can store."""
 
 
 def storable(text: str) -> str:
-    """The text with NUL and halves of surrogate pairs written as escapes. Of a long one, the beginning and the end."""
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]} … ({len(text):,} characters in all) … {text[-LONGEST // 2 :]}"
+    """Escapes NUL and unpaired surrogates. Of a long text, keeps the beginning and the end."""
+    if len(text) > MAX_LENGTH:
+        text = f"{text[: MAX_LENGTH // 2]} … ({len(text):,} characters in total) … {text[-MAX_LENGTH // 2 :]}"
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def message_text(error: BaseException | str) -> str:
-    """What an error says, or its type if it says nothing."""
-    return _said(error) or f"{type(error).__name__}()"
+    """Returns the message of an error, or its type if the message is empty."""
+    return _text_of(error) or f"{type(error).__name__}()"
 
 
 def error_text(error: BaseException | str) -> str:
-    """The type and the message of an error, or a message that somebody has written already."""
-    return _said(error) if isinstance(error, str) else f"{type(error).__name__}: {_said(error)}"
+    """Returns the type and the message of an error; a text is returned as it is."""
+    return _text_of(error) if isinstance(error, str) else f"{type(error).__name__}: {_text_of(error)}"
 
 
 def traceback_text(error: BaseException) -> str:
-    """Where an error comes from."""
+    """Returns the traceback of an error."""
     try:
         return storable("".join(traceback.format_exception(error)))
     except Exception as problem:
-        return f"its traceback cannot be made ({type(problem).__name__})"
+        return f"its traceback cannot be formatted ({type(problem).__name__})"
 
 
-def _said(error: BaseException | str) -> str:
-    """Foreign code makes the text of an error, which may fail."""
+def _text_of(error: BaseException | str) -> str:
+    """Returns the text of an error. Foreign code produces it and may fail."""
     try:
         return storable(str(error))
     except Exception as problem:
-        return f"its text cannot be made ({type(problem).__name__})"
+        return f"its text cannot be formatted ({type(problem).__name__})"

@@ -1,4 +1,4 @@
-"""The world of a run: what its metadata says about the grid that ticks are sampled from."""
+"""The world of a run: the grid and the sampling interval in its metadata."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ticklake.contracts import FORMAT_VERSION, SimulationMetadata
 from ticklake.errors import TickLakeError
 
 MAX_CELLS = 2**31
-"""`CellState.flat_index` is an int32: no larger world can be addressed."""
+"""`CellState.flat_index` is an int32 and cannot address more cells."""
 
 
 class BadMetadata(TickLakeError):
     message = (
-        "The metadata of run {run_id!r} describes no world: {reason}. Look at the producer that wrote it; a newer "
-        "format needs a newer ticklake."
+        "The metadata of run {run_id!r} does not describe a valid world: {reason}. Check the producer that wrote it; a "
+        "newer format needs a newer ticklake."
     )
     run_id: str
     reason: object
@@ -36,8 +36,8 @@ class World:
 
     @classmethod
     def of(cls, metadata: SimulationMetadata) -> World:
-        """The world that `metadata` describes; `BadMetadata` where it describes none."""
-        reason = _nonsense(metadata)
+        """Returns the world that `metadata` describes. Raises `BadMetadata` if it is not valid."""
+        reason = _invalid_reason(metadata)
         if reason:
             raise BadMetadata(run_id=metadata.simulation_run_id, reason=reason)
         shape = tuple(metadata.environment.shape)
@@ -50,7 +50,7 @@ class World:
         return math.prod(self.shape)
 
     def coordinates(self, cell_ids: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
-        """One array per dimension, in the order of `shape`, of the ids' own integer type."""
+        """Returns one array per dimension, in the order of `shape`, with the integer type of `cell_ids`."""
         reversed_axes, rest = [], np.asarray(cell_ids)
         for size in reversed(self.shape[1:]):
             above = rest // size
@@ -59,8 +59,8 @@ class World:
         return (rest, *reversed(reversed_axes))
 
 
-def _nonsense(metadata: SimulationMetadata) -> str | None:
-    """What makes a world of this metadata impossible, or None."""
+def _invalid_reason(metadata: SimulationMetadata) -> str | None:
+    """Returns why the metadata is not valid, or None."""
     environment = metadata.environment
     shape = list(environment.shape)
     dimensions = environment.dimensions or len(shape)

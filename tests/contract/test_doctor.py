@@ -25,7 +25,7 @@ from ticklake.config import load
 from ticklake.config.templates import write_starter
 from ticklake.coordination.coordinator import Coordinator, Found
 from ticklake.coordination.target import Target
-from ticklake.doctor import CHECKS, Finding, Level, Patient, examine
+from ticklake.doctor import CHECKS, Finding, Level, Subject, examine
 from ticklake.doctor.subject import NEWEST_RUNS, Machine, Store, installed
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.lake.lake import Lake
@@ -33,25 +33,25 @@ from ticklake.lake.verify.coverage import table_id
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 
-HEALTHY = Patient()
+HEALTHY = Subject()
 
 
-def found(check: str, patient: Patient = HEALTHY) -> list[Finding]:
-    return list(CHECKS[check](patient))
+def found(check: str, subject: Subject = HEALTHY) -> list[Finding]:
+    return list(CHECKS[check](subject))
 
 
-def only(check: str, patient: Patient = HEALTHY) -> Finding:
-    (finding,) = found(check, patient)
+def only(check: str, subject: Subject = HEALTHY) -> Finding:
+    (finding,) = found(check, subject)
     assert finding.check == check
     assert bool(finding.remedy) == (finding.level is not Level.OK)
     return finding
 
 
-def troubles(check: str, patient: Patient) -> list[Finding]:
-    return [one for one in found(check, patient) if one.level is not Level.OK]
+def troubles(check: str, subject: Subject) -> list[Finding]:
+    return [one for one in found(check, subject) if one.level is not Level.OK]
 
 
-def with_machine(**changes) -> Patient:
+def with_machine(**changes) -> Subject:
     return replace(HEALTHY, machine=replace(Machine(), **changes))
 
 
@@ -67,7 +67,7 @@ def test_python_and_packages_of_this_installation_are_fine():
 def java(tmp_path: Path):
     """A PATH with a Java of this version in it, or with none."""
 
-    def path(version: str | None) -> Patient:
+    def path(version: str | None) -> Subject:
         if version:
             (tmp_path / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
             (tmp_path / "java").chmod(0o755)
@@ -83,10 +83,10 @@ def test_a_java_that_spark_can_use_is_fine(java, version):
 
 @pytest.mark.parametrize("version", [None, "1.8.0_392", "11.0.2"])
 def test_a_missing_or_old_java_is_an_error_only_where_spark_is_needed(java, version):
-    patient = java(version)
-    assert only("java", patient).level is Level.ERROR
-    assert "openjdk-17" in only("java", patient).remedy
-    assert only("java", replace(patient, needs_spark=False)).level is Level.WARNING
+    subject = java(version)
+    assert only("java", subject).level is Level.ERROR
+    assert "openjdk-17" in only("java", subject).remedy
+    assert only("java", replace(subject, needs_spark=False)).level is Level.WARNING
 
 
 def test_packages_that_do_not_fit_together_are_named():
@@ -94,7 +94,7 @@ def test_packages_that_do_not_fit_together_are_named():
     finding = only("packages", with_machine(version_of=lambda name: versions.get(name) or installed(name)))
     assert finding.level is Level.ERROR
     assert "needs deltalake" in finding.message
-    assert "there is 0.9.0" in finding.message
+    assert ", not 0.9.0" in finding.message
     assert "pyarrow" in finding.message
 
 
@@ -140,7 +140,7 @@ def test_only_what_is_required_in_this_python_counts(line, fits):
 def test_a_low_limit_of_open_files_is_noticed(limit, level):
     script = (
         f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}));"
-        "from ticklake.doctor import CHECKS, Patient; print(*[one.level for one in CHECKS['open files'](Patient())])"
+        "from ticklake.doctor import CHECKS, Subject; print(*[one.level for one in CHECKS['open files'](Subject())])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == level
@@ -160,20 +160,20 @@ def space(free: int, total: int = 1 << 40, inodes: int = 1 << 30) -> Machine:
     [(100 << 20, Level.ERROR), (1 << 30, Level.WARNING), (1 << 35, Level.WARNING), (1 << 39, Level.OK)],
 )
 def test_little_space_is_a_warning_and_none_an_error(tmp_path, free, level):
-    finding = only("disk space", Patient(storages=(tmp_path / "not" / "there",), machine=space(free)))
+    finding = only("disk space", Subject(storages=(tmp_path / "not" / "there",), machine=space(free)))
     assert finding.level == level
     assert str(tmp_path) in finding.message
 
 
 def test_space_is_looked_at_for_storage_lake_and_sqlite(tmp_path):
-    patient = Patient((tmp_path,), (tmp_path / "lake",), (Store(f"sqlite:///{tmp_path}/db"), Store("postgresql://h/d")))
-    assert [one.message.split()[0] for one in found("disk space", patient)] == ["storage", "lake", "database"]
+    subject = Subject((tmp_path,), (tmp_path / "lake",), (Store(f"sqlite:///{tmp_path}/db"), Store("postgresql://h/d")))
+    assert [one.message.split()[0] for one in found("disk space", subject)] == ["storage", "lake", "database"]
 
 
 def test_a_file_where_a_directory_should_be_is_an_error(tmp_path):
     (tmp_path / "file").touch()
-    assert only("permissions", Patient(storages=(tmp_path / "file",))).level is Level.ERROR
-    assert only("permissions", Patient(storages=(tmp_path / "new",))).level is Level.OK
+    assert only("permissions", Subject(storages=(tmp_path / "file",))).level is Level.ERROR
+    assert only("permissions", Subject(storages=(tmp_path / "new",))).level is Level.OK
 
 
 @pytest.mark.parametrize(("kind", "level"), [("nfs4", "warning"), ("cifs", "warning"), ("9p", "warning"),
@@ -183,8 +183,8 @@ def test_sqlite_on_a_network_file_system_is_a_warning(tmp_path, kind, level):
     folder.mkdir()
     mounts = tmp_path / "mounts"
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nhost:/x {str(folder).replace(' ', chr(92) + '040')} {kind} rw 0 0\n")
-    patient = Patient(stores=(Store(f"sqlite:///{folder}/db"),), machine=replace(Machine(), mounts=mounts))
-    assert only("file system", patient).level == level
+    subject = Subject(stores=(Store(f"sqlite:///{folder}/db"),), machine=replace(Machine(), mounts=mounts))
+    assert only("file system", subject).level == level
 
 
 def test_files_of_killed_writers_are_found_once_they_are_old(tmp_path):
@@ -192,13 +192,13 @@ def test_files_of_killed_writers_are_found_once_they_are_old(tmp_path):
     (storage / "run" / "000").mkdir(parents=True)
     file = storage / "run" / "000" / ".batch_0_9.pb.123-abcd.tmp"
     file.touch()
-    assert only("abandoned files", Patient(storages=(storage,))).level is Level.OK
+    assert only("abandoned files", Subject(storages=(storage,))).level is Level.OK
     os.utime(file, (0, 0))
-    finding = only("abandoned files", Patient(storages=(storage,)))
+    finding = only("abandoned files", Subject(storages=(storage,)))
     assert finding.level is Level.WARNING
     assert finding.details == (str(file),)
     subprocess.run(finding.remedy, shell=True, check=True)
-    assert only("abandoned files", Patient(storages=(storage,))).level is Level.OK
+    assert only("abandoned files", Subject(storages=(storage,))).level is Level.OK
 
 
 def test_parquet_files_that_no_commit_knows_are_found_and_those_of_older_versions_are_not(tmp_path):
@@ -207,13 +207,13 @@ def test_parquet_files_that_no_commit_knows_are_found_and_those_of_older_version
         write_deltalake(table, pa.table({"tick_number": pa.array([1], pa.int64())}), mode=mode)
     for file in table.glob("*.parquet"):
         os.utime(file, (0, 0))
-    patient = Patient(lakes=(tmp_path / "lake",))
-    assert only("orphaned files", patient).level is Level.OK
+    subject = Subject(lakes=(tmp_path / "lake",))
+    assert only("orphaned files", subject).level is Level.OK
     orphan = table / "flush-0000-0-0000.parquet"
     orphan.touch()
-    assert only("orphaned files", patient).level is Level.OK
+    assert only("orphaned files", subject).level is Level.OK
     os.utime(orphan, (0, 0))
-    assert only("orphaned files", patient).details == (str(orphan),)
+    assert only("orphaned files", subject).details == (str(orphan),)
 
 
 # Databases
@@ -233,50 +233,50 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
 
 
 @pytest.fixture
-def patient(database_url: str) -> Iterator[Patient]:
-    with Patient(stores=(Store(database_url),)) as made:
+def subject(database_url: str) -> Iterator[Subject]:
+    with Subject(stores=(Store(database_url),)) as made:
         yield made
 
 
-def test_what_was_not_examined_is_not_called_fine(patient, database_url):
+def test_what_was_not_examined_is_not_called_fine(subject, database_url):
     with Database(database_url) as database:
         for number in range(NEWEST_RUNS + 1):
             database.run(f"20260101-000000-{number:08x}").topics()
     for check in ("schema version", "stuck claims", "gaps", "dead letters"):
-        assert f"in the newest {NEWEST_RUNS} of {NEWEST_RUNS + 1} runs" in only(check, patient).message
+        assert f"in the newest {NEWEST_RUNS} of {NEWEST_RUNS + 1} runs" in only(check, subject).message
 
 
-def test_a_database_that_answers_is_fine(run, patient):
+def test_a_database_that_answers_is_fine(run, subject):
     run.topics()
     for check in ("database", "schema version", "stuck claims", "gaps", "dead letters"):
-        assert {one.level for one in found(check, patient)} <= {Level.OK}
+        assert {one.level for one in found(check, subject)} <= {Level.OK}
 
 
 @pytest.mark.parametrize("url", ["postgresql://ann:hunter2@127.0.0.1:1/none", "sqlite:////proc/none"])
 def test_a_database_that_does_not_answer_is_one_error_without_its_password(url):
-    with Patient(stores=(Store(url),)) as patient:
-        findings = [one for check in ("database", "schema version", "clock", "gaps") for one in found(check, patient)]
+    with Subject(stores=(Store(url),)) as subject:
+        findings = [one for check in ("database", "schema version", "clock", "gaps") for one in found(check, subject)]
     if url.startswith("postgresql"):
         assert [one.level for one in findings] == [Level.ERROR]
     assert "hunter2" not in str(findings)
 
 
-def test_a_stuck_claim_is_found_and_the_remedy_releases_it(run, patient, database_url, batch, pass_time):
+def test_a_stuck_claim_is_found_and_the_remedy_releases_it(run, subject, database_url, batch, pass_time):
     with run.writer("t") as writer:
         writer.send(batch(1))
     reader = run.reader("t", group="g", claim_timeout=0.001)
     assert reader.poll(5)
     with run.transaction() as transaction:
         transaction.execute_script("UPDATE topic_consumer_group SET lease_until = 1")
-    finding = only("stuck claims", patient)
+    finding = only("stuck claims", subject)
     assert finding.level is Level.WARNING
     command = finding.remedy.split()[1:]
     assert CliRunner().invoke(cli, command, catch_exceptions=False).stdout == "Released 1 claims.\n"
-    assert troubles("stuck claims", patient) == []
+    assert troubles("stuck claims", subject) == []
     reader.close()
 
 
-def test_dead_letters_are_counted(run, patient, batch):
+def test_dead_letters_are_counted(run, subject, batch):
     with run.writer("t") as writer:
         writer.send(batch(1))
     with run.reader("t", group="g", max_delivery_attempts=1) as reader:
@@ -287,29 +287,29 @@ def test_dead_letters_are_counted(run, patient, batch):
             " traceback, dead_at) SELECT topic_name, 'g', message_id, id, envelope, 1, 'no', '', created_at"
             " FROM topic_messages"
         )
-    finding = only("dead letters", patient)
+    finding = only("dead letters", subject)
     assert "ticklake dead-letters list --database" in finding.remedy
 
 
-def test_gaps_are_counted_and_looking_makes_no_tables(run, patient):
+def test_gaps_are_counted_and_looking_makes_no_tables(run, subject):
     run.topics()
-    assert troubles("gaps", patient) == []
+    assert troubles("gaps", subject) == []
     assert not run.has_tables_of("ticklake.coordination")
     Coordinator(run, "EnvironmentIndexer", step=1).claim([Found("b", TickRange(100, 199))], 1)
-    finding = only("gaps", patient)
+    finding = only("gaps", subject)
     assert (finding.level, finding.details) == (Level.WARNING, (f"{run.id}: 1",))
     assert finding.remedy.startswith("ticklake reconcile")
 
 
-def test_gaps_of_tables_of_another_lake_are_not_counted(run, patient, tmp_path):
+def test_gaps_of_tables_of_another_lake_are_not_counted(run, subject, tmp_path):
     """Somebody else's tables may be coordinated in the same run."""
     lake = Lake(tmp_path / "lake")
     ours = lake.ledger(run.id, EnvironmentIndexer.table).directory
     for table in (Target.at(table_id(ours) or "", ours), Target("another-id", "file:///elsewhere", "host")):
         Coordinator(run, "EnvironmentIndexer", step=1, table=table).claim([Found("b", TickRange(100, 199))], 1)
-    assert only("gaps", patient).details == (f"{run.id}: 2",)
-    assert only("gaps", replace(patient, lakes=(lake.root,))).details == (f"{run.id}: 1",)
-    assert troubles("gaps", replace(patient, lakes=(tmp_path / "empty",))) == []
+    assert only("gaps", subject).details == (f"{run.id}: 2",)
+    assert only("gaps", replace(subject, lakes=(lake.root,))).details == (f"{run.id}: 1",)
+    assert troubles("gaps", replace(subject, lakes=(tmp_path / "empty",))) == []
 
 
 def record_version(run, version: int) -> None:
@@ -320,26 +320,26 @@ def record_version(run, version: int) -> None:
         )
 
 
-def test_tables_of_another_version_are_noticed_and_left_alone(run, patient):
+def test_tables_of_another_version_are_noticed_and_left_alone(run, subject):
     run.topics()
     record_version(run, 99)
-    finding = only("schema version", patient)
+    finding = only("schema version", subject)
     assert finding.level is Level.ERROR
     assert "ticklake.topics" in finding.message
-    assert "version 99, this TickLake knows" in finding.message
+    assert "version 99, but this TickLake knows" in finding.message
     record_version(run, 0)
-    assert "ticklake db upgrade" in "".join(one.remedy for one in found("schema version", patient))
+    assert "ticklake db upgrade" in "".join(one.remedy for one in found("schema version", subject))
     assert [one.version for one in run.versions()] == [0]
 
 
-def test_a_clock_that_differs_is_a_warning(run, patient, pass_time, database_url):
+def test_a_clock_that_differs_is_a_warning(run, subject, pass_time, database_url):
     run.topics()
     if database_url.startswith("sqlite"):
-        assert found("clock", patient) == []
+        assert found("clock", subject) == []
         return
-    assert only("clock", patient).level is Level.OK
+    assert only("clock", subject).level is Level.OK
     pass_time(60)
-    finding = only("clock", patient)
+    finding = only("clock", subject)
     assert finding.level is Level.WARNING
     assert "60.0 s ahead of this machine" in finding.message
 
@@ -351,18 +351,18 @@ def test_a_check_that_fails_is_a_finding_and_the_others_go_on(tmp_path):
     def broken(_: Path):
         raise ValueError("two\nlines")
 
-    patient = Patient(storages=(tmp_path,), machine=replace(Machine(), statvfs=broken))
-    findings = list(examine(patient))
+    subject = Subject(storages=(tmp_path,), machine=replace(Machine(), statvfs=broken))
+    findings = list(examine(subject))
     (failed,) = [one for one in findings if one.level is Level.ERROR]
     assert (failed.check, failed.message) == ("disk space", "The check itself failed: two lines")
     assert findings[-1].check == "abandoned files"
 
 
 def test_a_configuration_names_all_that_is_examined(tmp_path):
-    patient = Patient.of(load(write_starter(tmp_path)))
-    assert patient.storages == (tmp_path / "data" / "storage",)
-    assert patient.lakes == (tmp_path / "data" / "lake",)
-    assert [store.directory for store in patient.stores] == [tmp_path / "data" / "database"]
+    subject = Subject.of(load(write_starter(tmp_path)))
+    assert subject.storages == (tmp_path / "data" / "storage",)
+    assert subject.lakes == (tmp_path / "data" / "lake",)
+    assert [store.directory for store in subject.stores] == [tmp_path / "data" / "database"]
 
 
 def test_the_command_prints_a_line_each_and_its_exit_code_tells_of_errors(tmp_path):

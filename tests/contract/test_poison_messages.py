@@ -386,7 +386,7 @@ def test_an_error_whose_text_cannot_be_made_is_a_failure_like_any_other(
 ) -> None:
     assert work_through(fail_with(OrderError())).done == [0, 1, 3, 4]
     ((attempts, error),) = letters(run)
-    assert (attempts, error) == (3, "OrderError: its text cannot be made (AttributeError)")
+    assert (attempts, error) == (3, "OrderError: its text cannot be formatted (AttributeError)")
 
 
 @pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")

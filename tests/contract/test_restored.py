@@ -18,7 +18,7 @@ from ticklake.cli import cli
 from ticklake.database.names import schema_name
 from ticklake.doctor.databases import versions
 from ticklake.doctor.findings import Level
-from ticklake.doctor.subject import Patient, Store
+from ticklake.doctor.subject import Store, Subject
 from ticklake.topics import Run, TopicReader
 from ticklake.topics.envelope import client_clock_ms, wrap
 
@@ -152,7 +152,7 @@ def test_doctor_names_it_and_db_upgrade_repairs_it(restored: Callable[[], str], 
     def finding() -> tuple[Level, str]:
         store = Store(url)
         try:
-            (found,) = versions(Patient(stores=(store,)))
+            (found,) = versions(Subject(stores=(store,)))
             return found.level, found.remedy or ""
         finally:
             store.close()

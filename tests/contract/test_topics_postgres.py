@@ -19,7 +19,7 @@ from ticklake.database import Transaction
 from ticklake.database.names import schema_name
 from ticklake.database.postgres.backend import PostgresTransaction
 from ticklake.doctor.databases import open_transactions
-from ticklake.doctor.subject import Patient, Store
+from ticklake.doctor.subject import Store, Subject
 from ticklake.errors import DatabaseUnavailable
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
@@ -439,8 +439,8 @@ def test_doctor_and_top_name_the_transaction_that_holds_vacuum_back(
     with psycopg.connect(postgres_url, application_name="a long report") as foreign:
         foreign.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         foreign.execute("SELECT 1 FROM pg_class LIMIT 1")
-        with Patient(stores=(Store(postgres_url),)) as patient:
-            (finding,) = open_transactions(patient)
+        with Subject(stores=(Store(postgres_url),)) as subject:
+            (finding,) = open_transactions(subject)
         assert f"a long report (pid {foreign.info.backend_pid})" in finding.message
         assert finding.remedy == f"End it: SELECT pg_terminate_backend({foreign.info.backend_pid})"
         with Database(postgres_url) as database:
@@ -462,8 +462,8 @@ def test_doctor_says_how_to_end_what_holds_vacuum_back(
 ) -> None:
     run.topics()
     monkeypatch.setattr(Run, "held_back_by", lambda _: OpenTransaction(7, "it's mine", 90.0, kind))
-    with Patient(stores=(Store(postgres_url),)) as patient:
-        (finding,) = open_transactions(patient)
+    with Subject(stores=(Store(postgres_url),)) as subject:
+        (finding,) = open_transactions(subject)
     assert remedy in finding.remedy
 
 

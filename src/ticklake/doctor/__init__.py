@@ -1,7 +1,7 @@
-"""The doctor: what could keep this machine, or this configuration, from running, and what to do about it."""
+"""The doctor: finds problems of this machine or configuration, with a remedy for each."""
 
 from ticklake.doctor.checks import CHECKS, examine
 from ticklake.doctor.findings import Finding, Level
-from ticklake.doctor.subject import Patient
+from ticklake.doctor.subject import Subject
 
-__all__ = ["CHECKS", "Finding", "Level", "Patient", "examine"]
+__all__ = ["CHECKS", "Finding", "Level", "Subject", "examine"]

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are told."""
+"""All checks, in the order of the report."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ticklake.doctor import databases, machine, places
 from ticklake.doctor.findings import Finding, error
-from ticklake.doctor.subject import Patient
+from ticklake.doctor.subject import Subject
 
-Check = Callable[[Patient], Iterable[Finding]]
+Check = Callable[[Subject], Iterable[Finding]]
 
 CHECKS: dict[str, Check] = {
     "python": machine.python,
@@ -32,11 +32,11 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
-    """What every check finds; one that breaks is a finding too."""
+def examine(subject: Subject) -> Iterator[Finding]:
+    """Yields the findings of all checks. A check that raises is a finding too."""
     for name, check in CHECKS.items():
         try:
-            yield from check(patient)
-        except Exception as problem:  # whatever it is, the other checks can still tell something
+            yield from check(subject)
+        except Exception as problem:  # the other checks can still find something
             text = " ".join(str(problem).split()) or type(problem).__name__
-            yield error(name, f"The check itself failed: {text}", f"ticklake -vv doctor, and look at {name} by hand")
+            yield error(name, f"The check itself failed: {text}", f"ticklake -vv doctor, and check {name} by hand")

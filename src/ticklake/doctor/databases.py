@@ -1,4 +1,4 @@
-"""Databases: whether they answer, which version their tables have, their clock, and what is stuck in them."""
+"""Checks of databases: availability, schema version, clock, claims, transactions, gaps, dead letters."""
 
 from __future__ import annotations
 
@@ -6,45 +6,47 @@ import time
 from collections.abc import Iterator
 
 from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.subject import NEWEST_RUNS, Patient, Store
+from ticklake.doctor.subject import NEWEST_RUNS, Store, Subject
 from ticklake.insights import gaps_of
 from ticklake.lake.read import Catalog, Presence
 
-CLOCKS_APART_SECONDS = 2.0
+MAX_CLOCK_DIFFERENCE_SECONDS = 2.0
 
 
-def reachable(patient: Patient) -> Iterator[Finding]:
-    for store in patient.stores:
+def reachable(subject: Subject) -> Iterator[Finding]:
+    for store in subject.stores:
         if store.failure:
-            yield error("database", str(store.failure), f"Start it, or mend its url: {store.name}")
+            yield error("database", str(store.failure), f"Start it, or correct its url: {store.name}")
         else:
             yield ok("database", f"{store.name} answers; it has {len(store.database.runs()):,} runs")
 
 
-def versions(patient: Patient) -> Iterator[Finding]:
-    for store in _answering(patient):
+def versions(subject: Subject) -> Iterator[Finding]:
+    for store in _answering(subject):
         runs = [store.database.run(run_id, create=False) for run_id in store.database.runs()[-NEWEST_RUNS:]]
         found = [one for run in runs for one in run.versions()]
         newer = [one for one in found if one.state == "too new"]
         behind = [one for one in found if one.state == "behind"]
         if newer:
             one = newer[0]
-            text = f"{one.package} in run {one.run_id} has version {one.version}, this TickLake knows {one.wanted}."
+            text = f"{one.package} in run {one.run_id} has version {one.version}, but this TickLake knows {one.wanted}."
             yield error("schema version", f"{store.name}: {text}", "pip install --upgrade ticklake")
         elif behind:
             count = len({one.run_id for one in behind})
-            text = f"{store.name}: {count:,} runs{store.scope} have tables of an older version."
+            text = f"{store.name}: {count:,} runs{store.scope} have an older schema version."
             yield warning("schema version", text, f"ticklake db upgrade --database {store.name}")
         elif restored := sum(run.has_foreign_numbers() for run in runs):
-            text = f"{store.name}: {restored:,} runs were restored from another server: claims are slow, lags wrong."
+            text = (
+                f"{store.name}: {restored:,} runs were restored from another server: claims are slow, lags are wrong."
+            )
             yield warning("schema version", text, f"ticklake db upgrade --database {store.name}")
         else:
-            yield ok("schema version", f"{store.name}: all tables{store.scope} are of this version")
+            yield ok("schema version", f"{store.name}: all runs{store.scope} have the current version")
 
 
-def clock(patient: Patient) -> Iterator[Finding]:
-    """Leases run by the database's clock; ages and the search for new runs also by this machine's."""
-    for store in _answering(patient):
+def clock(subject: Subject) -> Iterator[Finding]:
+    """Leases use the clock of the database; ages and the search for new runs also use the clock of this machine."""
+    for store in _answering(subject):
         run = None if store.directory else next(store.runs(), None)
         if run is None:
             continue
@@ -52,66 +54,66 @@ def clock(patient: Patient) -> Iterator[Finding]:
         there = run.now_ms() / 1000
         apart = there - (before + time.time()) / 2
         text = f"{store.name} is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} this machine"
-        if abs(apart) > CLOCKS_APART_SECONDS:
-            yield warning("clock", f"{text}.", "Have both follow a time server: timedatectl set-ntp true")
+        if abs(apart) > MAX_CLOCK_DIFFERENCE_SECONDS:
+            yield warning("clock", f"{text}.", "Synchronize both with a time server: timedatectl set-ntp true")
         else:
             yield ok("clock", text)
 
 
-def stuck_claims(patient: Patient) -> Iterator[Finding]:
-    for store in _answering(patient):
+def stuck_claims(subject: Subject) -> Iterator[Finding]:
+    for store in _answering(subject):
         stuck = {run.id: len(run.claims.list(stuck=True, limit=None)) for run in store.runs()}
         command = "ticklake claims release --stuck --database {url} --run {run}"
-        yield from _counted(store, "stuck claims", stuck, "messages in the hands of somebody who is gone", command)
+        yield from _counted(store, "stuck claims", stuck, "messages claimed by a consumer that is gone", command)
 
 
-def open_transactions(patient: Patient) -> Iterator[Finding]:
-    """PostgreSQL keeps what claims and acks leave behind for as long as any transaction is open."""
-    for store in _answering(patient):
+def open_transactions(subject: Subject) -> Iterator[Finding]:
+    """While any transaction is open, PostgreSQL cannot remove the dead rows of claims and acks."""
+    for store in _answering(subject):
         run = None if store.directory else next(store.runs(), None)
         held = run.held_back_by() if run is not None else None
         if held is not None:
             yield warning("open transactions", f"{store.name}: {held}.", held.remedy)
         elif run is not None:
-            yield ok("open transactions", f"{store.name}: none is open for long")
+            yield ok("open transactions", f"{store.name}: no long transaction")
 
 
-def gaps(patient: Patient) -> Iterator[Finding]:
-    """Without a lake, the gaps of all tables; with one, those of its own: others are another configuration's."""
-    catalogs, presence = [Catalog(lake) for lake in patient.lakes if lake.is_dir()], Presence()
-    for store in _answering(patient):
+def gaps(subject: Subject) -> Iterator[Finding]:
+    """Counts gaps of all tables; with a lake, only gaps of its own tables."""
+    catalogs, presence = [Catalog(lake) for lake in subject.lakes if lake.is_dir()], Presence()
+    for store in _answering(subject):
         reports = {
-            run.id: gaps_of([store.database], run.id, catalogs if patient.lakes else None, presence)
+            run.id: gaps_of([store.database], run.id, catalogs if subject.lakes else None, presence)
             for run in store.runs()
         }
         pending = {run: sum(one.pending for one in found) for run, found in reports.items()}
         permanent = {run: sum(one.permanent for one in found) for run, found in reports.items()}
-        command = _reconcile(patient)
-        yield from _counted(store, "gaps", pending, "gaps that are still looked for", command)
+        command = _reconcile(subject)
+        yield from _counted(store, "gaps", pending, "pending gaps", command)
         if any(permanent.values()):
-            yield from _counted(store, "gaps", permanent, "gaps that nobody looks for any more", command)
+            yield from _counted(store, "gaps", permanent, "permanent gaps", command)
 
 
-def dead_letters(patient: Patient) -> Iterator[Finding]:
-    for store in _answering(patient):
+def dead_letters(subject: Subject) -> Iterator[Finding]:
+    for store in _answering(subject):
         dead = {run.id: run.dead_letters.count() for run in store.runs()}
         yield from _counted(
             store, "dead letters", dead, "dead letters", "ticklake dead-letters list --database {url} --run {run}"
         )
 
 
-def _answering(patient: Patient) -> list[Store]:
-    return [store for store in patient.stores if not store.failure]
+def _answering(subject: Subject) -> list[Store]:
+    return [store for store in subject.stores if not store.failure]
 
 
-def _reconcile(patient: Patient) -> str:
-    places = [("--storage", patient.storages), ("--lake", patient.lakes)]
+def _reconcile(subject: Subject) -> str:
+    places = [("--storage", subject.storages), ("--lake", subject.lakes)]
     given = "".join(f" {option} {found[0]}" for option, found in places if found)
     return "ticklake reconcile {run} --database {url}" + given
 
 
 def _counted(store: Store, check: str, counts: dict[str, int], what: str, command: str) -> Iterator[Finding]:
-    """One line for all runs; the command is for the one that has most."""
+    """Reports all runs in one line. The command is for the run with the highest count."""
     total = sum(counts.values())
     if not total:
         yield ok(check, f"{store.name}: no {what}{store.scope}")

@@ -1,4 +1,4 @@
-"""What a check says: fine, a warning or an error, and then what to do."""
+"""The result of a check: ok, a warning or an error, and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line. `remedy` is what to do or type next, empty where all is well; `details` names what was found."""
+    """A line of the report. `remedy` is what to do or type, empty if all is well; `details` lists what was found."""
 
     check: str
     level: Level

@@ -1,4 +1,4 @@
-"""Python, Java, and packages that fit together; how many files may be open."""
+"""Checks of this machine: Python, Java, packages, and the limit of open files."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.subject import Machine, Patient
+from ticklake.doctor.subject import Machine, Subject
 
 PYTHON = (3, 11)
 JAVA = 17
 FEW_FILES, TOO_FEW_FILES = 1024, 256
 _INSTALL_JAVA = "apt-get install openjdk-17-jre-headless"
 _EXTRA = re.compile(r"""extra == ["']([^"']+)["']""")
-_TOGETHER = ("deltalake", "pyarrow", "pandas", "pyspark")
+_PACKAGES = ("deltalake", "pyarrow", "pandas", "pyspark")
 
 
-def python(_: Patient) -> Iterator[Finding]:
+def python(_: Subject) -> Iterator[Finding]:
     found = sys.version_info[:3]
     text = f"Python {'.'.join(map(str, found))} in {sys.prefix}"
     yield ok("python", text) if found >= PYTHON else error("python", text, "Install Python 3.11 or newer.")
 
 
-def java(patient: Patient) -> Iterator[Finding]:
-    blame = error if patient.needs_spark else warning
-    command = _java_command(patient.machine)
+def java(subject: Subject) -> Iterator[Finding]:
+    report = error if subject.needs_spark else warning
+    command = _java_command(subject.machine)
     if command is None:
-        yield blame("java", "There is no Java, and Spark needs 17 or newer.", _INSTALL_JAVA)
+        yield report("java", "There is no Java. Spark needs Java 17 or newer.", _INSTALL_JAVA)
         return
     shown = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False)
     version = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
     if version is None:
-        yield blame("java", f"{command} does not say which version it is.", _INSTALL_JAVA)
+        yield report("java", f"{command} does not print its version.", _INSTALL_JAVA)
     elif int(version[1]) < JAVA:
-        yield blame("java", f"Java {version[1]} in {command}, and Spark needs {JAVA} or newer.", _INSTALL_JAVA)
+        yield report("java", f"Java {version[1]} in {command} is too old. Spark needs {JAVA} or newer.", _INSTALL_JAVA)
     else:
         yield ok("java", f"Java {version[1]} in {command}")
 
 
 def _java_command(machine: Machine) -> str | None:
-    """As Spark looks for it."""
+    """Looks for Java where Spark does."""
     home = machine.environment.get("JAVA_HOME")
     if home:
         return shutil.which("java", path=str(Path(home) / "bin"))
     return shutil.which("java", path=machine.environment.get("PATH", ""))
 
 
-def spark(patient: Patient) -> Iterator[Finding]:
-    version = patient.machine.version_of("pyspark")
+def spark(subject: Subject) -> Iterator[Finding]:
+    version = subject.machine.version_of("pyspark")
     place = find_spec("pyspark")
     if version is None or place is None or place.origin is None:
         yield error("pyspark", "pyspark is not installed.", "pip install --force-reinstall ticklake")
@@ -67,62 +67,62 @@ def spark(patient: Patient) -> Iterator[Finding]:
         found = ", ".join(jar.name for jar in jars.glob("spark-core_*.jar")) or "none"
         yield error(
             "pyspark",
-            f"pyspark {version}, and its jars are {found}.",
+            f"pyspark is {version}, but its jars are {found}.",
             f"pip install --force-reinstall pyspark=={version}",
         )
         return
-    yield ok("pyspark", f"pyspark {version} with {core[0]} and {sum(1 for _ in jars.glob('*.jar'))} jars in all")
+    yield ok("pyspark", f"pyspark {version} with {core[0]} and {sum(1 for _ in jars.glob('*.jar'))} jars in total")
 
 
-def packages(patient: Patient) -> Iterator[Finding]:
-    """What this TickLake, deltalake and pyspark ask of each other."""
-    version_of = patient.machine.version_of
+def packages(subject: Subject) -> Iterator[Finding]:
+    """Checks the requirements of ticklake, deltalake and pyspark on each other."""
+    version_of = subject.machine.version_of
     misfits = []
     for owner in ("ticklake", "deltalake", "pyspark"):
-        for required in _requirements(patient.machine, owner):
+        for required in _requirements(subject.machine, owner):
             found = version_of(required.name)
-            if required.name in _TOGETHER and found is not None and not _satisfies(found, required):
+            if required.name in _PACKAGES and found is not None and not _satisfies(found, required):
                 misfits.append(
-                    f"{owner} {version_of(owner) or ''} needs {required.name} {required.specifier}, there is {found}"
+                    f"{owner} {version_of(owner) or ''} needs {required.name} {required.specifier}, not {found}"
                 )
     if misfits:
         yield error("packages", "; ".join(misfits) + ".", "pip install --upgrade ticklake")
         return
-    yield ok("packages", ", ".join(f"{name} {version_of(name)}" for name in _TOGETHER) + " fit together")
+    yield ok("packages", ", ".join(f"{name} {version_of(name)}" for name in _PACKAGES) + " are compatible")
 
 
-def delta_jar(patient: Patient) -> Iterator[Finding]:
-    """Only who queries with Spark SQL needs it, and then it has to be the one for this Spark."""
-    delta, found = patient.machine.version_of("delta-spark"), patient.machine.version_of("pyspark")
+def delta_jar(subject: Subject) -> Iterator[Finding]:
+    """Only Spark SQL needs delta-spark. Its version must match pyspark."""
+    delta, found = subject.machine.version_of("delta-spark"), subject.machine.version_of("pyspark")
     if delta is None or found is None:
-        yield ok("delta jar", "delta-spark is not installed; only Spark SQL over the tables would need it")
+        yield ok("delta jar", "delta-spark is not installed; only Spark SQL on the tables needs it")
         return
-    wanted = [one for one in _requirements(patient.machine, "delta-spark") if one.name == "pyspark"]
+    wanted = [one for one in _requirements(subject.machine, "delta-spark") if one.name == "pyspark"]
     misfit = next((one.specifier for one in wanted if not _satisfies(found, one)), None)
     if misfit is not None:
         yield warning(
             "delta jar",
-            f"delta-spark {delta} is for pyspark {misfit}, there is {found}.",
+            f"delta-spark {delta} needs pyspark {misfit}, but {found} is installed.",
             "pip install ticklake[delta-sql]",
         )
         return
     jar = f"io.delta:delta-spark_{'.'.join(found.split('.')[:2])}_2.13:{delta}"
-    yield ok("delta jar", f"delta-spark {delta} fits pyspark {found}; its jar is {jar}")
+    yield ok("delta jar", f"delta-spark {delta} matches pyspark {found}; its jar is {jar}")
 
 
-def open_files(_: Patient) -> Iterator[Finding]:
+def open_files(_: Subject) -> Iterator[Finding]:
     limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or limit >= FEW_FILES:
         yield ok(
             "open files", f"{'any number of' if limit == resource.RLIM_INFINITY else f'{limit:,}'} files may be open"
         )
         return
-    blame = error if limit < TOO_FEW_FILES else warning
-    yield blame("open files", f"Only {limit:,} files may be open at once.", "ulimit -n 4096")
+    report = error if limit < TOO_FEW_FILES else warning
+    yield report("open files", f"Only {limit:,} files may be open at once.", "ulimit -n 4096")
 
 
 def _requirements(machine: Machine, owner: str) -> Iterator[Requirement]:
-    """What a package requires in this Python, by itself or with one of its extras."""
+    """Yields the requirements of a package in this Python, including those of its extras."""
     for line in machine.requirements_of(owner):
         requirement = Requirement(line)
         requirement.name = canonicalize_name(requirement.name)
@@ -132,5 +132,5 @@ def _requirements(machine: Machine, owner: str) -> Iterator[Requirement]:
 
 
 def _satisfies(version: str, requirement: Requirement) -> bool:
-    """A pre-release counts: it is what is installed, not what we would choose."""
+    """Returns whether a version satisfies a requirement. Pre-releases count, because they are what is installed."""
     return requirement.specifier.contains(version, prereleases=True)

@@ -1,4 +1,4 @@
-"""Directories: room, permissions, the file system below SQLite, and what dead writers left behind."""
+"""Checks of directories: disk space, permissions, file system, and files that no one needs."""
 
 from __future__ import annotations
 
@@ -10,67 +10,67 @@ from itertools import islice
 from pathlib import Path
 
 from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.subject import NEWEST_RUNS, Patient, in_newest
+from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Vacuum
 
 GIB = 1 << 30
 LITTLE_SPACE, NO_SPACE = 2 * GIB, 200 << 20
-LITTLE_SHARE = 0.05
-FEW_INODES = 10_000
+MIN_FREE_SHARE = 0.05
+MIN_FREE_INODES = 10_000
 ABANDONED_SECONDS = 3600.0
-MOST_FILES = 200_000
+MAX_FILES = 200_000
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|glusterfs|beegfs|fuse\.(sshfs|s3fs|rclone|gcsfuse|gluster\w*)"
 )
 
 
-def disk_space(patient: Patient) -> Iterator[Finding]:
-    for name, path in patient.directories.items():
-        found = patient.machine.statvfs(_existing(path))
+def disk_space(subject: Subject) -> Iterator[Finding]:
+    for name, path in subject.directories.items():
+        found = subject.machine.statvfs(_existing(path))
         free, total = found.f_bavail * found.f_frsize, max(1, found.f_blocks * found.f_frsize)
         text = f"{name}: {free / GIB:,.1f} GiB free of {total / GIB:,.1f}"
         if free < NO_SPACE:
-            yield error("disk space", f"{text}.", f"Make room: du -xh --max-depth=2 {path} | sort -h | tail")
-        elif free < LITTLE_SPACE or free < total * LITTLE_SHARE:
-            yield warning("disk space", f"{text}.", f"Make room soon: du -xh --max-depth=2 {path} | sort -h | tail")
-        elif found.f_files > 0 and found.f_favail < FEW_INODES:
-            yield warning("disk space", f"{name}: room for only {found.f_favail:,} more files.", f"df -i {path}")
+            yield error("disk space", f"{text}.", f"Free up space: du -xh --max-depth=2 {path} | sort -h | tail")
+        elif free < LITTLE_SPACE or free < total * MIN_FREE_SHARE:
+            yield warning("disk space", f"{text}.", f"Free up space soon: du -xh --max-depth=2 {path} | sort -h | tail")
+        elif found.f_files > 0 and found.f_favail < MIN_FREE_INODES:
+            yield warning("disk space", f"{name}: only {found.f_favail:,} inodes are free.", f"df -i {path}")
         else:
             yield ok("disk space", text)
 
 
-def permissions(patient: Patient) -> Iterator[Finding]:
-    for name, path in patient.directories.items():
+def permissions(subject: Subject) -> Iterator[Finding]:
+    for name, path in subject.directories.items():
         place = _existing(path)
         if not place.is_dir():
-            yield error("permissions", f"{name}: {place} is not a directory.", "Name another directory.")
+            yield error("permissions", f"{name}: {place} is not a directory.", "Choose another directory.")
         elif not os.access(place, os.W_OK | os.X_OK):
-            yield error("permissions", f"{name}: {place} cannot be written to.", f"chown $(id -u) {place}")
+            yield error("permissions", f"{name}: {place} is not writable.", f"chown $(id -u) {place}")
         else:
-            yield ok("permissions", f"{name} can be written to{'' if place == path else ' (it is made on first use)'}")
+            yield ok("permissions", f"{name} is writable{'' if place == path else ' (created on first use)'}")
 
 
-def network_file_system(patient: Patient) -> Iterator[Finding]:
-    """SQLite's locks need a file system of this machine."""
-    mounts = _mounts(patient.machine.mounts)
-    for directory in [store.directory for store in patient.stores if store.directory]:
+def network_file_system(subject: Subject) -> Iterator[Finding]:
+    """SQLite's locks need a local file system."""
+    mounts = _mounts(subject.machine.mounts)
+    for directory in [store.directory for store in subject.stores if store.directory]:
         place = _existing(directory).resolve()
         kind = next((kind for point, kind in mounts if place.is_relative_to(point)), "unknown")
         if _NETWORK.fullmatch(kind):
             remedy = "Put the database on a local disk, or use url = postgresql://…"
             yield warning(
-                "file system", f"database {directory} is on {kind}, where SQLite's locks may not hold.", remedy
+                "file system", f"database {directory} is on {kind}, where the locks of SQLite may not work.", remedy
             )
         else:
             yield ok("file system", f"database {directory} is on {kind}")
 
 
-def abandoned_files(patient: Patient) -> Iterator[Finding]:
-    """A writer that was killed leaves its hidden, half-written file; nobody reads it."""
+def abandoned_files(subject: Subject) -> Iterator[Finding]:
+    """A killed writer leaves a hidden, half-written file, which is never read."""
     limit = time.time() - ABANDONED_SECONDS
-    for storage in patient.storages:
-        hidden = (file for file in islice(_files(storage), MOST_FILES) if re.fullmatch(r"\..+\.tmp", file.name))
+    for storage in subject.storages:
+        hidden = (file for file in islice(_files(storage), MAX_FILES) if re.fullmatch(r"\..+\.tmp", file.name))
         found = tuple(str(file) for file in hidden if _changed(file) < limit)
         if found:
             remedy = f"find {storage} -name '.*.tmp' -mmin +60 -delete"
@@ -79,9 +79,9 @@ def abandoned_files(patient: Patient) -> Iterator[Finding]:
             yield ok("abandoned files", f"none in {storage}")
 
 
-def orphaned_tables_files(patient: Patient) -> Iterator[Finding]:
-    """A flush that died before its commit leaves Parquet files, and compaction replaces some; they only take room."""
-    for lake in filter(Path.is_dir, patient.lakes):
+def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
+    """A flush killed before its commit leaves Parquet files, and compaction replaces files. They only use space."""
+    for lake in filter(Path.is_dir, subject.lakes):
         catalog = Catalog(lake)
         runs = catalog.runs()
         scope = in_newest(len(runs)).replace(" in", ",", 1)
@@ -98,12 +98,12 @@ def orphaned_tables_files(patient: Patient) -> Iterator[Finding]:
 
 
 def _existing(path: Path) -> Path:
-    """The directory itself, or the nearest above it that is there: where it would be made."""
+    """Returns the directory itself or its nearest existing parent, in which it would be created."""
     return next(place for place in (path, *path.absolute().parents) if place.exists())
 
 
 def _mounts(file: Path) -> list[tuple[Path, str]]:
-    """Mount points and types, the deepest first."""
+    """Returns mount points and file system types, the deepest first."""
     try:
         rows = [line.split() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:

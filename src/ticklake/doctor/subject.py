@@ -1,4 +1,4 @@
-"""What is examined: this machine, and the places that a configuration names."""
+"""The subject of an examination: this machine and the places of a configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEWEST_RUNS = 20
 
 
 def in_newest(runs: int) -> str:
-    """Says that not all runs were examined, if there are more than that."""
+    """Returns a text that not all runs were examined; empty if all were."""
     return f" in the newest {NEWEST_RUNS} of {runs:,} runs" if runs > NEWEST_RUNS else ""
 
 
@@ -34,7 +34,7 @@ def installed(package: str) -> str | None:
 
 
 def requirements(package: str) -> list[str]:
-    """The lines `Requires-Dist` of a package; none if it is not installed."""
+    """Returns the `Requires-Dist` lines of a package; none if it is not installed."""
     try:
         return metadata.requires(package) or []
     except metadata.PackageNotFoundError:
@@ -43,7 +43,7 @@ def requirements(package: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a test can hold still: the environment, file systems, and the packages that are installed."""
+    """The environment, file systems and installed packages, which tests can replace."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
@@ -53,7 +53,7 @@ class Machine:
 
 
 class Store:
-    """One database, opened once for all the checks; without its password where it is named."""
+    """A database, opened once for all checks. `name` is its URL without the password."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -61,7 +61,7 @@ class Store:
 
     @property
     def directory(self) -> Path | None:
-        """Of a SQLite database."""
+        """The directory of a SQLite database; None for others."""
         return Path(self._url.removeprefix("sqlite:///")) if self._url.startswith("sqlite:///") else None
 
     @cached_property
@@ -70,7 +70,7 @@ class Store:
 
     @cached_property
     def failure(self) -> TickLakeError | OSError | None:
-        """Why it cannot be used; the other checks then have nothing to look at."""
+        """Why the database cannot be used; None if it can."""
         try:
             self.database.runs()
         except (TickLakeError, OSError) as error:
@@ -82,7 +82,7 @@ class Store:
         return in_newest(len(self.database.runs()))
 
     def runs(self) -> Iterator[Run]:
-        """The newest runs whose tables are of this version and of this server: opening another one would change it."""
+        """Yields the newest runs with the current schema version and server. Opening others would change them."""
         for run_id in [] if self.failure else self.database.runs()[-NEWEST_RUNS:]:
             run = self.database.run(run_id, create=False)
             current = all(found.state in ("current", "not installed") for found in run.versions())
@@ -95,8 +95,8 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Patient(AbstractContextManager["Patient"]):
-    """The machine and the places; all of them optional."""
+class Subject(AbstractContextManager["Subject"]):
+    """The machine and the places to examine; all places are optional."""
 
     storages: tuple[Path, ...] = ()
     lakes: tuple[Path, ...] = ()
@@ -105,8 +105,8 @@ class Patient(AbstractContextManager["Patient"]):
     machine: Machine = Machine()
 
     @classmethod
-    def of(cls, settings: NodeSettings, machine: Machine | None = None) -> Patient:
-        """Everything that a configuration names."""
+    def of(cls, settings: NodeSettings, machine: Machine | None = None) -> Subject:
+        """Returns a subject with all places of a configuration."""
         by_kind = {kind: [one for one in settings.resources.values() if one.class_name == kind] for kind in _KINDS}
         urls = {settings.database_of(one.name).dsn(): None for one in by_kind["Topic"]}
         urls |= {cast(DatabaseOptions, one.options).dsn(): None for one in by_kind["Database"]}
@@ -122,7 +122,7 @@ class Patient(AbstractContextManager["Patient"]):
 
     @property
     def directories(self) -> dict[str, Path]:
-        """What is written to, by what it is."""
+        """The directories that are written to, by their description."""
         named = [("storage", path) for path in self.storages] + [("lake", path) for path in self.lakes]
         named += [("database", store.directory) for store in self.stores if store.directory]
         return {f"{kind} {path}": path for kind, path in named}

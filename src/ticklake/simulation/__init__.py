@@ -1,4 +1,4 @@
-"""A small, real artificial-life simulation: the producer that comes with TickLake."""
+"""A small artificial-life simulation: the producer that comes with TickLake."""
 
 from ticklake.simulation.ecosystem import Ecosystem
 from ticklake.simulation.settings import SimulationSettings

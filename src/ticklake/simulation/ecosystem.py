@@ -1,4 +1,4 @@
-"""The laws of the little world: organisms move, eat, pay for their bodies, die and divide, in that order."""
+"""The rules of the world: in each tick, organisms move, eat, pay upkeep, die and divide, in this order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ticklake.simulation.settings import SimulationSettings
 from ticklake.storage import NO_PARENT, CellColumns, OrganismColumns, TickColumns
 
 BODY = 30
-"""Energy bound in a living body: paid by the parent, left to the ground by the dead."""
+"""Energy of a living body: paid by the parent, left in the ground after death."""
 
 _START_ENERGY = 80
 _MUTATION = 0.01
@@ -23,7 +23,7 @@ _WINTER = 0.15
 
 
 class Ecosystem:
-    """A seeded world. `step` is one tick; `columns` is what an observer sees of it, without a Python object a cell."""
+    """A seeded world. `step` computes a tick; `columns` returns it as arrays, without a Python object per cell."""
 
     def __init__(self, settings: SimulationSettings) -> None:
         self.settings = settings
@@ -36,7 +36,7 @@ class Ecosystem:
 
     @property
     def total_energy(self) -> int:
-        """In the ground, in the organisms and in their bodies; only the sun adds to it, only heat takes from it."""
+        """Energy in the ground, in the organisms and in their bodies. Only the sun adds to it, only heat reduces it."""
         return self.field.total + self.organisms.total_energy + BODY * self.organisms.alive
 
     @property
@@ -83,7 +83,7 @@ class Ecosystem:
         )
 
     def _move(self) -> npt.NDArray[np.bool_]:
-        """To the best of the cells in reach, or anywhere in reach for those in the mood to wander."""
+        """Moves each organism to the best cell in reach, or to a random one if it wanders."""
         who = self.organisms
         reach = self.field.around(who.cell)
         wandering = self._rng.integers(0, 100, len(who)) < self.lineages.trait(WANDER, who.lineage)
@@ -94,7 +94,7 @@ class Ecosystem:
         return moved
 
     def _eat(self) -> None:
-        """One mouth a cell a tick: the eldest's."""
+        """Feeds one organism per cell and tick, the oldest."""
         who = self.organisms
         cells, eldest = np.unique(who.cell, return_index=True)
         bite = self.lineages.trait(BITE, who.lineage[eldest])
@@ -115,7 +115,7 @@ class Ecosystem:
         who.energy[who.is_dead] = 0
 
     def _divide(self) -> None:
-        """What a parent has, less the new body, is shared in two halves; the child starts next door."""
+        """Splits the parent's energy, minus the new body, in two halves. The child starts in a neighbouring cell."""
         who = self.organisms
         ready = ~who.is_dead & (who.energy >= self.lineages.trait(DIVIDE_AT, who.lineage))
         share = (who.energy[ready] - BODY) // 2
@@ -131,7 +131,7 @@ class Ecosystem:
             birth_tick=np.full(count, self.tick, np.int64),
             lineage=self._inherited(parents.lineage),
             energy=energy,
-            cell=self._next_door(parents.cell),
+            cell=self._neighbours(parents.cell),
             is_dead=np.zeros(count, np.bool_),
         )
 
@@ -141,7 +141,7 @@ class Ecosystem:
         inherited[mutants] = self.lineages.mutate(lineage[mutants], self._rng)
         return inherited
 
-    def _next_door(self, cells: Cells) -> Cells:
+    def _neighbours(self, cells: Cells) -> Cells:
         direction = self._rng.integers(1, 5, len(cells))
         return self.field.around(cells)[np.arange(len(cells)), direction]
 

@@ -6,7 +6,7 @@ from ticklake.errors import TickLakeError
 
 
 class BadSimulationSettings(TickLakeError):
-    message = "The simulation cannot run with {setting} = {value!r}: {reason}."
+    message = "The simulation cannot use {setting} = {value!r}: it {reason}."
     setting: str
     value: object
     reason: object

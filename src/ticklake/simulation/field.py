@@ -1,4 +1,4 @@
-"""The ground: one molecule a cell, on a grid whose edges meet."""
+"""The ground: one molecule per cell, on a toroidal grid."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CAPACITY = (20, 120)
 
 
 class Field:
-    """Energy grows and spreads where the soil and the light allow it; structure, what the dead leave, rots into energy.
+    """Energy grows and spreads depending on soil and light. Structure, left by the dead, decays into energy.
 
-    `influx` and `dissipated` count what the sun brought and what was lost as heat: `total` is always
-    what it was in the beginning, plus the one, minus the other, plus what came back from organisms.
+    `influx` counts the energy from the sun, `dissipated` the energy lost as heat. `total` is always the initial
+    energy plus `influx`, minus `dissipated`, plus what organisms returned.
     """
 
     def __init__(self, shape: tuple[int, int], rng: np.random.Generator) -> None:
@@ -41,7 +41,7 @@ class Field:
         return int(self.value.sum(dtype=np.int64))
 
     def live(self, light: float, rng: np.random.Generator) -> None:
-        """One tick of growth, rot and fading trails. One draw a cell serves all three: they exclude each other."""
+        """Computes growth, decay and fading of trails. They exclude each other, so one draw per cell is enough."""
         draw = rng.random(len(self.value), np.float32)
         green = self.kind == ENERGY
         self._grow(green & (self.value < self.capacity), draw, light)
@@ -55,13 +55,13 @@ class Field:
         self.influx += _GROWTH * int(np.count_nonzero(growing))
 
     def _neighbourhood(self) -> npt.NDArray[np.float32]:
-        """The energy in the four cells around each cell."""
+        """Returns the energy in the four neighbours of each cell."""
         grid = np.pad(self.value.reshape(self.shape).astype(np.float32), 1, mode="wrap")
         around = grid[:-2, 1:-1] + grid[2:, 1:-1] + grid[1:-1, :-2] + grid[1:-1, 2:]
         return around.ravel()
 
     def around(self, cells: Cells) -> Cells:
-        """Per cell a row: itself and its four neighbours."""
+        """Returns a row per cell: the cell and its four neighbours."""
         height, width = self.shape
         y, x = np.divmod(cells, width)
         north, south = (y - 1) % height * width + x, (y + 1) % height * width + x
@@ -72,14 +72,14 @@ class Field:
         return np.where(self.kind[cells] == ENERGY, self.value[cells], 0)
 
     def graze(self, cells: Cells, wanted: Ints, eaters: Ints) -> Ints:
-        """Take up to `wanted` from each of these cells (each named once), leaving the eater's trail."""
+        """Removes up to `wanted` energy from each of these distinct cells and leaves the eater's trail."""
         eaten = np.minimum(wanted, self.edible(cells))
         self.value[cells] -= eaten
         self.owner[cells] = eaters
         return eaten
 
     def bury(self, cells: Cells, remains: Ints, owners: Ints) -> None:
-        """Leave the remains of the dead as structure. What a cell cannot hold is lost as heat."""
+        """Leaves the remains of the dead as structure. Energy above the limit of a cell is lost as heat."""
         np.add.at(self.value, cells, remains)
         excess = np.maximum(self.value[cells] - MAX_VALUE, 0)
         self.dissipated += int(excess[np.unique(cells, return_index=True)[1]].sum(dtype=np.int64))
@@ -92,7 +92,7 @@ class Field:
 
 
 def _soil(shape: tuple[int, int], rng: np.random.Generator) -> Ints:
-    """How much a cell can hold: smooth hills of random waves that fit the torus."""
+    """Returns the capacity of each cell: smooth hills from random waves that fit the torus."""
     y, x = np.meshgrid(*(np.linspace(0, 2 * np.pi, side, endpoint=False) for side in shape), indexing="ij")
     hills = np.zeros(shape)
     for waves in (1, 1, 2, 2, 3, 5):

@@ -1,4 +1,4 @@
-"""Who is related to whom: a lineage shares its traits, and a mutation founds a new one."""
+"""Lineages: all organisms of a lineage share its traits. A mutation founds a new lineage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEP = np.array([2, 20, 10, 5])
 
 
 class Lineages:
-    """Traits by lineage: bite a tick, energy to divide at, ticks to live, moves in a hundred that ignore food."""
+    """Traits per lineage: bite per tick, energy to divide, lifetime in ticks, percentage of moves that ignore food."""
 
     def __init__(self) -> None:
         self.names = list(_FOUNDERS)
@@ -32,11 +32,11 @@ class Lineages:
         return traits
 
     def upkeep(self, lineages: Ints) -> Ints:
-        """What a body costs a tick: a large bite and a long life are not free."""
+        """Returns the energy that a body costs per tick. A larger bite and a longer life cost more."""
         return 1 + self.trait(BITE, lineages) // 8 + self.trait(LIFESPAN, lineages) // 100
 
     def mutate(self, parents: Ints, rng: np.random.Generator) -> Ints:
-        """A new lineage for each of these parents', one step away in every trait."""
+        """Creates a new lineage for each parent, one step away in every trait."""
         first = len(self.names)
         changed = self._traits[parents] + np.rint(rng.normal(0, 1, (len(parents), 4)) * _STEP).astype(np.int32)
         self._traits = np.concatenate((self._traits, np.clip(changed, _LIMITS[:, 0], _LIMITS[:, 1])))

@@ -1,4 +1,4 @@
-"""All organisms at once: one array a property, in the order of birth."""
+"""All organisms: one array per property, in the order of birth."""
 
 from __future__ import annotations
 

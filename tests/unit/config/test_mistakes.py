@@ -177,7 +177,11 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
         ),
         ("services { simulation { shape = [200] } }", errors.BadValue, "shape: must have 2 items, not 1"),
         ("services { runId = [1] }", errors.BadValue, "services.runId: must be text in quotes"),
-        ('resources { x { class = Storage, path = "~nobody-at-all/x" } }', errors.BadValue, "no such user's home"),
+        (
+            'resources { x { class = Storage, path = "~nobody-at-all/x" } }',
+            errors.BadValue,
+            "the home directory of this user is unknown",
+        ),
         ('resources { x { class = Database, url = "postgresql://[::1/x" } }', errors.BadValue, "invalid IPv6 URL"),
         (
             "services { x { class = DummyIndexer, resources = 3 } }",

@@ -141,7 +141,7 @@ def test_asking_again_gives_the_same_metric() -> None:
 
 @pytest.mark.parametrize("name", ["", "ticks-written", "Ticks", "2nd", "a b", "läuft", "a\n"])
 def test_a_name_prometheus_would_refuse_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="named like"):
+    with pytest.raises(ValueError, match="must have a name"):
         Monitor("m").counter(name)
 
 

@@ -184,5 +184,5 @@ def test_an_encoded_tick_says_what_the_world_was() -> None:
     ],
 )
 def test_impossible_settings_are_refused_by_name(setting: str, value: object) -> None:
-    with pytest.raises(BadSimulationSettings, match=f"with {setting} = "):
+    with pytest.raises(BadSimulationSettings, match=f"cannot use {setting} = "):
         SimulationSettings(**{setting: value})  # type: ignore[arg-type]

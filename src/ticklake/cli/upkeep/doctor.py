@@ -31,7 +31,7 @@ def doctor(
 ) -> None:
     """Examine this machine and the places of a configuration, with a remedy for each problem. Changes nothing."""
     from ticklake.config import load
-    from ticklake.doctor import Patient, examine
+    from ticklake.doctor import Subject, examine
     from ticklake.doctor.subject import Store
     from ticklake.places import lake_path, storage_place
 
@@ -39,17 +39,17 @@ def doctor(
     if config and given:
         raise click.UsageError(f"Give --config FILE or --{given[0]}, not both.")
     if config:
-        patient = Patient.of(load(config))
+        subject = Subject.of(load(config))
     else:
         place = storage_place(storage) if storage else None
-        patient = Patient(
+        subject = Subject(
             (place,) if isinstance(place, Path) else (),
             (lake_path(lake),) if lake else (),
             tuple(map(Store, database)),
         )
     found = []
-    with patient:
-        for finding in examine(patient):
+    with subject:
+        for finding in examine(subject):
             found.append(finding)
             if not as_json:
                 _print(finding.check, finding.level, finding.message, finding.remedy)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ticklake.doctor import Finding, Patient, examine
+from ticklake.doctor import Finding, Subject, examine
 from ticklake.doctor.subject import Store
 from ticklake.errors import TickLakeError
 from ticklake.node.client import address_of, services_of
@@ -78,11 +78,11 @@ def _services(site: Site) -> list[dict[str, object]]:
 def _findings(site: Site) -> list[Finding]:
     stores = tuple(Store(database.url) for database in site.databases)
     storages = (Path(site.storage.url),) if site.storage is not None and "://" not in site.storage.url else ()
-    patient = (
-        Patient.of(site.settings) if site.settings else Patient(storages, (site.lake,) if site.lake else (), stores)
+    subject = (
+        Subject.of(site.settings) if site.settings else Subject(storages, (site.lake,) if site.lake else (), stores)
     )
-    with patient:
-        return list(examine(patient))
+    with subject:
+        return list(examine(subject))
 
 
 ROUTES = [
