@@ -66,7 +66,10 @@ def test_a_spark_whose_workers_are_killed_loses_nothing_and_repeats_nothing(tmp_
 
 @pytest.mark.parametrize(
     ("bug", "point", "lost", "duplicated"),
-    [("ack before commit", "lake.commit.before", True, False), ("commit twice", "lake.commit.after", False, True)],
+    [
+        ("ack before commit", "lake.commit.before", True, False),
+        pytest.param("commit twice", "lake.commit.after", False, True, marks=pytest.mark.slow),
+    ],
 )
 def test_a_bug_that_is_planted_is_caught(
     tmp_path: Path, bug: str, point: str, lost: bool, duplicated: bool, monkeypatch: pytest.MonkeyPatch

@@ -139,7 +139,7 @@ def test_a_kill_at_this_step_changes_no_row_and_leaves_only_what_vacuum_removes(
     assert fingerprint(table) == before
 
 
-@pytest.mark.parametrize("role", ["compact", "vacuum"])
+@pytest.mark.parametrize("role", ["compact", pytest.param("vacuum", marks=pytest.mark.slow)])
 def test_indexers_that_compete_beside_it_leave_each_key_once(maker: Any, tmp_path: Path, role: str) -> None:
     maker.metadata()
     maker.batches(30, ticks=7, cells=1)

@@ -126,13 +126,23 @@ def flips(size: int, count: int) -> Iterator[tuple[int, int]]:
 
 
 def damaged(path: Path, count: int) -> Iterator[str]:
-    """The file with one bit flipped, again and again, then cut off at several places; whole again in the end."""
+    """The file with one bit flipped, again and again, then cut off at several places; whole again in the end.
+
+    All that was long ago: nobody is still writing the file, for whom it would be worth to wait.
+    """
     content = path.read_bytes()
+    days = iter(range(count + 4))
+
+    def write(data: bytes) -> None:
+        path.write_bytes(data)
+        day = 86_400 * next(days)
+        os.utime(path, (day, day))
+
     for at, bit in flips(len(content), count):
-        path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
+        write(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
         yield f"bit {bit} of byte {at} of {len(content)}"
     for keep in sorted({0, 1, len(content) // 2, len(content) - 1}):
-        path.write_bytes(content[:keep])
+        write(content[:keep])
         yield f"{keep} of {len(content)} bytes"
     path.write_bytes(content)
 
@@ -218,9 +228,10 @@ def test_a_damaged_batch_file_becomes_a_dead_letter_and_all_others_are_indexed(p
 # Parquet files
 
 
-def test_any_bit_of_a_table_s_file_is_found_by_the_deep_look_and_named(place: Place) -> None:
+@pytest.mark.parametrize("bits", [8, pytest.param(25, marks=pytest.mark.slow)])
+def test_any_bit_of_a_table_s_file_is_found_by_the_deep_look_and_named(place: Place, bits: int) -> None:
     bad = place.parquet("organism_data")
-    for what in damaged(bad, 25):
+    for what in damaged(bad, bits):
         found = {table.table: table for table in place.verify().tables}
         assert found["environment_data"].verdict is Verdict.COMPLETE
         hit = found["organism_data"]
@@ -275,10 +286,11 @@ def test_only_batches_that_meet_a_damaged_file_wait_for_its_repair(
 
 
 @pytest.mark.warns("Set .* aside")
-def test_any_bit_of_a_commit_is_noticed_when_the_table_is_opened_and_by_the_deep_look(place: Place) -> None:
+@pytest.mark.parametrize("bits", [5, pytest.param(15, marks=pytest.mark.slow)])
+def test_any_bit_of_a_commit_is_noticed_when_the_table_is_opened_and_by_the_deep_look(place: Place, bits: int) -> None:
     for number in (3, BATCHES):
         bad = place.log("organism_data") / f"{number:020d}.json"
-        for what in damaged(bad, 15):
+        for what in damaged(bad, bits):
             found = {table.table: table for table in place.verify().tables}
             assert found["environment_data"].verdict is Verdict.COMPLETE
             hit = found["organism_data"]
@@ -300,11 +312,12 @@ def test_a_torn_commit_is_set_aside_by_name_and_indexing_again_brings_everything
 
 
 @pytest.mark.warns("Set .* aside")
-def test_a_damaged_checkpoint_is_found_and_does_no_harm(place: Place) -> None:
+@pytest.mark.parametrize("bits", [8, pytest.param(25, marks=pytest.mark.slow)])
+def test_a_damaged_checkpoint_is_found_and_does_no_harm(place: Place, bits: int) -> None:
     place.lake.ledger(place.run_id, OrganismIndexer.table).checkpoint()
     (bad,) = place.log("organism_data").glob("*.checkpoint.parquet")
     hint = (place.log("organism_data") / "_last_checkpoint").read_bytes()
-    for what in damaged(bad, 25):
+    for what in damaged(bad, bits):
         hit = {table.table: table for table in place.verify().tables}["organism_data"]
         assert hit.deep and str(bad) in hit.deep.unreadable, what
         ledger = Ledger(place.lake.directory(place.run_id, "organism_data"), OrganismIndexer.table)
@@ -376,11 +389,12 @@ def test_a_database_whose_tail_is_gone_is_found(place: Place, missing: int) -> N
     assert found.verdict is Verdict.INCOMPLETE
 
 
-def test_a_page_that_is_torn_is_found_by_the_deep_look(place: Place) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_page_that_is_torn_is_found_by_the_deep_look(place: Place, every: int) -> None:
     bad = place.database()
     content = bad.read_bytes()
     pages, missed = len(content) // 4096, []
-    for page in range(1, pages):
+    for page in range(1, pages, every):
         bad.write_bytes(content[: page * 4096] + bytes(2048) + content[page * 4096 + 2048 :])
         found = place.verify()
         if found.messages is None or not found.messages.damaged:

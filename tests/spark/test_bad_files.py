@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner, Result
 from deltalake import DeltaTable
 
 from ticklake import BatchInfo
+from ticklake.cli import cli
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
@@ -140,11 +140,13 @@ def test_nor_by_indexers_that_share_the_work_through_a_coordinator(
     files.check()
 
 
-@pytest.mark.parametrize("insert_batch_size", [pytest.param("1000", marks=pytest.mark.slow), "30"])
+@pytest.mark.warns("batch_0000000100_0000000199")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("insert_batch_size", ["1000", "30"])
 def test_nor_by_the_command_which_reads_files_once_for_both_tables(files: Files, insert_batch_size: str) -> None:
     files.with_a_bad_tick()
     done = run_index(files.maker, "--insert-batch-size", insert_batch_size)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     said = r"batch_0000000100_0000000199\S* is refused .* tick 180: .* Nothing of it is added to a table"
     assert re.search(said, done.stderr), done.stderr
     files.check()
@@ -153,10 +155,9 @@ def test_nor_by_the_command_which_reads_files_once_for_both_tables(files: Files,
     assert sorted(organisms.to_pyarrow_table().column("tick_number").to_pylist()) == list(range(300))
 
 
-def run_index(maker: Any, *options: str) -> subprocess.CompletedProcess[str]:
+def run_index(maker: Any, *options: str) -> Result:
     places = ("--storage", maker.storage.url, "--lake", str(maker.lake.root), "--master", "local[2]")
-    command = (sys.executable, "-c", "from ticklake.cli import main; main()", "index", maker.run_id)
-    return subprocess.run((*command, *places, *options), capture_output=True, text=True, check=False)
+    return CliRunner().invoke(cli, ["index", maker.run_id, *places, *options])
 
 
 class Faulty(BatchIndexer):

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from deltalake import DeltaTable
+
+from ticklake.cli import cli
 
 ROOT = Path(__file__).parents[2]
 TICKLAKE = Path(sys.executable).with_name("ticklake")
@@ -24,6 +27,7 @@ def ticklake(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.usefixtures("spark")
 def test_index_tells_what_it_did_and_does_nothing_twice(maker: Any, tmp_path: Path) -> None:
     maker.metadata()
     maker.batches(2, ticks=10)
@@ -36,15 +40,20 @@ def test_index_tells_what_it_did_and_does_nothing_twice(maker: Any, tmp_path: Pa
     path = next((tmp_path / "storage" / maker.run_id).glob("batch_*10_*"))
     whole = path.read_bytes()
     path.write_bytes(whole[:-4])
-    again = ticklake("index", maker.run_id, *places, "--table", "environment_data", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = in_process("index", maker.run_id, *places, "--table", "environment_data")
+    assert again.exit_code == 0, again.output
     assert "Now try: ticklake sql" in again.stdout
     assert maker.rows().num_rows == 200
 
     path.write_bytes(whole)
-    replaced = ticklake("index", maker.run_id, *places, "--ticks", "5:14", "--replace", "--json", cwd=tmp_path)
+    replaced = in_process("index", maker.run_id, *places, "--ticks", "5:14", "--replace", "--json")
     assert {table["ticks"] for table in json.loads(replaced.stdout)["tables"]} == {10}
     assert maker.keys() == sorted(maker.expected_keys(range(20)))
+
+
+def in_process(*arguments: str) -> Result:
+    """The command on the Spark session of the tests, where what a process adds is not the point."""
+    return CliRunner().invoke(cli, [*arguments, "--master", "local[2]"])
 
 
 def test_index_with_an_indexer_of_ones_own_and_a_bad_file(maker: Any, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from ticklake.cli import cli
 from ticklake.completeness.completeness import Completeness
 from ticklake.config import load
 from ticklake.errors import (
@@ -215,15 +217,19 @@ def ticklake(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_command_drains_a_queue_and_another_proves_it(queue: IndexerQueue, maker: Any) -> None:
     publish(queue, SOME)
     queue.stop()
     maker.metadata()
     lake = ("--lake", maker.lake.root)
-    for written in (250, 0):
-        done = ticklake("index-events", maker.run_id, "--events", queue.path, *lake, "--master", "local[2]", "--json")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["rows"] == written
+    drain = ("index-events", maker.run_id, "--events", queue.path, *lake, "--master", "local[2]", "--json")
+    done = ticklake(*drain)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == 250
+    again = CliRunner().invoke(cli, [str(word) for word in drain])
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["rows"] == 0
     assert [row["event_id"] for row in events_in(maker)] == [event.event_id for event in SOME]
     places = ("--storage", maker.storage.url, *lake)
     proved = ticklake("verify", maker.run_id, *places, "--events", queue.path, "--json")

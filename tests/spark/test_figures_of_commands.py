@@ -140,42 +140,41 @@ def demo(folder: Path, *options: str) -> tuple[str, float]:
     return done.stdout, time.monotonic() - started
 
 
-def test_the_demo_counts_what_it_has_written(tmp_path: Path) -> None:
-    for folder, options in ((tmp_path / "json", ("--json",)), (tmp_path / "text", ())):
-        folder.mkdir()
-        shown, seconds = demo(folder, *options)
-        data = folder / "ticklake-demo" / "data"
-        files, ticks = list((data / "storage").rglob("batch_*")), ticks_of(data / "storage")
-        assert [one.tick_number for one in ticks] == list(range(40))
-        (run,) = (data / "lake").iterdir()
-        tables: dict[str, tuple[Any, ...]] = {}
-        for place in sorted(path for path in run.iterdir() if (path / "_delta_log").is_dir()):
-            live = [place / uri.rpartition("/")[2] for uri in DeltaTable(place).file_uris()]
-            rows = len(DeltaTable(place).to_pyarrow_table())
-            tables[place.name] = rows, len(live), sum(file.stat().st_size for file in live)
-        assert set(tables) == {*TABLES, "metadata"}
-        assert {name: (40, tables[name][0]) for name in TABLES} == counted(ticks)
-        population = [sum(not organism.is_dead for organism in one.organisms) for one in ticks]
-        size = sum(file.stat().st_size for file in files)
-        if options:
-            report = json.loads(shown)
-            stored = {"files": len(files), "bytes": size, "ticks": [0, 39], "completed": True}
-            assert report["run"]["run_id"] == run.name and report["run"]["storage"] == stored
-            told = {one["name"]: (one["rows"], one["files"], one["bytes"]) for one in report["run"]["tables"]}
-            assert told == tables and report["population"] == population
-            assert {one["name"]: one["ticks"] for one in report["run"]["tables"]} == {
-                **{name: [0, 39] for name in TABLES},
-                "metadata": None,
-            }
-            assert 0 < report["seconds"] < seconds
-            continue
-        assert f"{len(files)} batch files, {as_size(size)}, ticks [0, 39]." in shown
-        for name, (rows, count, taken) in tables.items():
-            span = ["[0, 39]"] if name in TABLES else []
-            assert [name, f"{rows:,}", str(count), as_size(taken), *span] in shown_rows(shown)
-        said = re.search(rf"Run {run.name}: ([\d.]+) s from the first tick to the last row, ([\d,]+) rows/s", shown)
-        assert said is not None and float(said[1]) < seconds
-        every = sum(rows for rows, _, _ in tables.values())
-        rate = int(said[2].replace(",", ""))
-        assert every / (float(said[1]) + 0.06) - 1 <= rate <= every / (float(said[1]) - 0.06) + 1
-        assert f"{max(population):,} ┤" in shown
+@pytest.mark.parametrize("options", [(), pytest.param(("--json",), marks=pytest.mark.slow)], ids=["text", "json"])
+def test_the_demo_counts_what_it_has_written(tmp_path: Path, options: tuple[str, ...]) -> None:
+    shown, seconds = demo(tmp_path, *options)
+    data = tmp_path / "ticklake-demo" / "data"
+    files, ticks = list((data / "storage").rglob("batch_*")), ticks_of(data / "storage")
+    assert [one.tick_number for one in ticks] == list(range(40))
+    (run,) = (data / "lake").iterdir()
+    tables: dict[str, tuple[Any, ...]] = {}
+    for place in sorted(path for path in run.iterdir() if (path / "_delta_log").is_dir()):
+        live = [place / uri.rpartition("/")[2] for uri in DeltaTable(place).file_uris()]
+        rows = len(DeltaTable(place).to_pyarrow_table())
+        tables[place.name] = rows, len(live), sum(file.stat().st_size for file in live)
+    assert set(tables) == {*TABLES, "metadata"}
+    assert {name: (40, tables[name][0]) for name in TABLES} == counted(ticks)
+    population = [sum(not organism.is_dead for organism in one.organisms) for one in ticks]
+    size = sum(file.stat().st_size for file in files)
+    if options:
+        report = json.loads(shown)
+        stored = {"files": len(files), "bytes": size, "ticks": [0, 39], "completed": True}
+        assert report["run"]["run_id"] == run.name and report["run"]["storage"] == stored
+        told = {one["name"]: (one["rows"], one["files"], one["bytes"]) for one in report["run"]["tables"]}
+        assert told == tables and report["population"] == population
+        assert {one["name"]: one["ticks"] for one in report["run"]["tables"]} == {
+            **{name: [0, 39] for name in TABLES},
+            "metadata": None,
+        }
+        assert 0 < report["seconds"] < seconds
+        return
+    assert f"{len(files)} batch files, {as_size(size)}, ticks [0, 39]." in shown
+    for name, (rows, count, taken) in tables.items():
+        span = ["[0, 39]"] if name in TABLES else []
+        assert [name, f"{rows:,}", str(count), as_size(taken), *span] in shown_rows(shown)
+    said = re.search(rf"Run {run.name}: ([\d.]+) s from the first tick to the last row, ([\d,]+) rows/s", shown)
+    assert said is not None and float(said[1]) < seconds
+    every = sum(rows for rows, _, _ in tables.values())
+    rate = int(said[2].replace(",", ""))
+    assert every / (float(said[1]) + 0.06) - 1 <= rate <= every / (float(said[1]) - 0.06) + 1
+    assert f"{max(population):,} ┤" in shown

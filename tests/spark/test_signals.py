@@ -103,7 +103,8 @@ def node(maker: Any, tmp_path: Path, eventually: Eventually) -> Iterator[Callabl
         one.end()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_whole_group_is_a_clean_stop(node: Callable[..., Node], number: signal.Signals) -> None:
     started = node()
     os.killpg(started.process.pid, number)
