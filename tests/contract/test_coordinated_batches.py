@@ -12,6 +12,7 @@ import pytest
 from ticklake import RunCompleted
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.gaps import PENDING, PERMANENT
+from ticklake.errors import DatabaseUnavailable
 from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
@@ -50,6 +51,7 @@ def open_batches(run: Run, storage: Storage) -> Open:
             monitor or Monitor("test"),
             poll_interval=0.01,
             gap_warning_timeout_ms=timeout_ms,
+            until_caught_up=True,
         )
 
     return make
@@ -378,3 +380,153 @@ def test_ticks_that_the_table_lacks_are_searched_again(put: Callable[..., None],
     coordinator = Coordinator(run, "DummyIndexer", step=10)
     coordinator.search_again([TickRange(600, 900)])
     assert taken(batches) == [(0, 990), (500, 1500)]
+
+
+# A database that stops answering in the middle of a poll
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """The first call of a coordinator's method fails as it does when the connection is lost: before it or after it."""
+
+    def cut_off(name: str, *, answered: bool = False) -> None:
+        act = getattr(Coordinator, name)
+        calls: list[str] = []
+
+        def failing(*args: Any, **values: Any) -> Any:
+            calls.append(name)
+            if len(calls) > 1:
+                return act(*args, **values)
+            if answered:
+                act(*args, **values)
+            raise DatabaseUnavailable(database="the database", reason="the connection was lost")
+
+        monkeypatch.setattr(Coordinator, name, failing)
+
+    return cut_off
+
+
+def drained(batches: CoordinatedBatches) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    while not batches.exhausted:
+        deliveries = batches.poll(2, 0)
+        batches.done(deliveries)
+        found += [tuple(delivery.ticks) for delivery in deliveries]
+    return sorted(found)
+
+
+def make_listing_slow(batches: CoordinatedBatches, storage: Storage, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that takes a second to list, and so is not listed again for nine."""
+    entries, clock = storage.entries, Clock()
+
+    def slow(folder: str) -> Any:
+        clock.now += 1
+        return entries(folder)
+
+    monkeypatch.setattr(storage, "entries", slow)
+    batches._watch = Watch(storage, run.id, clock)
+
+
+@pytest.mark.warns("Waiting for the database")
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("act", ["look", "gaps", "unknown", "claim", "complete", "expect_end", "failed"])
+def test_an_outage_at_any_moment_leaves_no_file_and_no_gap_out(
+    put: Callable[..., None],
+    open_batches: Open,
+    storage: Storage,
+    run: Run,
+    gaps: Any,
+    cut_off: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    act: str,
+    answered: bool,
+):
+    files = [(start, start + 990) for start in range(0, 5000, 1000)]
+    for ticks in files:
+        put(*ticks)
+    storage.write_completion(RunCompleted(simulation_run_id=run.id, last_tick=5990))
+    batches = open_batches()
+    make_listing_slow(batches, storage, run, monkeypatch)
+    cut_off(act, answered=answered)
+    assert drained(batches) == files
+    assert {batch.status for batch in Coordinator(run, "DummyIndexer", step=10).batches()} == {"completed"}
+    assert gaps() == [(5000, 5990, PENDING)]
+
+
+@pytest.mark.warns("Waiting for the database")
+def test_a_takeover_whose_answer_is_lost_is_delivered(
+    put: Callable[..., None], open_batches: Open, cut_off: Callable[..., None]
+):
+    put(0, 990)
+    one, other = open_batches(), open_batches()
+    one.give_back(one.poll(1, 0))
+    cut_off("take_over", answered=True)
+    assert drained(other) == [(0, 990)]
+
+
+@pytest.mark.warns("Waiting for the database")
+def test_what_is_in_hand_stays_in_hand_after_an_outage(
+    put: Callable[..., None], open_batches: Open, cut_off: Callable[..., None]
+):
+    put(0, 990)
+    put(1000, 1990)
+    one, other = open_batches(), open_batches()
+    held = one.poll(1, 0)
+    cut_off("claim", answered=True)
+    assert [tuple(delivery.ticks) for delivery in one.poll(1, 0)] == [(1000, 1990)]
+    assert nothing(other)
+    assert one.renew(held) == []
+
+
+@pytest.mark.parametrize("kept_by", ["done", "renew"])
+def test_a_file_whose_claim_a_server_crash_has_undone_is_claimed_again(
+    put: Callable[..., None], open_batches: Open, run: Run, kept_by: str
+):
+    put(0, 990)
+    batches = open_batches()
+    held = batches.poll(1, 0)
+    assert nothing(batches) and batches.exhausted
+    undo_claims(run)
+    getattr(batches, kept_by)(held)
+    assert drained(batches) == [(0, 990)]
+
+
+def undo_claims(run: Run) -> None:
+    """As a server does that crashes before it has synced them."""
+    with run.transaction() as transaction:
+        for table in ("coordinator_batches", "coordinator_gaps", "coordinator_frontiers"):
+            transaction.execute_script(f"DELETE FROM {table}")
+
+
+def test_a_claim_made_during_a_look_is_seen_by_who_looks(
+    put: Callable[..., None], open_batches: Open, monkeypatch: pytest.MonkeyPatch
+):
+    put(0, 990)
+    one, other = open_batches(), open_batches()
+    held: list[Any] = []
+    unknown = Coordinator.unknown
+
+    def slow(self: Coordinator, names: Any) -> Any:
+        monkeypatch.setattr(Coordinator, "unknown", unknown)
+        held.extend(other.poll(1, 0))
+        return unknown(self, names)
+
+    monkeypatch.setattr(Coordinator, "unknown", slow)
+    assert nothing(one)
+    assert held
+    assert not one.exhausted, "somebody else has it, and may die"
+
+
+def test_files_beyond_those_remembered_are_not_forgotten_when_others_have_these(
+    put: Callable[..., None], open_batches: Open, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ticklake.indexers.coordinated._REMEMBERED", 2)
+    for start in range(0, 4000, 1000):
+        put(start, start + 990)
+    one, other = open_batches(), open_batches()
+    first = one.poll(1, 0)
+    assert taken(other, 1) == [(1000, 1990)]
+    one.done(first)
+    assert nothing(one)
+    assert not one.exhausted
+    assert drained(one) == [(2000, 2990), (3000, 3990)]

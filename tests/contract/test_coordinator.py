@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ticklake.coordination.coordinator import Coordinator, Found, frontiers
+from ticklake.coordination.claims import Found
+from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.gaps import PENDING, PERMANENT, Gap, Short
 from ticklake.coordination.overview import open_gaps
 from ticklake.coordination.target import Target
@@ -175,6 +176,23 @@ def test_what_is_given_back_goes_to_the_next_at_once(coordinator: Open):
     one = coordinator()
     one.release([one.try_claim(batch(0, 990))])
     assert [claim.name for claim in coordinator().take_over(5)] == [batch(0, 990).name]
+
+
+def test_a_claim_that_a_crash_has_undone_changes_nothing_when_another_has_its_version(coordinator: Open, run: Run):
+    one, other = coordinator(), coordinator()
+    stale = one.try_claim(batch(0, 990))
+    with run.transaction() as transaction:  # a server that crashes undoes claims that it has not synced
+        transaction.execute_script("DELETE FROM coordinator_batches")
+    claim = other.try_claim(batch(0, 990))
+    assert claim == stale
+    assert not one.fail(stale, "bad")
+    assert one.complete([stale]) == 0
+    one.release([stale])
+    one.release_unknown([])
+    assert one.renew([stale]) == [stale]
+    assert one.claimed_outside([stale]) == 1
+    assert other.claimed_outside([claim]) == 0
+    assert other.complete([claim]) == 1
 
 
 def test_nobody_can_give_back_or_renew_what_another_holds(coordinator: Open):

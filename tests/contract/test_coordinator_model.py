@@ -19,7 +19,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from ticklake import RunCompleted
-from ticklake.coordination.coordinator import Claim, Coordinator
+from ticklake.coordination.claims import Claim
+from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.gaps import Short
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.coordinated import CoordinatedBatches

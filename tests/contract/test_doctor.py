@@ -23,7 +23,8 @@ from ticklake import Database
 from ticklake.cli import cli
 from ticklake.config import load
 from ticklake.config.templates import write_starter
-from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.coordination.claims import Found
+from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Subject, examine
 from ticklake.doctor.subject import NEWEST_RUNS, Machine, Store, installed

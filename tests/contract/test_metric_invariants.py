@@ -18,7 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from metric_rules import Series, check, series
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination.coordinator import Claim, Coordinator, Found
+from ticklake.coordination.claims import Claim, Found
+from ticklake.coordination.coordinator import Coordinator
 from ticklake.events import Event, IndexerQueue
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.buffer import TickBuffer

@@ -10,7 +10,8 @@ import apsw
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.coordination.claims import Found
+from ticklake.coordination.coordinator import Coordinator
 from ticklake.database.names import schema_name
 from ticklake.database.url import open_backend
 from ticklake.database.versions import package_versions

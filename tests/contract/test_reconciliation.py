@@ -11,7 +11,7 @@ import pytest
 from ticklake import BatchInfo, MetadataInfo
 from ticklake.completeness.completeness import Completeness
 from ticklake.coordination.reconcile import announced
-from ticklake.errors import TopicAmbiguous
+from ticklake.errors import DatabaseUnavailable, TopicAmbiguous
 from ticklake.services import reconciliation
 from ticklake.services.reconciliation import ReconciliationService
 from ticklake.simulation import Ecosystem, SimulationSettings
@@ -72,6 +72,24 @@ def test_what_it_announces_can_be_read_as_any_message(duty: ReconciliationServic
         assert message is not None
         assert (message.payload.tick_start, message.payload.tick_end) == (7, 7)
         assert message.payload.written_at_ms > 0
+
+
+@pytest.mark.warns("Could not reconcile")
+def test_a_file_that_was_listed_while_the_database_was_away_is_announced_later(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+):
+    key = put(7)
+    monkeypatch.setattr("ticklake.storage.watch._SETTLE_SECONDS", -1.0)  # one listing of a folder is enough
+    with monkeypatch.context() as broken:
+        broken.setattr("ticklake.services.reconciliation.announced", lose_the_connection)
+        duty.look()
+    duty.look()
+    duty.look()
+    assert told(run) == [key]
+
+
+def lose_the_connection(*_: object) -> None:
+    raise DatabaseUnavailable(database="the database", reason="the connection was lost")
 
 
 @pytest.mark.parametrize("keep", [{"max_count": 1}, {"max_age": 0.0}, {"max_count": 0, "force": True}])

@@ -27,7 +27,8 @@ from ticklake import Database
 from ticklake.cli import cli
 from ticklake.cli.insight.top import _frames
 from ticklake.cli.terminal.frame import Frame, picture
-from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.coordination.claims import Found
+from ticklake.coordination.coordinator import Coordinator
 from ticklake.errors import BadNodeAddress
 from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second
 from ticklake.lake.read.catalog import Catalog

@@ -20,7 +20,8 @@ from in_process import InProcess
 from ticklake import BatchInfo, Database
 from ticklake.consumer import Outbox, relay
 from ticklake.consumer.processed import ProcessedMessages
-from ticklake.coordination.coordinator import Coordinator, Found, frontiers
+from ticklake.coordination.claims import Found
+from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.gaps import Short
 from ticklake.coordination.groups import bind, release
 from ticklake.coordination.target import Target
@@ -310,6 +311,8 @@ def _finish(shared: Coordinator, files: list[Found], bad: str = "", lacks: tuple
     """Claim what is free, give the first back once, and do the rest; what a dead one has left is taken over."""
     names = {one.name for one in files}
     given_back = False
+    shared.claim(files[:1], 1)
+    shared.release_unknown([])  # the answer to that claim was lost
     while True:
         claims = shared.claim(files, 2) + shared.take_over(2)
         if claims and not given_back:

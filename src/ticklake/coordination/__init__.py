@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from ticklake.coordination.coordinator import (
-    Batch,
-    Claim,
-    Coordinator,
-    Found,
-    Look,
-    frontiers,
-)
+from ticklake.coordination.claims import Batch, Claim, Found, Look
+from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination_of, topics_with
 from ticklake.coordination.gaps import (
     PENDING,

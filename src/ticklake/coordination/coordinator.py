@@ -9,8 +9,8 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import NamedTuple
 
+from ticklake.coordination.claims import Batch, Claim, Found, Look
 from ticklake.coordination.errors import BatchAlreadyClaimedError, TableCopied
 from ticklake.coordination.gaps import PENDING, WHOLE, Gap, Short, discover, few
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
@@ -27,44 +27,6 @@ PACKAGE = "ticklake.coordination"
 EVERYTHING = TickRange(0, 2**63 - 1)
 
 log = logging.getLogger(__name__)
-
-
-class Found(NamedTuple):
-    """A batch file that a listing has shown; its name is the part of its key below the run's folder."""
-
-    name: str
-    ticks: TickRange
-
-
-class Claim(NamedTuple):
-    """A batch file in the hands of one indexer; `version` is the fence that tells it from later claims."""
-
-    name: str
-    ticks: TickRange
-    version: int
-
-
-class Batch(NamedTuple):
-    """What is known of a batch: `claimed`, `completed`, or `failed` with its error; and what it was found to lack."""
-
-    name: str
-    ticks: TickRange
-    status: str
-    error: str
-    short: Short = WHOLE
-
-    def has(self, step: int) -> list[TickRange]:
-        """The ticks that its name promises, less those that it is known to lack."""
-        return subtract([self.ticks], self.short.lacks, step)
-
-
-class Look(NamedTuple):
-    """The state of things at one glance."""
-
-    claimed_by_others: int
-    expired: int
-    gaps_pending: int
-    oldest_gap_ms: int | None
 
 
 _COUNTERS = ("claim_attempts", "claim_successes", "batches_claimed", "batches_completed", "batches_failed",
@@ -205,6 +167,18 @@ class Coordinator:
         with self._sql() as sql:
             sql.release(**self._who, instance=self._instance, claims=_fence(claims))
 
+    def release_unknown(self, in_hand: Collection[Claim]) -> None:
+        """Gives back what this indexer has claimed without knowing: the answer was lost with the connection."""
+        with self._sql() as sql:
+            sql.release_unknown(**self._who, instance=self._instance, claims=_fence(in_hand))
+
+    def claimed_outside(self, in_hand: Collection[Claim]) -> int:
+        """The number of claimed batches that are not in these hands: others have them, or nobody knows of them."""
+        with self._run.reading() as transaction:
+            values = {"instance": self._instance, "claims": _fence(in_hand)}
+            ((found,),) = transaction.sql(PACKAGE).claimed_outside(**self._who, **values)
+        return int(found)
+
     def complete(self, claims: Sequence[Claim], short: Mapping[str, Short] = MappingProxyType({})) -> int:
         """Marks these done; how many were still this indexer's to mark. Doing it twice is harmless.
 
@@ -212,7 +186,7 @@ class Coordinator:
         """
         started = time.monotonic()
         with self._locked() as (sql, frontier):
-            done = sql.complete(**self._who, claims=_fence(claims))
+            done = sql.complete(**self._who, instance=self._instance, claims=_fence(claims))
             for name, lacked in done:
                 self._set_short(sql, frontier, name, lacked, short.get(name, WHOLE))
         self._monitor.counter("batches_completed").add(len(done))
@@ -224,9 +198,9 @@ class Coordinator:
 
         Its ticks are a gap then, except those that other batches have.
         """
-        values = {"filename": claim.name, "version": claim.version, "error": storable(error)}
+        fence = {"filename": claim.name, "version": claim.version, "instance": self._instance}
         with self._monitor.percentiles("mark_failed_latency").timed(), self._locked() as (sql, _):
-            failed = bool(sql.fail(**self._who, **values))
+            failed = bool(sql.fail(**self._who, **fence, error=storable(error)))
             if failed:
                 self._uncover(sql, claim.ticks)
                 self._settle_frontier(sql)
@@ -234,8 +208,11 @@ class Coordinator:
         return failed
 
     def expect_end(self, last_tick: int) -> bool:
-        """The run ends with this tick: what is missing before it is a gap like any other. False if that was known."""
-        with self._locked() as (sql, frontier):
+        """The run ends with this tick: what is missing before it is a gap like any other. False if that was known.
+
+        Durable, because nobody finds it again: an indexer that has caught up ends after this.
+        """
+        with self._locked(durable=True) as (sql, frontier):
             ((_, known),) = sql.reached(**self._who)
             if known == last_tick:
                 return False
@@ -406,17 +383,17 @@ class Coordinator:
         return math.ceil(self.lease * 1000)
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[Statements, int | None]]:
+    def _locked(self, *, durable: bool = False) -> Iterator[tuple[Statements, int | None]]:
         """The frontier, held so that nobody else moves it or splits a gap meanwhile."""
-        with self._sql() as sql:
+        with self._sql(durable=durable) as sql:
             sql.add_frontier(**self._who)
             ((frontier,),) = sql.lock_frontier(**self._who)
             yield sql, frontier
 
     @contextmanager
-    def _sql(self) -> Iterator[Statements]:
+    def _sql(self, *, durable: bool = False) -> Iterator[Statements]:
         # What a power cut takes back is found and done again, and the table knows what it has.
-        with self._run.transaction(durable=False) as transaction:
+        with self._run.transaction(durable=durable) as transaction:
             yield transaction.sql(PACKAGE)
 
 
@@ -429,7 +406,7 @@ def frontiers(run: Run) -> dict[tuple[str, str], int | None]:
         return {(kind, table_id): frontier for kind, table_id, frontier in transaction.sql(PACKAGE).classes()}
 
 
-def _fence(claims: Sequence[Claim]) -> str:
+def _fence(claims: Collection[Claim]) -> str:
     return json.dumps([(claim.name, claim.version) for claim in claims])
 
 

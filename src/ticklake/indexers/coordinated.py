@@ -7,12 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 from ticklake.coordination import NO_TABLE, PENDING, WHOLE, Claim, Coordinator, Found, Look, Searched, Short, Target
+from ticklake.errors import TickLakeError
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Delivery, id_at
@@ -49,7 +50,11 @@ class ClaimedDelivery(Delivery):
 
 
 class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
-    """What the flush loop takes its batches from where there is no topic. Nothing ever waits for a gap."""
+    """What the flush loop takes its batches from where there is no topic. Nothing ever waits for a gap.
+
+    What is remembered here follows the database: it changes once the database has answered. After an outage nothing is
+    taken for granted: claims that are not in hand are given back, and storage is listed again.
+    """
 
     def __init__(
         self,
@@ -60,10 +65,15 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         *,
         poll_interval: float = 1.0,
         gap_warning_timeout_ms: int = 60_000,
+        until_caught_up: bool = False,
     ) -> None:
+        """With `until_caught_up`, somebody waits for `exhausted`: then no listing is put off to save time."""
         self._coordinator, self._storage, self._run_id, self._monitor = coordinator, storage, run_id, monitor
         self._poll_interval, self._gap_timeout_ms = poll_interval, gap_warning_timeout_ms
+        self._until_caught_up = until_caught_up
         self._watch = Watch(storage, run_id)
+        self._in_hand: set[Claim] = set()
+        self._doubtful = False
         self._found: list[Found] = []
         self._gaps_pending = 0
         self._end_known = False
@@ -82,31 +92,39 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
     def poll(self, limit: int, timeout: float) -> list[Delivery]:
         deadline = time.monotonic() + timeout
         while True:
-            deliveries = self._deliveries(self._insist(lambda: self._take(limit)))
+            deliveries = self._next(limit)
             left = deadline - time.monotonic()
             if deliveries or left <= 0 or self._woken.wait(min(left, self._poll_interval)):
                 self._woken.clear()
                 return deliveries
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
-        if deliveries:
-            short = {claim.name: self._short(one) for one, claim in zip(deliveries, _claims(deliveries), strict=True)}
-            self._insist(lambda: self._coordinator.complete(_claims(deliveries), short))
+        claims = _claims(deliveries)
+        with self._letting_go(claims):
+            short = {claim.name: self._short(one) for one, claim in zip(deliveries, claims, strict=True)}
+            if claims and self._insist(lambda: self._coordinator.complete(claims, short)) < len(claims):
+                self._doubt()
         for delivery in deliveries:
             self.failed.pop(delivery.file.key, None)
             self.untold.pop(delivery.file.key, None)
 
     def fail(self, delivery: Delivery, error: str) -> None:
         (claim,) = _claims([delivery])
-        self._fail(claim, error)
+        with self._letting_go([claim]):
+            self._fail(claim, error)
 
     def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         lost = set(self._insist(lambda: self._coordinator.renew(_claims(deliveries)))) if deliveries else set()
+        if lost:
+            self._in_hand -= lost
+            self._doubt()
         return [one for one, claim in zip(deliveries, _claims(deliveries), strict=True) if claim in lost]
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        if deliveries:
-            self._insist(lambda: self._coordinator.release(_claims(deliveries)))
+        claims = _claims(deliveries)
+        with self._letting_go(claims):
+            if claims:
+                self._insist(lambda: self._coordinator.release(claims))
 
     def wake(self) -> None:
         self._woken.set()
@@ -115,14 +133,25 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
 
     def __exit__(self, *_: object) -> None: ...
 
+    def _next(self, limit: int) -> list[Delivery]:
+        try:
+            deliveries = self._deliveries(self._insist(lambda: self._take(limit)))
+            self._in_hand.update(_claims(deliveries))
+        except BaseException:
+            self._doubt()  # it may have claimed what nobody will hear of
+            raise
+        return deliveries
+
     def _take(self, limit: int) -> list[Claim]:
         """Claims in the order of need: what others have left, then gaps, then what is new."""
+        self._settle_doubts()
         look = self._coordinator.look()
         self._gaps_pending = look.gaps_pending
         if look.expired and (claims := self._coordinator.take_over(limit)):
             self.exhausted = False
             return claims
-        reached = self._search()
+        end = self._read_end()  # before the files: what a run has written before its end is there by now
+        looked = self._search(thoroughly=self._until_caught_up and not look.claimed_by_others)
         while self._found:
             page, rest = self._found[:_PAGE], self._found[_PAGE:]
             claims = self._coordinator.claim(page, limit)
@@ -131,18 +160,24 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             if claims:
                 self.exhausted = False
                 return claims
-        if reached:
-            self._heed_the_end()
-            if self._watch.whole:
-                self._give_up_gaps(look)
-        exhausted = reached and not look.claimed_by_others
+        saw_all = looked and self._watch.whole
+        if looked and end is not None:
+            self._heed_the_end(end)
+        if saw_all:
+            self._give_up_gaps(look)
+        exhausted = saw_all and not self._coordinator.claimed_outside(self._in_hand)
         self.exhausted = exhausted and (self.exhausted or self._heed_failures())
         return []
 
-    def _search(self) -> bool:
-        """Looks through what is new in storage. False where it cannot be reached."""
+    def _search(self, *, thoroughly: bool) -> bool:
+        """Looks through what is new in storage. False if it cannot be reached, or if files are left from the last look.
+
+        Thoroughly: lists every folder.
+        """
         if self._found:
-            return True
+            return False
+        if thoroughly:
+            self._watch.forget()
         try:
             found = self._wanted()
         except OSError as error:
@@ -157,35 +192,40 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
     def _wanted(self) -> list[Found]:
         """The files that nobody has claimed yet: those in pending gaps first, each in tick order."""
         searched = Searched(gap.ticks for gap in self._coordinator.gaps() if gap.status == PENDING)
-        return [Found(name, ticks) for _, ticks, name in heapq.nsmallest(_REMEMBERED, _by_need(self._new(), searched))]
+        with self._watch.looking() as files:
+            first = heapq.nsmallest(_REMEMBERED, _by_need(self._new(files), searched))
+        return [Found(name, ticks) for _, ticks, name in first]
 
-    def _new(self) -> Iterator[tuple[TickRange, str]]:
+    def _new(self, files: Iterator[tuple[TickRange, str]]) -> Iterator[tuple[TickRange, str]]:
         """By name and not by ticks: names overlap, and one that promises too much must not hide other files."""
-        files = self._watch.look()
         while page := list(islice(files, _ASKED)):
             unknown = self._coordinator.unknown([name for _, name in page])
             yield from (file for file in page if file[1] in unknown)
 
-    def _heed_the_end(self) -> None:
-        """Once every file is claimed: what is missing between them and the end of the run is a gap, too."""
+    def _read_end(self) -> int | None:
+        """The last tick of the run, if it has ended and that is not recorded yet."""
         now = time.monotonic()
-        if self._end_known or now < self._end_asked + _END_SECONDS:
-            return
-        self._end_asked = now
+        if self._found or self._end_known or now < self._end_asked + _END_SECONDS:
+            return None
         try:
             end = self._storage.read_completion(self._run_id)
         except OSError as error:
             self._lament(error)
-            return
+            return None
         except BadFile as error:
             self._monitor.errors.record("BAD_COMPLETION", error)
             log.warning("The end of run %s is not known: %s", self._run_id, error)
             self._end_known = True
-            return
-        if end is not None:
-            self._end_known = True
-            self._coordinator.expect_end(end.last_tick)
-            self._gaps_pending = self._coordinator.look().gaps_pending
+            return None
+        if end is None:
+            self._end_asked = now
+        return None if end is None else end.last_tick
+
+    def _heed_the_end(self, last_tick: int) -> None:
+        """Once every file is claimed: what is missing between them and the end of the run is a gap, too."""
+        self._coordinator.expect_end(last_tick)
+        self._end_known = True
+        self._gaps_pending = self._coordinator.look().gaps_pending
 
     def _heed_failures(self) -> bool:
         """Others may have failed files, or completed failed ones. False if storage cannot be reached."""
@@ -244,7 +284,29 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             return Short(tuple(lacks))
 
     def _insist(self, act: Callable[[], _Result]) -> _Result:
-        return patiently(act, tell=lambda error: self._monitor.errors.record("DATABASE_UNAVAILABLE", error))
+        return patiently(act, tell=self._unavailable)
+
+    def _unavailable(self, error: TickLakeError) -> None:
+        self._doubt()
+        self._monitor.errors.record("DATABASE_UNAVAILABLE", error)
+
+    def _doubt(self) -> None:
+        """Claims may be in the database that nobody here knows of, or be known here and undone in the database."""
+        self._doubtful, self.exhausted = True, False
+
+    def _settle_doubts(self) -> None:
+        if self._doubtful:
+            self._coordinator.release_unknown(self._in_hand)
+            self._watch.forget()
+            self._doubtful = False
+
+    @contextmanager
+    def _letting_go(self, claims: Sequence[Claim]) -> Iterator[None]:
+        """Whatever happens, nobody works on these any more. Only then may a poll give them back."""
+        try:
+            yield
+        finally:
+            self._in_hand.difference_update(claims)
 
     def _fail(self, claim: Claim, error: str) -> None:
         self._monitor.errors.record("BATCH_FAILED", error, claim.name)
@@ -276,6 +338,7 @@ def coordinated(
             monitor,
             poll_interval=options.poll_interval_ms / 1000,
             gap_warning_timeout_ms=options.gap_warning_timeout_ms,
+            until_caught_up=options.until_caught_up,
         )
         batches.ticks_before = count(_completed(coordinator), step)
         batches.untold = _untold(coordinator, run_id, damaged)

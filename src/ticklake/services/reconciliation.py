@@ -56,9 +56,11 @@ class ReconciliationService(Service):
 
     def _reconcile(self, run_id: str) -> None:
         watch = self._watches.setdefault(run_id, Watch(self._storage, run_id))
-        changed = sum(1 for _ in watch.look())
-        if not changed and not self._suspects.get(run_id):
-            return
+        with watch.looking() as files:  # remembered once the database has heard of them
+            if sum(1 for _ in files) or self._suspects.get(run_id):
+                self._reconcile(run_id)
+
+    def _reconcile(self, run_id: str) -> None:
         run = self._database.run(run_id)
         known = announced(run, self._topic)  # read before the files: a file announced meanwhile exists
         difference = compare(stored(self._storage, run_id), known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ticklake.storage.files import Storage
@@ -68,9 +69,22 @@ class Watch:
             folder.listed, folder.seconds = started, self._clock() - started
         self._folders, self.whole = found, whole
 
+    @contextmanager
+    def looking(self) -> Iterator[Iterator[tuple[TickRange, str]]]:
+        """A look that is remembered only if the block succeeds, for files that something is done with.
+
+        If the block fails, the next look shows the same files again.
+        """
+        before = self._folders
+        try:
+            yield self.look()
+        except BaseException:
+            self._folders, self.whole = before, False
+            raise
+
     def forget(self) -> None:
         """The next look lists everything."""
-        self._folders.clear()
+        self._folders, self.whole = {}, False
 
     def _key(self, below: str) -> str:
         return f"{self._run_id}/{below}".rstrip("/")

@@ -20,7 +20,8 @@ from ticklake.cli.pipeline.demo import population_of
 from ticklake.cli.terminal.bar import bar
 from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.ending import end_run
-from ticklake.coordination.coordinator import Coordinator, Found
+from ticklake.coordination.claims import Found
+from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
 from ticklake.errors import (

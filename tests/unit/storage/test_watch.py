@@ -134,3 +134,16 @@ def test_an_object_store_is_listed_every_time(clock: Clock):
     storage._folder.create(f"{RUN}/batch_1_1.pb", b"x")  # type: ignore[attr-defined]
     watch = Watch(storage, RUN, clock)
     assert [seen(watch), seen(watch)] == [[1], [1]]
+
+
+def test_a_look_whose_files_could_not_be_dealt_with_is_not_remembered(storage: CountingStorage, clock: Clock):
+    watch = Watch(storage, RUN, clock)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), watch.looking() as files:
+            assert [ticks.start for ticks, _ in files] == [0]
+            raise ZeroDivisionError
+        assert not watch.whole
+        clock.now += 2
+    with watch.looking() as files:
+        assert len(list(files)) == 1
+    assert watch.whole

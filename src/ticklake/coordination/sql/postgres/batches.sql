@@ -55,10 +55,24 @@ WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status =
   AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
 RETURNING batch_filename
 
--- name: complete
--- Named by version, not by holder: work that is done is done, also if its lease has run out and nobody took it over.
-UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_at(), error_message = NULL
+-- name: release_unknown
+-- The answer to a claim was lost with the connection, so the indexer holds batches without knowing
+-- (idx_coordinator_claimed).
+UPDATE coordinator_batches SET indexer_instance_id = NULL, lease_until = 0
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
+  AND (batch_filename, claim_version) NOT IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
+
+-- name: claimed_outside
+-- All that is claimed, except what the indexer knows to have (idx_coordinator_claimed).
+SELECT count(*) FROM coordinator_batches
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+  AND NOT (indexer_instance_id IS NOT DISTINCT FROM %(instance)s::text AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json)))
+
+-- name: complete
+-- The lease is not asked for: work that is done is done, also if its lease has run out and nobody took it over. The
+-- holder is: a server that crashes may undo a claim, and the next one has the same version.
+UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_at(), error_message = NULL
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
   AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
 RETURNING batch_filename, lacks
 
@@ -69,7 +83,7 @@ WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_fi
 -- name: fail
 UPDATE coordinator_batches SET status = 'failed', completion_timestamp = now_at(), error_message = %(error)s,
     lacks = NULL, file_stamp = NULL
-WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
   AND batch_filename = %(filename)s AND claim_version = %(version)s
 RETURNING batch_filename
 

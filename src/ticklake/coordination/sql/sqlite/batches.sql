@@ -54,10 +54,24 @@ WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'clai
   AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
 RETURNING batch_filename
 
--- name: complete
--- Named by version, not by holder: work that is done is done, also if its lease has run out and nobody took it over.
-UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_ms(), error_message = NULL
+-- name: release_unknown
+-- The answer to a claim was lost with the connection, so the indexer holds batches without knowing
+-- (idx_coordinator_claimed).
+UPDATE coordinator_batches INDEXED BY idx_coordinator_claimed SET indexer_instance_id = NULL, lease_until = 0
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed' AND indexer_instance_id = :instance
+  AND (batch_filename, claim_version) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
+
+-- name: claimed_outside
+-- All that is claimed, except what the indexer knows to have (idx_coordinator_claimed).
+SELECT count(*) FROM coordinator_batches INDEXED BY idx_coordinator_claimed
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+  AND NOT (indexer_instance_id IS :instance AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims)))
+
+-- name: complete
+-- The lease is not asked for: work that is done is done, also if its lease has run out and nobody took it over. The
+-- holder is: a server that crashes may undo a claim, and the next one has the same version.
+UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_ms(), error_message = NULL
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed' AND indexer_instance_id = :instance
   AND (batch_filename, claim_version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
 RETURNING batch_filename, lacks
 
@@ -68,7 +82,7 @@ WHERE indexer_class = :indexer_class AND table_id = :table_id AND batch_filename
 -- name: fail
 UPDATE coordinator_batches SET status = 'failed', completion_timestamp = now_ms(), error_message = :error,
     lacks = NULL, file_stamp = NULL
-WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed' AND indexer_instance_id = :instance
   AND batch_filename = :filename AND claim_version = :version
 RETURNING batch_filename
 
