@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -624,3 +626,68 @@ def test_results_that_nobody_publishes_are_an_error_with_their_number(run: Run, 
             consume(relay_lease=0.1).run_until_caught_up()
     assert consume().run_until_caught_up() == 0
     assert published(run) == [1, 2]
+
+
+KILLER = """
+import os, signal, sys, time
+from ticklake import Database
+from ticklake.consumer import IdempotentConsumer
+
+def handler(payload, tx):
+    print(payload.tick_start, flush=True)
+    if payload.tick_start == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with Database(sys.argv[1]) as database:
+    options = {"claim_timeout": 0.3, "max_delivery_attempts": int(sys.argv[3])}
+    with IdempotentConsumer(database.run(sys.argv[2]), "ingestion-topic", "g", handler, **options) as consumer:
+        while database.run(sys.argv[2]).groups.list("ingestion-topic")[0].lag:
+            consumer.process(0.5)
+"""
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_message_that_kills_its_process_costs_no_other_one_its_attempts(
+    run: Run, database_url: str, attempts: int
+) -> None:
+    """Ten are claimed at once, and most of them are not begun when their process dies."""
+    send(run, *(trade(number) for number in range(10)))
+    begun: list[int] = []
+    for _ in range(attempts + 2):
+        command = [sys.executable, "-c", KILLER, database_url, run.id, str(attempts)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        begun += map(int, ended.stdout.split())
+        if ended.returncode == 0:
+            break
+    else:
+        pytest.fail(ended.stderr)
+    assert [letter.opened().payload.tick_start for letter in run.dead_letters.list()] == [3]  # type: ignore[union-attr]
+    assert attempts <= begun.count(3) <= attempts + 1
+    assert set(begun) == set(range(10))
+    assert lag(run, "g") == [(0, 1)]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
+def test_slow_handlers_bury_nothing(run: Run, eventually: Callable[..., None]) -> None:
+    """Each takes longer than the lease of everything that was claimed with it, and another consumer competes."""
+    send(run, *(trade(number) for number in range(8)))
+    begun, late = [], threading.Event()
+
+    def handler(payload: BatchInfo, _: Transaction) -> None:
+        begun.append(payload.tick_start)
+        late.wait(0.4)
+
+    options = {"claim_timeout": 0.2, "max_delivery_attempts": 2, "retry_delay": 0.0, "event_id": event_id}
+    consumers = [IdempotentConsumer(run, IN, GROUP, handler, **options) for _ in range(2)]  # type: ignore[arg-type]
+    threads = [threading.Thread(target=one.run) for one in consumers]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: lag(run) == [(0, 0)] or run.dead_letters.list())
+    for one in consumers:
+        one.stop()
+    for thread in threads:
+        thread.join()
+    for one in consumers:
+        one.close()
+    assert run.dead_letters.list() == []
+    assert sorted(begun) == list(range(8))

@@ -42,6 +42,10 @@ INTERRUPTIONS = (*OUTAGES, TransactionAborted)
 WAITS_APART = 5
 """A message that another consumer has at work comes again after as many times the wait for it."""
 
+LOST_BATCHES = 1
+"""So often a claim may be lost that nobody has begun: with the batch of a message's first delivery. After that it is
+delivered alone."""
+
 POLL_SECONDS = 1.0
 OUTAGE_PAUSE = 0.5
 MOST_LOST = 10_000
@@ -102,11 +106,13 @@ class IdempotentConsumer:
         self._wait = min(WAIT_SECONDS, claim_timeout / 4) if claim_timeout else WAIT_SECONDS
         self._relay_lease = relay_lease
         self._outbox = Outbox(run, publishes) if publishes is not None else None
+        self._max_attempts = max_delivery_attempts
         self._reader = run.reader(
-            topic, group=group, claim_timeout=claim_timeout, max_delivery_attempts=max_delivery_attempts
+            topic, group=group, claim_timeout=claim_timeout, max_delivery_attempts=max_delivery_attempts + LOST_BATCHES
         )
         self._processed = ProcessedMessages(run, topic, group)
         self._stopping = False
+        self._alone_next = False
         self._begun = False
         self._life = ""
         self._ended_by: Message | None = None
@@ -142,9 +148,12 @@ class IdempotentConsumer:
 
     def process(self, timeout: float = POLL_SECONDS) -> int:
         """Deal with the next messages, waiting up to `timeout` for the first; how many. Results go into the outbox."""
-        messages = self._reader.poll_many(self._batch_size, timeout)
+        put_off = 0
+        messages = self._reader.poll_many(1 if self._alone_next else self._batch_size, timeout)
         try:
-            deliveries = self._not_done(self._identified(messages))
+            found = self._not_done(self._identified(messages))
+            deliveries = self._at_once(found)
+            put_off = len(found) - len(deliveries)
             while deliveries:
                 deliveries = self._still_ours(self._work(deliveries))
         except INTERRUPTIONS as error:
@@ -152,7 +161,7 @@ class IdempotentConsumer:
         except BaseException as error:
             self._end(error)
             raise
-        return len(messages)
+        return len(messages) - put_off
 
     def stop(self) -> None:
         """Make `run` return after the messages at hand; from any thread or signal handler."""
@@ -195,6 +204,33 @@ class IdempotentConsumer:
             if delivery.message.published_at_ms < known.kept_since_ms:
                 self._warn("REPLAY_OLDER_THAN_MARKS", delivery.message, "it may have been done before")
         return fresh
+
+    def _at_once(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Those that are delivered for the first time; or one alone that was delivered before. The others are put off.
+
+        One of them may kill its process, or take longer than its lease. A claim that is lost counts as an attempt, so
+        only the message at work may lose one. What another consumer has at work need not be tried one by one.
+        """
+        again = [delivery for delivery in deliveries if delivery.message.attempts > 1]
+        self._alone_next = bool(again)
+        if not again or len(deliveries) == 1:
+            return deliveries
+        elsewhere = self._elsewhere(again)
+        free = [delivery for delivery in again if delivery.event_id not in elsewhere]
+        chosen = free[:1] or [delivery for delivery in deliveries if delivery.message.attempts == 1]
+        self._alone_next = bool(free)
+        self._leave([delivery.message for delivery in again if delivery.event_id in elsewhere])
+        put_off = [*free[1:], *(one for one in deliveries if one.message.attempts == 1)] if free else []
+        self._reader.release([delivery.message for delivery in put_off])
+        return chosen
+
+    def _elsewhere(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
+        """The events that another consumer has at work now."""
+        event_ids = sorted({delivery.event_id for delivery in deliveries})
+        with self._run.transaction(durable=False) as transaction:
+            marked = self._processed.mark(event_ids, transaction, wait=self._wait)
+            self._processed.unmark(list(marked.ours), transaction)
+        return marked.elsewhere
 
     def _work(self, deliveries: list[Delivery]) -> list[Delivery]:
         """One transaction over as many as fit; what is left. Twins come after it: then the mark tells.
@@ -345,6 +381,7 @@ class IdempotentConsumer:
     def _leave(self, messages: Sequence[Message]) -> None:
         """Whoever is doing them may be done soon, or stand still for long: then little time is spent waiting for it."""
         if messages:
+            self._alone_next = False
             _log.debug("%d messages of group %s are being done elsewhere", len(messages), self._group)
             self._reader.release(messages, delay=max(self._retry_delay, WAITS_APART * self._wait))
 
@@ -366,7 +403,7 @@ class IdempotentConsumer:
         delay = pause_after(message.attempts, first=self._retry_delay, longest=LONGEST_DELAY)
         self.monitor.counter("messages_failed").add()
         self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {error_text(error)}")
-        self._reader.fail(message, error, delay=delay)
+        self._reader.fail(message, error, delay=delay, last=message.attempts >= self._max_attempts)
 
     def _put_back(self, messages: Sequence[Message], error: Exception) -> None:
         """The database's fault, not theirs: what is not acknowledged is delivered again and counts as no attempt."""

@@ -129,11 +129,14 @@ class TopicReader:
         finally:
             self._let_go(claims)  # not before: after an outage a poll gives back at once what is in nobody's hands
 
-    def fail(self, message: Message, error: BaseException | str, *, delay: float = 0.0) -> bool:
-        """The work failed. False: it will be delivered again after `delay`. True: it is now a dead letter."""
+    def fail(self, message: Message, error: BaseException | str, *, delay: float = 0.0, last: bool = False) -> bool:
+        """The work failed. False: it will be delivered again after `delay`. True: it is now a dead letter.
+
+        `last`: it becomes one though it has attempts left.
+        """
         (claim,) = claims = _claims((message,))
         try:
-            if claim.attempts >= self._consumer.max_attempts:
+            if last or claim.attempts >= self._consumer.max_attempts:
                 with self._owing(claims, forgiven=True):
                     return self._bury(claim, error)
             self._give_back(claims, delay, forgiven=False)
