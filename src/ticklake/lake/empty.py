@@ -23,6 +23,10 @@ REMOVED = "ticklake.removed"
 """The commit metadata of a removal: `[first, last]`."""
 
 
+_INT64 = TickRange(-(2**63), 2**63 - 1)
+_SHOWN = 60
+
+
 class EmptyTicks:
     """The record of a table, put together from its commits. Even runs of ticks stay runs, however long they get."""
 
@@ -33,14 +37,14 @@ class EmptyTicks:
         self._runs: dict[int, tuple[int, int, int]] = {}
         self._spans = Spans()
         self._newest: int | None = None
-        self._add(json.loads(text))
+        self._add(_runs_in(text))
 
     def take(self, info: Mapping[str, Any]) -> None:
         """What the next commit says of itself. ValueError, and nothing is taken, if that cannot be understood."""
         try:
-            removed = TickRange(*json.loads(info[REMOVED])) if REMOVED in info else None
-            added = [(first, last, step) for first, last, step in json.loads(info.get(EMPTY, "[]"))]
-        except (TypeError, ValueError, RecursionError) as error:
+            removed = _range_in(info[REMOVED]) if REMOVED in info else None
+            added = _runs_in(info.get(EMPTY, "[]"))
+        except ValueError as error:
             raise ValueError(f"what it says of ticks without rows is not what it should be ({error!r})") from error
         if removed is not None:
             self._remove(removed)
@@ -77,6 +81,38 @@ class EmptyTicks:
     def _remove(self, ticks: TickRange) -> None:
         left = self.all()
         self._start(packed(left[(left < ticks.start) | (left > ticks.end)]))
+
+
+def _runs_in(text: object) -> list[tuple[int, int, int]]:
+    """The runs that such a text names. ValueError if it is anything else: other engines write to the log as well."""
+    return [(*_checked(first, last), _checked(1, step)[1]) for first, last, step in _lists(text, 3)]
+
+
+def _range_in(text: object) -> TickRange:
+    ((first, last),) = _lists(f"[{text}]" if isinstance(text, str) else text, 2)
+    return _checked(first, last)
+
+
+def _lists(text: object, length: int) -> list[list[object]]:
+    """A list of lists of this length."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(found, list) or not all(isinstance(one, list) and len(one) == length for one in found):
+        raise ValueError(f"{str(text)[:_SHOWN]!r} is no list of lists of {length} numbers")
+    return found
+
+
+def _checked(first: object, last: object) -> TickRange:
+    for value in (first, last):
+        # Neither true, which is an int in Python, nor 1.0.
+        if type(value) is not int or value not in _INT64:
+            raise ValueError(f"{str(value)[:_SHOWN]!r} is no integer of 64 bits")
+    found = TickRange(first, last)  # type: ignore[arg-type]
+    if not found:
+        raise ValueError(f"{last} comes before {first}")
+    return found
 
 
 def packed(ticks: Ticks) -> str:

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from ticklake import faults
 from ticklake.lake.delta import (
-    KEY,
     Commit,
     CommitConflict,
     DeltaError,
@@ -32,6 +31,7 @@ from ticklake.lake.delta import (
     is_damage,
     live_files,
     name_of,
+    named_key,
     one_line,
     opened,
     read_commit,
@@ -230,10 +230,10 @@ def open_existing(directory: Path) -> Ledger | None:
     """The ledger of a table that is there, whatever indexer it belongs to; None for one that is not kept by ticks."""
     delta = DeltaTable(directory)
     metadata = delta.metadata()
-    if not (key := metadata.configuration.get(KEY)):
+    if not (key := named_key(delta, directory)):
         return None
     schema = pa.schema(delta.schema().to_arrow())
-    table = Table(metadata.name or directory.name, schema, tuple(json.loads(key)))
+    table = Table(metadata.name or directory.name, schema, key)
     return Ledger(directory, table, create=False)
 
 

@@ -26,7 +26,7 @@ from ticklake import faults
 from ticklake.errors import TickLakeError
 from ticklake.lake.delta import checkpoints, commits, history, recovery, scratch
 from ticklake.lake.delta.commits import Action, Commit
-from ticklake.lake.delta.features import check_readable
+from ticklake.lake.delta.features import KEY, check_readable
 from ticklake.lake.delta.files import live_files
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
@@ -49,8 +49,6 @@ log = logging.getLogger(__name__)
 
 _GONE = "it was removed. To have it made anew, start its indexer again"
 FORMAT = "1"
-KEY = "ticklake.key"
-"""The table property that names the columns of its key."""
 
 # Tables of ours are made with writer version 2; a later one may ask for what we do not do.
 _WRITER_VERSION = 2

@@ -6,6 +6,7 @@ It is a shortcut and no record of its own: without it, everything is read from t
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,8 +95,18 @@ def _is_rewrite(data: bytes) -> bool:
 
 def _restored(info: Mapping[str, Any], number: int) -> int:
     """The version that a commit restored. One named by its time is taken for none: what it had is indexed again."""
-    version = str((info.get("operationParameters") or {}).get("version"))
-    return int(version) if version.isdecimal() and int(version) < number else -1
+    parameters = info.get("operationParameters")
+    version = str(parameters.get("version")) if isinstance(parameters, Mapping) else ""
+    return int(version) if re.fullmatch("[0-9]{1,20}", version) and int(version) < number else -1
+
+
+def _makes_sense(summary: Summary) -> bool:
+    """An earlier version of ours wrote down whatever a commit said."""
+    try:
+        EmptyTicks(summary.empty)
+    except ValueError:
+        return False
+    return True
 
 
 class Recorded(NamedTuple):
@@ -108,7 +119,7 @@ class Recorded(NamedTuple):
 def recorded(log: Path, table: str, version: int) -> Recorded:
     """What the commits up to a version say, as far back as the log goes. Rewrites are told since the last summary."""
     summary = Summary.read(log, table)
-    if summary.version > version:
+    if summary.version > version or not _makes_sense(summary):
         summary = Summary()
     empty_at, said = summary.version, list[tuple[Mapping[str, Any], Path]]()
     before, rewrites = summary.mark, list[int]()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from ticklake.lake.delta import (
-    KEY,
     DeltaError,
     DeltaTable,
     TableNotFoundError,
@@ -23,6 +21,7 @@ from ticklake.lake.delta import (
     contents_of,
     dataset_of,
     is_counted_by,
+    named_key,
     one_line,
     paths_of,
     recorded,
@@ -69,7 +68,7 @@ def key_of(directory: Path) -> tuple[str, ...]:
     A table that names no key and has ticks, such as another engine may write, counts by those.
     """
     delta = _open(directory)
-    return (TICK,) if delta is None else _named_key(delta) or ((TICK,) if is_counted_by(delta, TICK) else ())
+    return (TICK,) if delta is None else named_key(delta, directory) or ((TICK,) if is_counted_by(delta, TICK) else ())
 
 
 def covered(directory: Path) -> Covered:
@@ -103,7 +102,9 @@ def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
     """
     delta = _open(directory)
     ordinal = (key or key_of(directory))[0]
-    key = key or (_named_key(delta) or pa.schema(delta.schema().to_arrow()).names if delta is not None else ())
+    key = key or (
+        named_key(delta, directory) or pa.schema(delta.schema().to_arrow()).names if delta is not None else ()
+    )
     counts: list[pa.Table] = []
     twins: list[pa.Table] = []
     if delta is not None:
@@ -156,10 +157,6 @@ def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: 
         # Both inside: what is beyond the last tick of all is no int64. An edge may be there twice.
         if first < beyond:
             yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick <= beyond - 1))
-
-
-def _named_key(delta: DeltaTable) -> tuple[str, ...]:
-    return tuple(json.loads(delta.metadata().configuration.get(KEY) or "[]"))
 
 
 def _ticks(path: Path, ordinal: str) -> list[Ticks]:
