@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ticklake.completeness.errors import (
+    FilesPassedOver,
     LastFileBad,
     RunEndedBefore,
     RunGoesOn,
@@ -15,6 +16,7 @@ from ticklake.completeness.errors import (
     RunNotSilent,
     SilenceUnknown,
 )
+from ticklake.completeness.reports import few
 from ticklake.contracts import RunCompleted
 from ticklake.coordination import Topic, destination_of, stored
 from ticklake.defaults import RUN_TOPIC
@@ -53,7 +55,8 @@ def end_run(
 ) -> Ended:
     """Records that the run ended with this tick, or with its last file, and announces that if there is a database.
 
-    Refused while the run goes on: if something came within `silent_for` seconds, or a file lies behind that tick.
+    Refused while the run goes on: if something came within `silent_for` seconds, or a file lies behind that tick. Also
+    if the run has batch files that are not looked at, for they may lie behind it.
     Nothing is recorded if the last file is bad, or if no database has the run or it is unclear which topic.
     """
     if not 0 <= silent_for < math.inf:
@@ -63,6 +66,8 @@ def end_run(
     files = stored(storage, run_id)
     if not files:
         raise RunHasNoFiles(run_id=run_id, storage=storage.url)
+    if places := storage.passed_over(run_id):
+        raise FilesPassedOver(run_id=run_id, places=few(places))
     known = storage.read_completion(run_id)
     last = max(ticks.end for ticks in files.values()) if last_tick is None else last_tick
     if known is None:

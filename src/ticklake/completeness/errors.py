@@ -19,6 +19,16 @@ class RunHasNoFiles(TickLakeError):
     storage: str
 
 
+class FilesPassedOver(TickLakeError):
+    message = (
+        "Run {run_id} has batch files that are passed over, in {places}: names of folders are made of letters, digits, "
+        "dot, dash and underscore, and links are not followed. Rename the folders and put files in the place of links, "
+        "or move them out of the run; then end it."
+    )
+    run_id: str
+    places: str
+
+
 class LastFileBad(TickLakeError):
     message = (
         "Run {run_id} cannot be ended with its last file {key!r}: it does not hold what its name promises: {reason}. "

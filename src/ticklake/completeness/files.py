@@ -67,6 +67,7 @@ class Files:
             misfits=[key for key in self.by_key if key in {*off, *beyond}],
             beyond=beyond,
             assumed=self._assumed,
+            passed_over=self._storage.passed_over(self._run_id),
         )
 
     def _silent_since(self) -> datetime | None:

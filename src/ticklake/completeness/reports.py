@@ -32,6 +32,8 @@ class FilesVerdict:
     misfits: list[str]
     beyond: list[str] = field(default_factory=list)
     assumed: bool = False
+    passed_over: list[str] = field(default_factory=list)
+    """Folders and links that hold batch files and that storage does not look into."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class RunVerdict:
         unindexed = whole and storage.files > 0 and not any(table.unit == TICKS for table in tables)
         damaged = messages is not None and bool(messages.damaged)
         verdicts = [table.verdict for table in tables]
-        verdicts += [Verdict.INCOMPLETE] if unindexed or damaged or metadata else []
+        verdicts += [Verdict.INCOMPLETE] if unindexed or damaged or metadata or storage.passed_over else []
         verdicts += [Verdict.COMPLETE] if metadata == "" and not whole else []
         uncompared = [table.table for table in tables if deeply and table.deep is None]
         verdict = overall(storage.ended, verdicts)
@@ -128,7 +130,7 @@ class RunVerdict:
         """Whether nothing is missing or wrong so far, whether or not the run is known to have ended."""
         damaged = self.messages is not None and self.messages.damaged
         nothing = self.unindexed or not (self.tables or self.metadata is not None)
-        wrong = nothing or damaged or self.metadata
+        wrong = nothing or damaged or self.metadata or self.storage.passed_over
         return not wrong and all(table.coverage.flawless for table in self.tables)
 
     @property
@@ -138,13 +140,13 @@ class RunVerdict:
         vanished = self.messages.vanished if self.messages else []
         announced = self.messages.beyond if self.messages else []
         found = {
-            f"point to files that are not there ({_few(vanished)})": len(vanished),
-            f"tell of ticks {beyond} ({_few(announced)})": len(announced),
+            f"point to files that are not there ({few(vanished)})": len(vanished),
+            f"tell of ticks {beyond} ({few(announced)})": len(announced),
         }
         said = [f"{_counted(number, 'message')} {what}" for what, number in found.items() if number]
         files, tables = self.storage.beyond, self.uncompared
         if files:
-            said.append(f"{_counted(len(files), 'file')} go on {beyond} ({_few(files)})")
+            said.append(f"{_counted(len(files), 'file')} go on {beyond} ({few(files)})")
         if tables:
             were = "was" if len(tables) == 1 else "were"
             said.append(f"{_counted(len(tables), 'table')} {were} not compared with the files ({', '.join(tables)})")
@@ -155,6 +157,6 @@ def _counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def _few(keys: Sequence[str]) -> str:
+def few(keys: Sequence[str]) -> str:
     """The first of these, and that there are more."""
     return (keys[0] + (", …" if len(keys) > 1 else "")) if keys else ""

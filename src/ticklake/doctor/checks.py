@@ -27,6 +27,7 @@ CHECKS: dict[str, Check] = {
     "open transactions": databases.open_transactions,
     "gaps": databases.gaps,
     "dead letters": databases.dead_letters,
+    "passed-over files": places.passed_over_files,
     "abandoned files": places.abandoned_files,
     "orphaned files": places.orphaned_tables_files,
 }

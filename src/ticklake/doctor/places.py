@@ -13,6 +13,7 @@ from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Vacuum
+from ticklake.storage import Storage
 
 GIB = 1 << 30
 LITTLE_SPACE, NO_SPACE = 2 * GIB, 200 << 20
@@ -77,6 +78,21 @@ def abandoned_files(subject: Subject) -> Iterator[Finding]:
             yield warning("abandoned files", f"{len(found):,} half-written files in {storage}.", remedy, found[:100])
         else:
             yield ok("abandoned files", f"none in {storage}")
+
+
+def passed_over_files(subject: Subject) -> Iterator[Finding]:
+    """Batch files that nobody sees: `ticklake end` would end a run before them."""
+    for place in filter(Path.is_dir, subject.storages):
+        storage = Storage(place)
+        runs = storage.runs()
+        found = tuple(path for run in runs[-NEWEST_RUNS:] for path in storage.passed_over(run))
+        scope = in_newest(len(runs))
+        if found:
+            text = f"{len(found):,} folders and links in {place} hold batch files and are passed over{scope}."
+            remedy = "Rename the folders to plain names, and put the files themselves in the place of links."
+            yield warning("passed-over files", text, remedy, found[:100])
+        else:
+            yield ok("passed-over files", f"none in {place}{scope}")
 
 
 def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:

@@ -49,12 +49,12 @@ class ReconciliationService(Service):
         """Checks all runs once. An unchanged run costs almost nothing."""
         for run_id in [self._only] if self._only else self._storage.runs():
             try:
-                self._reconcile(run_id)
+                self._reconcile_if_changed(run_id)
             except (TickLakeError, OSError) as error:
                 self.monitor.errors.record("RECONCILIATION_FAILED", error, run_id)
                 log.warning("Could not reconcile run %s: %s", run_id, error)
 
-    def _reconcile(self, run_id: str) -> None:
+    def _reconcile_if_changed(self, run_id: str) -> None:
         watch = self._watches.setdefault(run_id, Watch(self._storage, run_id))
         with watch.looking() as files:  # remembered once the database has heard of them
             if sum(1 for _ in files) or self._suspects.get(run_id):

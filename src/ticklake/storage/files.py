@@ -56,6 +56,7 @@ class Folder(Protocol):
     def stamp(self, key: str) -> str | None: ...
     def folders(self) -> list[str]: ...
     def walk(self, folder: str) -> Iterator[tuple[str, int | None]]: ...
+    def passed_over(self, folder: str) -> Iterator[str]: ...
     def changed_at(self, folder: str) -> int | None: ...
     def entries(self, folder: str) -> tuple[list[str], list[str]]: ...
 
@@ -99,6 +100,14 @@ class Storage:
             token = page.token
             if token is None:
                 return
+
+    def passed_over(self, run_id: str) -> list[str]:
+        """Folders and links of a run that hold batch files and are not looked into: their names are unsafe, or links.
+
+        What cannot be printed in them is escaped.
+        """
+        found = self._folder.passed_over(check_run_id(run_id))
+        return sorted({path.encode(errors="backslashreplace").decode() for path in found})
 
     def batch(self, key: str) -> BatchFile:
         """The batch file of that key."""

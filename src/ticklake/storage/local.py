@@ -6,19 +6,22 @@ import ctypes
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 from ticklake import faults
 from ticklake.disk import make_directory, sync
 from ticklake.storage.errors import UnsafeStorageKey
-from ticklake.storage.names import is_safe
+from ticklake.storage.names import is_safe, parse_batch_name, visible
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _NO_SUCH_RENAME = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 _RENAME_NOREPLACE = 1
+# A link may lead to a whole disk.
+_LOOKED_AT = 100_000
 
 
 class LocalFolder:
@@ -75,6 +78,23 @@ class LocalFolder:
                 elif entry.is_file(follow_symlinks=False):
                     yield f"{below}/{entry.name}", None
 
+    def passed_over(self, folder: str) -> Iterator[str]:
+        """Folders and links below a folder that hold batch files, or are named like one, and that `walk` leaves out.
+
+        What is hidden, by a dot, is meant to be left out.
+        """
+        waiting = [folder]
+        while waiting:
+            below = waiting.pop()
+            for entry in _entries(self._root / below, visible):
+                path, is_link = f"{below}/{entry.name}", entry.is_symlink()
+                if is_link and (parse_batch_name(entry.name) or _holds_batches(entry.path)):
+                    yield path
+                elif entry.is_dir(follow_symlinks=False) and is_safe(entry.name):
+                    waiting.append(path)
+                elif entry.is_dir(follow_symlinks=False) and _holds_batches(entry.path):
+                    yield path
+
     def changed_at(self, folder: str) -> int:
         """Grows whenever a file or folder directly below it appears or goes, but only a few times a second."""
         return (self._root / folder).stat().st_mtime_ns
@@ -105,12 +125,18 @@ class LocalFolder:
         self._durable.add(folder)
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path, wanted: Callable[[str], bool] = is_safe) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return [entry for entry in entries if is_safe(entry.name)]
+            return [entry for entry in entries if wanted(entry.name)]
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _holds_batches(folder: str) -> bool:
+    """Whether a batch file lies anywhere below a folder. Of very many files only the first are looked at."""
+    names = (name for _, _, files in os.walk(folder) for name in files)
+    return any(parse_batch_name(name) for name in islice(names, _LOOKED_AT))
 
 
 def create_file(folder: int, name: str, data: bytes) -> None:

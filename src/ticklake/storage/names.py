@@ -39,6 +39,11 @@ def is_safe(name: str) -> bool:
     return _COMPONENT.fullmatch(name) is not None
 
 
+def visible(name: str) -> bool:
+    """Whether a name is not hidden by a dot at its beginning."""
+    return not name.startswith(".")
+
+
 def check_run_id(run_id: str) -> str:
     """The run id itself, or `UnsafeRunId`."""
     if not is_safe(run_id):

@@ -9,6 +9,7 @@ import fsspec
 
 from ticklake import faults
 from ticklake.storage.errors import StorageLibraryMissing
+from ticklake.storage.names import is_safe, parse_batch_name, visible
 
 
 class ObjectFolder:
@@ -53,10 +54,17 @@ class ObjectFolder:
 
     def walk(self, folder: str) -> Iterator[tuple[str, int]]:
         """The keys and sizes of all objects below a folder, in no order."""
-        self._fs.invalidate_cache()
-        start = len(self._path(""))
-        for path, entry in self._fs.find(self._path(folder), detail=True).items():
-            yield path[start:], entry["size"]
+        for key, size in self._found(folder):
+            if all(map(is_safe, key.split("/"))):
+                yield key, size
+
+    def passed_over(self, folder: str) -> Iterator[str]:
+        """Folders below a folder that hold batch files and that `walk` leaves out; none that is hidden."""
+        for key, _ in self._found(folder):
+            *folders, name = key.split("/")
+            unsafe = next((place for place, part in enumerate(folders, 1) if not is_safe(part)), 0)
+            if unsafe and parse_batch_name(name) and all(map(visible, folders)):
+                yield "/".join(folders[:unsafe])
 
     def changed_at(self, folder: str) -> None:
         """No store tells."""
@@ -68,6 +76,12 @@ class ObjectFolder:
         for entry in self._fs.ls(self._path(folder), detail=True):
             found[entry["type"]].append(entry["name"].rstrip("/").rpartition("/")[2])
         return found["directory"], found["file"]
+
+    def _found(self, folder: str) -> Iterator[tuple[str, int]]:
+        self._fs.invalidate_cache()
+        start = len(self._path(""))
+        for path, entry in self._fs.find(self._path(folder), detail=True).items():
+            yield path[start:], entry["size"]
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"

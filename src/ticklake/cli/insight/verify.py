@@ -81,6 +81,10 @@ def show(run: RunVerdict) -> None:
         click.echo(f"{files.overlapping:,} files overlap others; each of their ticks is indexed once")
     if files.misfits:
         click.echo(f"Files that do not match the sampling interval or the end of the run: {keys_text(files.misfits)}")
+    if files.passed_over:
+        click.echo(
+            f"Batch files that are passed over, in links or folders of unsafe names: {keys_text(files.passed_over)}"
+        )
     _show_messages(run)
     rows = [_row(table) for table in run.tables]
     if rows:

@@ -101,6 +101,7 @@ class Survey:
     messages: MessagesVerdict | None
     tables: list[TableMap]
     unjudged: list[str]
+    metadata: str | None = None
 
 
 def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
@@ -109,7 +110,8 @@ def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
     looked = Completeness(run_id, storage, site.catalog, *site.databases, topic=topic)
     found = looked.verify(count_rows=False, read_messages=_few_messages(site.databases, run_id))
     tables = [TableMap.of(table) for table in found.tables]
-    return Survey(found.verdict, looked.expected.ticks, found.storage, found.messages, tables, found.unjudged)
+    ticks, unjudged = looked.expected.ticks, found.unjudged
+    return Survey(found.verdict, ticks, found.storage, found.messages, tables, unjudged, found.metadata)
 
 
 def surveys(site: Site) -> PerRun[Sampler[Survey]]:
