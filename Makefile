@@ -1,7 +1,6 @@
 # Everything a newcomer needs is `make demo` and `make test`; both do the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-fast test-slow test-long test-all coverage chaos fuzz audit lint format bench docs imports errors \
-	contracts constraints clean
+.PHONY: help demo setup test test-fast test-slow test-long test-all coverage chaos fuzz audit lint format bench docs imports errors contracts constraints clean
 
 READY := .venv/.ready
 SPARK_CLASSES := .venv/spark-classes.jsa

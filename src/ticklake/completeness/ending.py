@@ -9,28 +9,21 @@ from typing import NamedTuple
 
 from ticklake.completeness.errors import (
     FilesPassedOver,
-    LastFileBad,
     RunEndedBefore,
     RunGoesOn,
     RunHasNoFiles,
     RunNotSilent,
     SilenceUnknown,
 )
+from ticklake.completeness.last_file import check_last_file
 from ticklake.completeness.reports import few
 from ticklake.contracts import RunCompleted
 from ticklake.coordination import Topic, destination_of, stored
 from ticklake.defaults import RUN_TOPIC
-from ticklake.indexers.builtin import EnvironmentIndexer, OrganismIndexer
-from ticklake.indexers.components import stored_metadata
-from ticklake.lake.errors import OffTheGrid
-from ticklake.lake.flush import Work, decoded_slice
-from ticklake.lake.slices import Slice
 from ticklake.services import end_of
 from ticklake.storage import Storage
-from ticklake.storage.errors import BadFile
 from ticklake.topics import Database, Run, runs_in
 from ticklake.topics.errors import InvalidOption
-from ticklake.world import World
 
 SILENT_SECONDS = 60.0
 
@@ -73,7 +66,7 @@ def end_run(
     if known is None:
         _refuse_if_it_goes_on(storage, run_id, runs, silent_for, clock())
         if last_tick is None:
-            _prove(storage, run_id, [key for key, ticks in files.items() if ticks.end == last])
+            check_last_file(storage, run_id, [key for key, ticks in files.items() if ticks.end == last])
         for key, ticks in files.items():
             if ticks.end > last:
                 raise RunGoesOn(run_id=run_id, last_tick=last, key=key)
@@ -87,28 +80,6 @@ def end_run(
 def _runs(databases: Sequence[Database], run_id: str) -> list[Run]:
     """The run in the databases that have it. If none has, the first says so: nobody would read what is sent there."""
     return runs_in(databases, run_id) or [database.run(run_id, create=False) for database in databases[:1]]
-
-
-def _prove(storage: Storage, run_id: str, keys: Sequence[str]) -> None:
-    """Reads the last files of a run as an indexer does: a name alone proves no tick. One good file is enough."""
-    work = Work("", storage, _world(storage, run_id), (*EnvironmentIndexer.reads, *OrganismIndexer.reads))
-    bad: dict[str, object] = {}
-    for key in keys:
-        try:
-            file = storage.batch(key)
-            for _ in decoded_slice(work, Slice(file, file.ticks)):
-                pass
-        except (BadFile, OffTheGrid, OSError) as error:
-            bad[key] = error.reason if isinstance(error, BadFile) else error
-        else:
-            return
-    key, reason = next(iter(bad.items()))
-    raise LastFileBad(run_id=run_id, key=key, reason=reason)
-
-
-def _world(storage: Storage, run_id: str) -> World | None:
-    metadata = stored_metadata(storage, run_id)
-    return None if metadata is None else World.of(metadata)
 
 
 def _refuse_if_it_goes_on(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:

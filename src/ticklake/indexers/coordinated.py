@@ -25,8 +25,7 @@ from ticklake.monitoring import Monitor
 from ticklake.storage import Storage, Watch
 from ticklake.storage.errors import BadFile, StoredFileMissing
 from ticklake.ticks import TickRange, count, merged, on_grid, ranges_of, subtract
-from ticklake.topics import Database
-from ticklake.topics.retry import patiently
+from ticklake.topics import Database, patiently
 from ticklake.world import World
 
 log = logging.getLogger(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ticklake.topics.admin import DeadLetter, DeadLetterFilter, GroupStatus, HeldClaim, StoredMessage, TopicStatus
 from ticklake.topics.reader import Message, TopicReader
+from ticklake.topics.retry import patiently
 from ticklake.topics.runs import Database, ProcessedBatches, Run, runs_in
 from ticklake.topics.writer import TopicWriter
 
@@ -20,5 +21,6 @@ __all__ = [
     "TopicReader",
     "TopicStatus",
     "TopicWriter",
+    "patiently",
     "runs_in",
 ]

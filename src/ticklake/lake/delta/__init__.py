@@ -7,16 +7,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake.lake.delta.checkpoints import checkpoint_name, is_checkpoint, versions_of
 from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, is_commit, name_of, read_commit
-from ticklake.lake.delta.dataset import dataset_of
 from ticklake.lake.delta.durable import make_directory, remove
-from ticklake.lake.delta.features import check_readable, named_key
-from ticklake.lake.delta.files import contents_of, is_counted_by, live_files, paths_of, rows_in, sizes_of
+from ticklake.lake.delta.files import contents_of, dataset_of, is_counted_by, live_files, paths_of, rows_in, sizes_of
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import CommitConflict, DeltaLog, one_line
-from ticklake.lake.delta.ownership import RUN, check_run, require_run
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, finish, is_damage, opened
+from ticklake.lake.delta.properties import RUN, check_readable, check_run, named_key, require_run
 from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from ticklake.lake.delta.footers import Contents, contents
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile
 from ticklake.ticks import TickRange
+
+if TYPE_CHECKING:
+    # It loads pandas, which takes a second. Those who only write do not need it.
+    from pyarrow.dataset import Dataset
 
 
 class Listed(NamedTuple):
@@ -100,3 +105,12 @@ def _values(adds: pa.Table, name: str) -> Sequence[Any]:
 
 def _bounds(file: Listed) -> TickRange:
     return TickRange(ANY_TICK.start if file.low is None else file.low, ANY_TICK.end if file.high is None else file.high)
+
+
+def dataset_of(delta: DeltaTable, directory: Path) -> Dataset:
+    """The files of a table as an Arrow dataset, read through Arrow's own file system.
+
+    The file system of delta-rs runs Python in Arrow's threads. A process that ends while one of them closes a file is
+    aborted.
+    """
+    return delta.to_pyarrow_dataset(filesystem=SubTreeFileSystem(str(directory), LocalFileSystem()))

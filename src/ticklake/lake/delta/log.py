@@ -26,12 +26,11 @@ from ticklake import faults
 from ticklake.errors import TickLakeError
 from ticklake.lake.delta import checkpoints, commits, history, recovery, scratch
 from ticklake.lake.delta.commits import Action, Commit
-from ticklake.lake.delta.features import KEY, check_readable
 from ticklake.lake.delta.files import live_files
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
-from ticklake.lake.delta.ownership import RUN, check_run
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
+from ticklake.lake.delta.properties import KEY, RUN, check_readable, check_run
 from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
 from ticklake.lake.delta.types import columns_of

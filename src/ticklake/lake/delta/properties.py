@@ -1,4 +1,4 @@
-"""What a table asks of those who read it: the rows must be what its Parquet files hold, all of it and no more."""
+"""What a table says of itself: the features that its readers must know, its key, and its run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from ticklake.lake.delta.commits import SOURCES, info_of, read_commit
 from ticklake.lake.delta.files import is_counted_by
-from ticklake.lake.errors import UnknownTableFormat
+from ticklake.lake.errors import TableOfAnotherRun, UnknownTableFormat
 
 KEY = "ticklake.key"
 """The table property that names the columns of its key."""
+RUN = "ticklake.run"
+"""The table property that names the run."""
+# A table from before that property tells its run by its commits. The newest are enough: most of them add rows.
+_COMMITS = 20
 # Reader version 2 is column mapping: files have other names for the columns than the table.
 _READER_VERSIONS = (1, 3)
 _READER_FEATURES = {"timestampNtz"}
@@ -45,3 +50,33 @@ def named_key(delta: DeltaTable, directory: Path) -> tuple[str, ...]:
     if key and not is_counted_by(delta, key[0]):
         raise UnknownTableFormat(table=directory, reason=f"its {KEY} begins with {key[0]!r}, which has no integers")
     return tuple(key)
+
+
+def check_run(delta: DeltaTable, directory: Path, run_id: str) -> None:
+    """Raises `TableOfAnotherRun` if the table says that it is of another run than this one."""
+    found = delta.metadata().configuration.get(RUN) or _run_of_commits(directory, int(delta.version()))
+    require_run(directory, found or run_id, run_id)
+
+
+def require_run(directory: Path, found: str, run_id: str) -> None:
+    """Raises `TableOfAnotherRun` if the run that was found is not this one."""
+    if found != run_id:
+        reason = f"of run {found!r} and lies in the folder of run {run_id!r}"
+        raise TableOfAnotherRun(table=directory, reason=reason)
+
+
+def _run_of_commits(directory: Path, newest: int) -> str:
+    """The run of the batch files that the newest commit with such files names; empty if none does."""
+    for version in range(newest, max(-1, newest - _COMMITS), -1):
+        if run := _run_of(read_commit(directory / "_delta_log", version) or b""):
+            return run
+    return ""
+
+
+def _run_of(commit: bytes) -> str:
+    """Anybody may have written a commit: what makes no sense names no run."""
+    try:
+        sources = json.loads(info_of(commit)[SOURCES])
+        return str(sources[0]["file"]).partition("/")[0]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
