@@ -542,6 +542,159 @@ for _ in range(100_000):
         Event("e" * 256, "t"),
         Event("e", "t", object()),
         Event("e", "t", float("nan")),
+@pytest.mark.parametrize("hours", [1, 24 * 365])
+def test_a_clock_that_was_ahead_once_does_not_stop_pruning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    monkeypatch.setattr("ticklake.events.batches.CHUNK", 2)
+    clock = Clock()
+    batches = opened(tmp_path / "q.db", clock)
+    clock.now += hours * 3600
+    for number in range(3):
+        worked_off(batches, number)
+    clock.now -= hours * 3600
+    for number in range(3, 8):
+        assert worked_off(batches, number).created_at == clock.now, "the time of a batch is that of the clock"
+    worked_off(batches, 8)
+    clock.now += 1000
+    worked_off(batches, 9)
+    assert batches.prune(500) == (9, 9)
+    assert batches.prune(0) == (0, 0)
+    clock.now += 1
+    assert batches.prune(0) == (1, 1)
+    batches.close()
+
+
+def test_what_was_stored_last_by_a_clock_that_was_ahead_is_kept_as_if_it_were_new(tmp_path: Path) -> None:
+    clock = Clock()
+    batches = opened(tmp_path / "q.db", clock)
+    worked_off(batches, 0)
+    clock.now += 1_000_000
+    worked_off(batches, 1)
+    clock.now -= 900_000
+    assert batches.prune(10) == (1, 1)
+    batches.close()
+
+
+def worked_off(batches: Batches, number: int) -> Batch:
+    batches.store([encode(event(number))], 0.5)
+    batch = batches.next().batch
+    assert batch is not None
+    assert payloads(batch) == [number]
+    assert batches.finish(batch.batch_id)
+    return batch
+
+
+def test_keys_that_are_no_text_become_text(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish(Event("e", "t", {1: "a", None: {True: "b", "x": [{2.5: "c"}]}}))
+    assert payloads(next_batch(queue)) == [{"1": "a", "null": {"true": "b", "x": [{"2.5": "c"}]}}]
+
+
+# A file that is moved away and comes back
+
+
+@contextmanager
+def away(queue: IndexerQueue) -> Iterator[None]:
+    elsewhere = queue.path.with_name("away.db")
+    queue.path.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(queue.path)
+
+
+@pytest.mark.warns("moved|is gone|another file")
+def test_an_event_that_was_stored_while_the_file_was_away_is_delivered_once(
+    queue: IndexerQueue, bus: EventBus, eventually: Eventually
+) -> None:
+    bus.publish(event(0))
+    queue.mark_batch_done(next_batch(queue).batch_id)
+    with away(queue), pytest.raises(EventsNotDurable):
+        bus.publish(event(1))
+    eventually(lambda: queue.monitor.healthy and queue.metrics().buffer_size == 0)
+    batch = next_batch(queue)
+    assert payloads(batch) == [1]
+    assert queue.mark_batch_done(batch.batch_id)
+    assert (queue.get_next_batch(0), queue.metrics().pending_batches) == (None, 0)
+    bus.publish(event(2))
+    assert payloads(next_batch(queue)) == [2]
+
+
+def test_a_batch_that_was_claimed_while_the_file_was_away_comes_first(tmp_path: Path, bus: EventBus) -> None:
+    with IndexerQueue(tmp_path / "q.db", max_attempts=1) as queue:
+        queue.subscribe_to_eventbus(bus)
+        for start in (0, 100, 200):
+            bus.publish_many([event(number) for number in range(start, start + 100)])
+        in_hand = next_batch(queue)
+        with away(queue), pytest.raises(DatabaseMoved):
+            queue.get_next_batch(0)
+        batch = next_batch(queue)
+        assert (payloads(batch)[0], batch.attempts) == (100, 1), "nobody has had it before"
+        assert payloads(next_batch(queue))[0] == 200
+        assert queue.get_next_batch(0) is None, "the first one is in somebody's hands"
+        assert queue.metrics().pending_batches == 0
+        assert queue.mark_batch_done(in_hand.batch_id)
+
+
+def test_work_that_is_given_back_or_replayed_while_the_file_is_away_is_not_lost(
+    queue: IndexerQueue, bus: EventBus
+) -> None:
+    bus.publish(event(0))
+    batch = next_batch(queue)
+    with away(queue), pytest.raises(DatabaseMoved):
+        queue.mark_batch_failed(batch.batch_id, "no such table")
+    assert payloads(next_batch(queue)) == [0]
+
+
+# Two owners
+
+
+def break_in(queue: IndexerQueue) -> IndexerQueue:
+    """An operator takes the lock of a queue for a leftover. The next one to open the queue is let in."""
+    Path(f"{queue.path}-lock").unlink()
+    second = IndexerQueue(queue.path)
+    second.start()
+    return second
+
+
+@pytest.mark.warns("was opened by another process", "stopped without writing up to 1 events")
+def test_an_owner_whose_queue_was_opened_by_another_one_stores_nothing_more(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish(event(0))
+    second = break_in(queue)
+    try:
+        batch = next_batch(second)
+        assert payloads(batch) == [0]
+        with pytest.raises(EventsNotDurable, match="was opened by another process"):
+            bus.publish(event(1))
+        assert not queue.monitor.healthy
+        for act in (
+            queue.get_next_batch,
+            lambda: queue.mark_batch_done(batch.batch_id),
+            lambda: queue.mark_batch_failed(batch.batch_id, "no"),
+            lambda: queue.replay(batch.batch_id),
+            lambda: queue.assign([batch], "run"),
+            lambda: queue.prune(0),
+        ):
+            with pytest.raises(QueueLost):
+                act()
+        assert second.mark_batch_done(batch.batch_id)
+        second.offer([event(1)]).wait()
+        assert payloads(next_batch(second)) == [1]
+    finally:
+        second.stop()
+        queue.stop(graceful=False)
+
+
+def test_events_are_never_added_to_a_batch_that_somebody_has(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish(event(0))
+    assert queue._batches is not None
+    # As if another owner had claimed it, while it is open here.
+    with queue._batches._schema.transaction() as transaction:
+        transaction.execute_script("UPDATE pending_batches SET status = 'processing'")
+    bus.publish(event(1))
+    assert payloads(next_batch(queue)) == [1]
+
+
         Event("e", "t", b"bytes"),
         Event("e", "t", nested),
         Event("e", "t", timestamp=float("inf")),
@@ -549,7 +702,7 @@ for _ in range(100_000):
         Event(7, "t"),  # type: ignore[arg-type]
         "no event",
     ],
-    ids=range(12),
+    ids=range(16),
 )
 def test_what_is_no_event_is_refused_before_anything_is_accepted(
     queue: IndexerQueue, bus: EventBus, bad: Any, eventually: Eventually
@@ -562,3 +715,7 @@ def test_what_is_no_event_is_refused_before_anything_is_accepted(
 
 def test_new_events_have_ids_in_order() -> None:
     assert Event.new("t").event_id[:10] <= Event.new("t", 1).event_id[:10]
+        Event("e", "t", {1: "a", "1": "b"}),
+        Event("e", "t", [{"x": ({True: "a", "true": "b"},)}]),
+        Event("e", "t", {None: "a", "null": "b"}),
+        Event("e", "t", {1.5: "a", "1.5": "b"}),
