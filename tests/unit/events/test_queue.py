@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ticklake.database.sqlite import SqliteSchema
+from ticklake.database.statements import migrations
 from ticklake.errors import (
     BadEvent,
     DatabaseFull,
+    DatabaseMoved,
     DatabaseUnusable,
     EventsNotDurable,
     InvalidOption,
     QueueFull,
     QueueInUse,
+    QueueLost,
     QueueNotRunning,
 )
 from ticklake.events import Batch, Event, EventBus, IndexerQueue
-from ticklake.events.batches import Batches, Stored
+from ticklake.events.batches import PACKAGE, Batches, Stored
 from ticklake.events.buffer import Buffer, Triggers
 from ticklake.events.event import Line, decode, encode, joined
 from ticklake.monitoring import Counter
@@ -490,6 +495,39 @@ def test_pruning_forgets_what_is_old_and_done_and_nothing_else(tmp_path: Path, m
     batches.close()
 
 
+@pytest.fixture
+def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A queue of the version before owners and the order by number: its times are those of a clock that was ahead."""
+    path, ahead = tmp_path / "older.db", time.time() + 1_000_000
+    schema = SqliteSchema(path, "indexer-queue")
+    with monkeypatch.context() as before:
+        before.setattr("ticklake.database.schema.migrations", lambda *names: migrations(*names)[:2])
+        schema.prepare(PACKAGE)
+    with schema.transaction() as transaction:
+        for number, status in enumerate(("done", "processing", "pending", "pending")):
+            values = {"id": f"b-{number}", "at": ahead + number, "data": encode(event(number)).text, "status": status}
+            transaction.execute("INSERT INTO pending_batches VALUES (:id, :at, 1, :data, :status, 0)", values)
+            transaction.execute("INSERT INTO batch_sequence (batch_id) VALUES (:id)", {"id": f"b-{number}"})
+            event_id = event(number).event_id
+            values = {"event": event_id, "id": f"b-{number}", "at": time.time()}
+            transaction.execute("INSERT INTO processed_events VALUES (:event, :id, :at)", values)
+    schema.close()
+    return path
+
+
+def test_a_queue_of_an_older_version_goes_on_where_it_was(older: Path, bus: EventBus) -> None:
+    with IndexerQueue(older) as queue:
+        queue.subscribe_to_eventbus(bus)
+        assert queue.metrics().pending_batches == 3
+        bus.publish_many([event(number) for number in range(5)])
+        batches = [next_batch(queue) for _ in range(4)]
+        assert [payloads(batch) for batch in batches] == [[1], [2], [3], [4]]
+        assert [batch.sequence for batch in batches] == [2, 3, 4, 5]
+        for batch in batches:
+            queue.mark_batch_done(batch.batch_id)
+        assert queue.prune(0) == (5, 5)
+
+
 def test_a_sequence_survives_that_everything_was_pruned(tmp_path: Path) -> None:
     clock = Clock()
     for expected in (1, 2, 3):
@@ -504,44 +542,6 @@ def test_a_sequence_survives_that_everything_was_pruned(tmp_path: Path) -> None:
         batches.close()
 
 
-@pytest.mark.parametrize("options", [{"when_full": "drop"}, {"max_attempts": 0}])
-def test_an_impossible_option_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOption):
-        IndexerQueue(tmp_path / "q.db", **options)
-
-
-def test_a_negative_age_is_refused(queue: IndexerQueue) -> None:
-    with pytest.raises(InvalidOption):
-        queue.prune(-1)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=10,
-)
-
-
-@given(st.lists(json_values, max_size=5))
-def test_what_json_can_say_comes_back_as_it_was(values: list[Any]) -> None:
-    events = [Event(f"e{place}", "t\u2028", value) for place, value in enumerate(values)]
-    assert decode(joined(encode(one) for one in events)) == events
-
-
-nested: list[Any] = []
-for _ in range(100_000):
-    nested = [nested]
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        Event("", "t"),
-        Event("e", " "),
-        Event("e\n", "t"),
-        Event("e" * 256, "t"),
-        Event("e", "t", object()),
-        Event("e", "t", float("nan")),
 @pytest.mark.parametrize("hours", [1, 24 * 365])
 def test_a_clock_that_was_ahead_once_does_not_stop_pruning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
@@ -695,12 +695,54 @@ def test_events_are_never_added_to_a_batch_that_somebody_has(queue: IndexerQueue
     assert payloads(next_batch(queue)) == [1]
 
 
+@pytest.mark.parametrize("options", [{"when_full": "drop"}, {"max_attempts": 0}])
+def test_an_impossible_option_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        IndexerQueue(tmp_path / "q.db", **options)
+
+
+def test_a_negative_age_is_refused(queue: IndexerQueue) -> None:
+    with pytest.raises(InvalidOption):
+        queue.prune(-1)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.lists(json_values, max_size=5))
+def test_what_json_can_say_comes_back_as_it_was(values: list[Any]) -> None:
+    events = [Event(f"e{place}", "t\u2028", value) for place, value in enumerate(values)]
+    assert decode(joined(encode(one) for one in events)) == events
+
+
+nested: list[Any] = []
+for _ in range(100_000):
+    nested = [nested]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Event("", "t"),
+        Event("e", " "),
+        Event("e\n", "t"),
+        Event("e" * 256, "t"),
+        Event("e", "t", object()),
+        Event("e", "t", float("nan")),
         Event("e", "t", b"bytes"),
         Event("e", "t", nested),
         Event("e", "t", timestamp=float("inf")),
         Event("e", "t", timestamp="now"),  # type: ignore[arg-type]
         Event(7, "t"),  # type: ignore[arg-type]
         "no event",
+        Event("e", "t", {1: "a", "1": "b"}),
+        Event("e", "t", [{"x": ({True: "a", "true": "b"},)}]),
+        Event("e", "t", {None: "a", "null": "b"}),
+        Event("e", "t", {1.5: "a", "1.5": "b"}),
     ],
     ids=range(16),
 )
@@ -715,7 +757,3 @@ def test_what_is_no_event_is_refused_before_anything_is_accepted(
 
 def test_new_events_have_ids_in_order() -> None:
     assert Event.new("t").event_id[:10] <= Event.new("t", 1).event_id[:10]
-        Event("e", "t", {1: "a", "1": "b"}),
-        Event("e", "t", [{"x": ({True: "a", "true": "b"},)}]),
-        Event("e", "t", {None: "a", "null": "b"}),
-        Event("e", "t", {1.5: "a", "1.5": "b"}),
