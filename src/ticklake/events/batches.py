@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,14 +14,13 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from ticklake import faults
-from ticklake.database.schema import Statements
+from ticklake.database.schema import Statements, Transaction
 from ticklake.database.sqlite import SqliteSchema
-from ticklake.events.errors import BadEvent
+from ticklake.events.errors import BadEvent, QueueLost
 from ticklake.events.event import Event, Line, decode, joined
 
 PACKAGE = "ticklake.events"
 CHUNK = 1000
-_APART = 0.000002  # the least by which two times of today differ as floating point numbers, with room to spare
 
 
 @dataclass
@@ -63,16 +63,18 @@ class Next(NamedTuple):
 
 @dataclass
 class _Open:
-    """The newest batch as long as it may grow."""
+    """The newest batch as long as it may grow. How far it is filled, the database knows."""
 
     batch_id: str
     closes_at: float
-    room: int
-    room_bytes: int
 
 
 class Batches:
-    """The file of one queue, opened by one process at a time."""
+    """The file of one queue, opened by one process at a time.
+
+    What is remembered here follows the file: it changes after a commit that has succeeded. After any error it is read
+    anew, and what was claimed without anybody knowing is given back.
+    """
 
     def __init__(
         self,
@@ -91,23 +93,24 @@ class Batches:
         self._max_attempts = max_attempts
         self._clock = clock
         self._lock = threading.RLock()
+        self._owner = uuid4().hex
         self._open: _Open | None = None
-        self._last_created = 0.0
+        self._in_hand: set[str] = set()
+        self._doubtful = False
         self.pending = 0
         self.queue_id = ""
 
     def recover(self) -> int:
-        """Make what was in somebody's hands pending again; how many batches."""
+        """Own the queue, and make what was in somebody's hands pending again; how many batches."""
         self._schema.prepare(PACKAGE)
         with self._lock, self._schema.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
             sql.set_cache()
             sql.set_checkpoint()
+            sql.set_owner(owner=self._owner)
             given_back = len(sql.give_back_all())
-            ((self.pending,),) = sql.count_pending()
-            ((last,),) = sql.last_created()
+            transaction.after_commit(partial(self._counted, _waiting(sql)))
             ((self.queue_id,),) = sql.queue_id()
-            self._last_created, self._open = last or 0.0, None
         return given_back
 
     def store(self, lines: Sequence[Line], age: float = 0.0) -> Stored:
@@ -115,29 +118,28 @@ class Batches:
 
         `age`: for how many seconds the first of them has waited.
         """
-        with self._lock:
+        with self._writing() as (sql, transaction):
             now = self._clock()
-            opened = self._opened(lines)
-            batch_id = opened.batch_id if opened else str(uuid4())
-            with self._schema.transaction() as transaction:
-                sql = transaction.sql(PACKAGE)
-                new = _new(sql, lines, batch_id, now)
-                faults.reach("events.batch")
-                created_at = max(now, self._last_created + _APART)
-                self._write(sql, new, batch_id, None if opened else created_at)
-                faults.reach("events.commit")
-            faults.reach("events.committed")
-            if new:
-                self._written(opened or self._begun(batch_id, created_at, age), new)
+            growing = self._growing(sql, lines)
+            batch_id = growing or str(uuid4())
+            new = _new(sql, lines, batch_id, now)
+            faults.reach("events.batch")
+            if new and growing:
+                sql.append_to_batch(batch_id=batch_id, count=len(new), data=joined(new))
+            elif new:
+                sql.add_batch(batch_id=batch_id, created_at=now, count=len(new), data=joined(new))
+                sql.add_sequence(batch_id=batch_id)
+                transaction.after_commit(partial(self._begun, batch_id, time.monotonic() + self._timeout - age))
+            if new and sql.size_of_pending(batch_id=batch_id)[0][0] >= self._batch_size:
+                transaction.after_commit(self._closed)
+            faults.reach("events.commit")
+        faults.reach("events.committed")
         return Stored(len(new), len(lines) - len(new))
 
     def next(self) -> Next:
         """Claim the oldest pending batch that is closed. One that was delivered too often is a dead letter."""
-        if not self.pending:
-            return Next()
         dead: list[str] = []
-        with self._lock, self._schema.transaction(durable=False) as transaction:
-            sql = transaction.sql(PACKAGE)
+        with self._writing(durable=False) as (sql, transaction):
             while rows := sql.next_batch():
                 batch_id, created_at, count, data, attempts, sequence = rows[0]
                 if wait := self._until_closed(batch_id):
@@ -146,6 +148,8 @@ class Batches:
                 events = self._events(sql, batch_id, data, attempts)
                 if events is not None:
                     sql.claim_batch(batch_id=batch_id)
+                    sql.set_waiting(batch_id=batch_id, waiting=0)
+                    transaction.after_commit(partial(self._in_hand.add, batch_id))
                     batch = Batch(batch_id, created_at, events, count, "processing", sequence, attempts + 1)
                     return Next(batch, dead=tuple(dead))
                 dead.append(batch_id)
@@ -153,27 +157,28 @@ class Batches:
 
     def assign(self, batch_ids: Sequence[str], run_id: str) -> int:
         """Record that these batches belong to a run. Returns the number of the run's first batch."""
-        with self._schema.transaction(durable=False) as transaction:
-            sql = transaction.sql(PACKAGE)
+        with self._writing(durable=False) as (sql, _):
             sql.assign.many({"batch_id": batch_id, "run_id": run_id} for batch_id in batch_ids)
             ((first,),) = sql.first_of_run(run_id=run_id)
         return int(first)
 
     def finish(self, batch_id: str) -> bool:
-        with self._schema.transaction(durable=False) as transaction:
-            return bool(transaction.sql(PACKAGE).finish_batch(batch_id=batch_id))
+        with self._writing(durable=False) as (sql, transaction):
+            transaction.after_commit(partial(self._in_hand.discard, batch_id))
+            return bool(sql.finish_batch(batch_id=batch_id))
 
     def fail(self, batch_id: str, error: str) -> bool:
         """Back in its place, for another attempt (False); or, after the last one, a dead letter (True)."""
-        with self._lock, self._schema.transaction() as transaction:
-            sql = transaction.sql(PACKAGE)
+        with self._writing() as (sql, transaction):
             rows = sql.attempts(batch_id=batch_id)
             if not rows:
                 return False
+            transaction.after_commit(partial(self._in_hand.discard, batch_id))
             if rows[0][0] >= self._max_attempts:
                 self._bury(sql, batch_id, error)
                 return True
             sql.give_back(batch_id=batch_id)
+            sql.set_waiting(batch_id=batch_id, waiting=1)
             transaction.after_commit(self._given_back)
         return False
 
@@ -191,62 +196,87 @@ class Batches:
         return int(found)
 
     def replay(self, batch_id: str) -> bool:
-        with self._lock, self._schema.transaction() as transaction:
-            sql = transaction.sql(PACKAGE)
+        with self._writing() as (sql, transaction):
             revived = bool(sql.revive(batch_id=batch_id))
             sql.remove_dead(batch_id=batch_id)
             if revived:
+                sql.set_waiting(batch_id=batch_id, waiting=1)
                 transaction.after_commit(self._given_back)
         return revived
 
     def prune(self, max_age: float) -> tuple[int, int]:
         """Forget done batches and the ids of their events, in small transactions; how many of each."""
-        before = self._clock() - max_age
-        batches, removed = 0, CHUNK
-        while removed == CHUNK:
-            with self._schema.transaction() as transaction:
-                sql = transaction.sql(PACKAGE)
-                rows = sql.prune_batches(before=before, limit=CHUNK)
-                sql.forget_sequence.many({"batch_id": row[0]} for row in rows)
-            removed = len(rows)
-            batches += removed
-        return batches, self._prune_events(before)
+        now = self._clock()
+        old = self._prune_batches("prune_batches", before=now - max_age)
+        ahead = self._prune_batches("prune_ahead", now=now, sequence=max(old, default=0))
+        return len(old) + len(ahead), self._prune_events(now, now - max_age)
 
     def close(self) -> None:
         self._schema.close()
 
-    def _prune_events(self, before: float) -> int:
+    @contextmanager
+    def _writing(self, *, durable: bool = True) -> Iterator[tuple[Statements, Transaction]]:
+        """A transaction of the owner. Raises `QueueLost` if somebody else is the owner by now."""
+        with self._lock:
+            try:
+                with self._schema.transaction(durable=durable) as transaction:
+                    sql = transaction.sql(PACKAGE)
+                    if not sql.is_owner(owner=self._owner):
+                        raise QueueLost(queue=self._schema.path)
+                    if self._doubtful:
+                        sql.give_back_unknown(in_hand=json.dumps(list(self._in_hand)))
+                        transaction.after_commit(partial(self._counted, _waiting(sql)))
+                    yield sql, transaction
+            except BaseException:
+                # A commit may have succeeded, and what follows it was not done.
+                self._doubtful, self._open = True, None
+                raise
+
+    def _prune_batches(self, statement: str, **values: float) -> list[int]:
+        """The numbers of the batches that were forgotten."""
+        forgotten: list[int] = []
+        removed = CHUNK
+        while removed == CHUNK:
+            with self._writing() as (sql, _):
+                rows = getattr(sql, statement)(**values, limit=CHUNK)
+                forgotten += [row[0] for row in sql.forget_sequence.many({"batch_id": row[0]} for row in rows)]
+            removed = len(rows)
+        return forgotten
+
+    def _prune_events(self, now: float, before: float) -> int:
         removed = after = 0
         while True:
-            with self._schema.transaction() as transaction:
-                sql = transaction.sql(PACKAGE)
-                rows = sql.event_after(after=after)
+            with self._writing() as (sql, _):
+                rows = sql.event_after(after=after, now=now)
                 if not rows or rows[0][1] >= before:
                     return removed
-                after = rows[0][0] + CHUNK - 1
-                removed += len(sql.prune_events(first=rows[0][0], last=after, before=before))
+                old, first = rows[0][0], after + 1
+                after = old + CHUNK - 1
+                removed += len(sql.prune_events(first=first, last=after, old=old, before=before, now=now))
 
-    def _opened(self, lines: Sequence[Line]) -> _Open | None:
-        """The open batch, where all of these fit into it."""
-        opened = self._open
-        if opened is None or time.monotonic() >= opened.closes_at:
+    def _growing(self, sql: Statements, lines: Sequence[Line]) -> str | None:
+        """The open batch, if all of these fit into it."""
+        if self._open is None or time.monotonic() >= self._open.closes_at:
             return None
-        return opened if len(lines) <= opened.room and _bytes(lines) <= opened.room_bytes else None
+        for count, size in sql.size_of_pending(batch_id=self._open.batch_id):
+            if count + len(lines) <= self._batch_size and size + _bytes(lines) <= self._batch_bytes:
+                return self._open.batch_id
+        return None
 
     def _until_closed(self, batch_id: str) -> float:
         if self._open is None or self._open.batch_id != batch_id:
             return 0.0
         return max(0.0, self._open.closes_at - time.monotonic())
 
-    def _begun(self, batch_id: str, created_at: float, age: float) -> _Open:
-        self._last_created = created_at
-        self.pending += 1
-        return _Open(batch_id, time.monotonic() + self._timeout - age, self._batch_size, self._batch_bytes)
+    def _counted(self, pending: int) -> None:
+        self.pending, self._doubtful = pending, False
 
-    def _written(self, opened: _Open, new: Sequence[Line]) -> None:
-        opened.room -= len(new)
-        opened.room_bytes -= _bytes(new)
-        self._open = opened if opened.room > 0 else None
+    def _begun(self, batch_id: str, closes_at: float) -> None:
+        self.pending += 1
+        self._open = _Open(batch_id, closes_at)
+
+    def _closed(self) -> None:
+        self._open = None
 
     def _given_back(self) -> None:
         self.pending += 1
@@ -255,14 +285,6 @@ class Batches:
         self.pending -= 1
         if self._open is not None and self._open.batch_id == batch_id:
             self._open = None
-
-    @staticmethod
-    def _write(sql: Statements, new: Sequence[Line], batch_id: str, created_at: float | None) -> None:
-        if new and created_at is None:
-            sql.append_to_batch(batch_id=batch_id, count=len(new), data=joined(new))
-        elif new:
-            sql.add_batch(batch_id=batch_id, created_at=created_at, count=len(new), data=joined(new))
-            sql.add_sequence(batch_id=batch_id)
 
     def _events(self, sql: Statements, batch_id: str, data: bytes, attempts: int) -> list[Event] | None:
         """None where the batch cannot be delivered (any more): then it is dead."""
@@ -278,6 +300,15 @@ class Batches:
     def _bury(self, sql: Statements, batch_id: str, error: str) -> None:
         sql.bury(batch_id=batch_id, error=error, now=self._clock())
         sql.remove_batch(batch_id=batch_id)
+        sql.set_waiting(batch_id=batch_id, waiting=0)
+
+
+def _waiting(sql: Statements) -> int:
+    """Finds the batches that wait to be delivered; how many."""
+    sql.find_waiting()
+    sql.find_not_waiting()
+    ((pending,),) = sql.count_pending()
+    return int(pending)
 
 
 def _new(sql: Statements, lines: Sequence[Line], batch_id: str, now: float) -> list[Line]:

@@ -35,6 +35,14 @@ class QueueInUse(TickLakeError):
     queue: object
 
 
+class QueueLost(TickLakeError):
+    message = (
+        "Queue {queue} was opened by another process, though this one has it: somebody removed its lock file. Nothing "
+        "more is stored or delivered here. Stop one of them, open this one again, and publish again what was refused."
+    )
+    queue: object
+
+
 class QueueFull(TickLakeError):
     message = (
         "Queue {queue} holds {capacity} events that are not on disk yet, and was told not to wait. Publish more slowly."

@@ -58,6 +58,7 @@ def encode(event: Event) -> Line:
         text = _encoder.encode((event.event_id, event.type, timestamp, event.payload))
         if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
             raise ValueError(f"its payload is nested more than {DEEPEST} levels deep")
+        _check_keys(event.payload)
         if len(text) >= LARGEST:
             raise ValueError(f"it has more than {LARGEST:,} bytes as JSON")
     except (InvalidName, AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -84,6 +85,21 @@ def _depth(text: str) -> int:
         deepest = max(deepest, depth)
         depth -= mark in "]}"
     return deepest
+
+
+def _check_keys(payload: object) -> None:
+    """Keys become text. If two become the same text, only one of their values would be delivered."""
+    if isinstance(payload, dict):
+        if any(type(key) is not str for key in payload):
+            names = json.loads(_encoder.encode(dict.fromkeys(payload)))
+            if len(names) < len(payload):
+                raise ValueError(f"two keys of its payload are the same as text: {reprlib.repr(list(payload))}")
+        payload = payload.values()
+    elif not isinstance(payload, list | tuple):
+        return
+    for inner in payload:
+        if isinstance(inner, dict | list | tuple):
+            _check_keys(inner)
 
 
 def joined(lines: Iterable[Line]) -> bytes:

@@ -147,7 +147,12 @@ class EventIndexer(Service):
         """What is there, up to a limit; waits for the first one only."""
         batches: list[Batch] = []
         while len(batches) < self._max_batches:
-            batch = self._queue.get_next_batch(timeout=0.0 if batches else 0.5)
+            try:
+                batch = self._queue.get_next_batch(timeout=0.0 if batches else 0.5)
+            except TickLakeError:
+                if not batches:
+                    raise
+                break  # those in hand come first: nobody else would do them
             if batch is None:
                 break
             batches.append(batch)

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ticklake.database.sqlite import SqliteSchema
+from ticklake.database.statements import migrations
 from ticklake.errors import (
     BadEvent,
     DatabaseFull,
+    DatabaseMoved,
     DatabaseUnusable,
     EventsNotDurable,
     InvalidOption,
     QueueFull,
     QueueInUse,
+    QueueLost,
     QueueNotRunning,
 )
 from ticklake.events import Batch, Event, EventBus, IndexerQueue
-from ticklake.events.batches import Batches, Stored
+from ticklake.events.batches import PACKAGE, Batches, Stored
 from ticklake.events.buffer import Buffer, Triggers
 from ticklake.events.event import Line, decode, encode, joined
 from ticklake.monitoring import Counter
@@ -490,6 +495,39 @@ def test_pruning_forgets_what_is_old_and_done_and_nothing_else(tmp_path: Path, m
     batches.close()
 
 
+@pytest.fixture
+def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A queue of the version before owners and the order by number: its times are those of a clock that was ahead."""
+    path, ahead = tmp_path / "older.db", time.time() + 1_000_000
+    schema = SqliteSchema(path, "indexer-queue")
+    with monkeypatch.context() as before:
+        before.setattr("ticklake.database.schema.migrations", lambda *names: migrations(*names)[:2])
+        schema.prepare(PACKAGE)
+    with schema.transaction() as transaction:
+        for number, status in enumerate(("done", "processing", "pending", "pending")):
+            values = {"id": f"b-{number}", "at": ahead + number, "data": encode(event(number)).text, "status": status}
+            transaction.execute("INSERT INTO pending_batches VALUES (:id, :at, 1, :data, :status, 0)", values)
+            transaction.execute("INSERT INTO batch_sequence (batch_id) VALUES (:id)", {"id": f"b-{number}"})
+            event_id = event(number).event_id
+            values = {"event": event_id, "id": f"b-{number}", "at": time.time()}
+            transaction.execute("INSERT INTO processed_events VALUES (:event, :id, :at)", values)
+    schema.close()
+    return path
+
+
+def test_a_queue_of_an_older_version_goes_on_where_it_was(older: Path, bus: EventBus) -> None:
+    with IndexerQueue(older) as queue:
+        queue.subscribe_to_eventbus(bus)
+        assert queue.metrics().pending_batches == 3
+        bus.publish_many([event(number) for number in range(5)])
+        batches = [next_batch(queue) for _ in range(4)]
+        assert [payloads(batch) for batch in batches] == [[1], [2], [3], [4]]
+        assert [batch.sequence for batch in batches] == [2, 3, 4, 5]
+        for batch in batches:
+            queue.mark_batch_done(batch.batch_id)
+        assert queue.prune(0) == (5, 5)
+
+
 def test_a_sequence_survives_that_everything_was_pruned(tmp_path: Path) -> None:
     clock = Clock()
     for expected in (1, 2, 3):
@@ -502,6 +540,159 @@ def test_a_sequence_survives_that_everything_was_pruned(tmp_path: Path) -> None:
         clock.now += 10
         assert batches.prune(1) == (1, 1)
         batches.close()
+
+
+@pytest.mark.parametrize("hours", [1, 24 * 365])
+def test_a_clock_that_was_ahead_once_does_not_stop_pruning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    monkeypatch.setattr("ticklake.events.batches.CHUNK", 2)
+    clock = Clock()
+    batches = opened(tmp_path / "q.db", clock)
+    clock.now += hours * 3600
+    for number in range(3):
+        worked_off(batches, number)
+    clock.now -= hours * 3600
+    for number in range(3, 8):
+        assert worked_off(batches, number).created_at == clock.now, "the time of a batch is that of the clock"
+    worked_off(batches, 8)
+    clock.now += 1000
+    worked_off(batches, 9)
+    assert batches.prune(500) == (9, 9)
+    assert batches.prune(0) == (0, 0)
+    clock.now += 1
+    assert batches.prune(0) == (1, 1)
+    batches.close()
+
+
+def test_what_was_stored_last_by_a_clock_that_was_ahead_is_kept_as_if_it_were_new(tmp_path: Path) -> None:
+    clock = Clock()
+    batches = opened(tmp_path / "q.db", clock)
+    worked_off(batches, 0)
+    clock.now += 1_000_000
+    worked_off(batches, 1)
+    clock.now -= 900_000
+    assert batches.prune(10) == (1, 1)
+    batches.close()
+
+
+def worked_off(batches: Batches, number: int) -> Batch:
+    batches.store([encode(event(number))], 0.5)
+    batch = batches.next().batch
+    assert batch is not None
+    assert payloads(batch) == [number]
+    assert batches.finish(batch.batch_id)
+    return batch
+
+
+def test_keys_that_are_no_text_become_text(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish(Event("e", "t", {1: "a", None: {True: "b", "x": [{2.5: "c"}]}}))
+    assert payloads(next_batch(queue)) == [{"1": "a", "null": {"true": "b", "x": [{"2.5": "c"}]}}]
+
+
+# A file that is moved away and comes back
+
+
+@contextmanager
+def away(queue: IndexerQueue) -> Iterator[None]:
+    elsewhere = queue.path.with_name("away.db")
+    queue.path.rename(elsewhere)
+    try:
+        yield
+    finally:
+        elsewhere.rename(queue.path)
+
+
+@pytest.mark.warns("moved|is gone|another file")
+def test_an_event_that_was_stored_while_the_file_was_away_is_delivered_once(
+    queue: IndexerQueue, bus: EventBus, eventually: Eventually
+) -> None:
+    bus.publish(event(0))
+    queue.mark_batch_done(next_batch(queue).batch_id)
+    with away(queue), pytest.raises(EventsNotDurable):
+        bus.publish(event(1))
+    eventually(lambda: queue.monitor.healthy and queue.metrics().buffer_size == 0)
+    batch = next_batch(queue)
+    assert payloads(batch) == [1]
+    assert queue.mark_batch_done(batch.batch_id)
+    assert (queue.get_next_batch(0), queue.metrics().pending_batches) == (None, 0)
+    bus.publish(event(2))
+    assert payloads(next_batch(queue)) == [2]
+
+
+def test_a_batch_that_was_claimed_while_the_file_was_away_comes_first(tmp_path: Path, bus: EventBus) -> None:
+    with IndexerQueue(tmp_path / "q.db", max_attempts=1) as queue:
+        queue.subscribe_to_eventbus(bus)
+        for start in (0, 100, 200):
+            bus.publish_many([event(number) for number in range(start, start + 100)])
+        in_hand = next_batch(queue)
+        with away(queue), pytest.raises(DatabaseMoved):
+            queue.get_next_batch(0)
+        batch = next_batch(queue)
+        assert (payloads(batch)[0], batch.attempts) == (100, 1), "nobody has had it before"
+        assert payloads(next_batch(queue))[0] == 200
+        assert queue.get_next_batch(0) is None, "the first one is in somebody's hands"
+        assert queue.metrics().pending_batches == 0
+        assert queue.mark_batch_done(in_hand.batch_id)
+
+
+def test_work_that_is_given_back_or_replayed_while_the_file_is_away_is_not_lost(
+    queue: IndexerQueue, bus: EventBus
+) -> None:
+    bus.publish(event(0))
+    batch = next_batch(queue)
+    with away(queue), pytest.raises(DatabaseMoved):
+        queue.mark_batch_failed(batch.batch_id, "no such table")
+    assert payloads(next_batch(queue)) == [0]
+
+
+# Two owners
+
+
+def break_in(queue: IndexerQueue) -> IndexerQueue:
+    """An operator takes the lock of a queue for a leftover. The next one to open the queue is let in."""
+    Path(f"{queue.path}-lock").unlink()
+    second = IndexerQueue(queue.path)
+    second.start()
+    return second
+
+
+@pytest.mark.warns("was opened by another process", "stopped without writing up to 1 events")
+def test_an_owner_whose_queue_was_opened_by_another_one_stores_nothing_more(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish(event(0))
+    second = break_in(queue)
+    try:
+        batch = next_batch(second)
+        assert payloads(batch) == [0]
+        with pytest.raises(EventsNotDurable, match="was opened by another process"):
+            bus.publish(event(1))
+        assert not queue.monitor.healthy
+        for act in (
+            queue.get_next_batch,
+            lambda: queue.mark_batch_done(batch.batch_id),
+            lambda: queue.mark_batch_failed(batch.batch_id, "no"),
+            lambda: queue.replay(batch.batch_id),
+            lambda: queue.assign([batch], "run"),
+            lambda: queue.prune(0),
+        ):
+            with pytest.raises(QueueLost):
+                act()
+        assert second.mark_batch_done(batch.batch_id)
+        second.offer([event(1)]).wait()
+        assert payloads(next_batch(second)) == [1]
+    finally:
+        second.stop()
+        queue.stop(graceful=False)
+
+
+def test_events_are_never_added_to_a_batch_that_somebody_has(queue: IndexerQueue, bus: EventBus) -> None:
+    bus.publish(event(0))
+    assert queue._batches is not None
+    # As if another owner had claimed it, while it is open here.
+    with queue._batches._schema.transaction() as transaction:
+        transaction.execute_script("UPDATE pending_batches SET status = 'processing'")
+    bus.publish(event(1))
+    assert payloads(next_batch(queue)) == [1]
 
 
 @pytest.mark.parametrize("options", [{"when_full": "drop"}, {"max_attempts": 0}])
@@ -548,8 +739,12 @@ for _ in range(100_000):
         Event("e", "t", timestamp="now"),  # type: ignore[arg-type]
         Event(7, "t"),  # type: ignore[arg-type]
         "no event",
+        Event("e", "t", {1: "a", "1": "b"}),
+        Event("e", "t", [{"x": ({True: "a", "true": "b"},)}]),
+        Event("e", "t", {None: "a", "null": "b"}),
+        Event("e", "t", {1.5: "a", "1.5": "b"}),
     ],
-    ids=range(12),
+    ids=range(16),
 )
 def test_what_is_no_event_is_refused_before_anything_is_accepted(
     queue: IndexerQueue, bus: EventBus, bad: Any, eventually: Eventually

@@ -1,23 +1,39 @@
--- Batches of events in the order of their life: stored, claimed, done or given back, pruned. A file has one writer at a
--- time.
+-- Batches of events in the order of their life: stored, claimed, done or given back, pruned. Every transaction that writes
+-- has the write lock, and has asked `is_owner`.
 
 -- name: add_batch
 INSERT INTO pending_batches (batch_id, created_at, event_count, events_data)
 VALUES (:batch_id, :created_at, :count, :data)
 
+-- name: size_of_pending
+-- No row if somebody has the batch, or had it: then it must not grow.
+SELECT event_count, length(events_data) FROM pending_batches WHERE batch_id = :batch_id AND status = 'pending'
+
 -- name: append_to_batch
 UPDATE pending_batches
 SET event_count = event_count + :count, events_data = CAST(events_data || :data AS BLOB)
-WHERE batch_id = :batch_id
+WHERE batch_id = :batch_id AND status = 'pending'
 
 -- name: add_sequence
-INSERT INTO batch_sequence (batch_id) VALUES (:batch_id)
+INSERT INTO batch_sequence (batch_id, waiting) VALUES (:batch_id, 1)
 
 -- name: next_batch
--- The oldest one, however many are done (idx_pending_status).
+-- The one with the lowest number, however many are done (batches_waiting).
 SELECT b.batch_id, b.created_at, b.event_count, b.events_data, b.attempts, s.sequence
-FROM pending_batches AS b JOIN batch_sequence AS s ON s.batch_id = b.batch_id
-WHERE b.status = 'pending' ORDER BY b.created_at LIMIT 1
+FROM batch_sequence AS s INDEXED BY batches_waiting CROSS JOIN pending_batches AS b ON b.batch_id = s.batch_id
+WHERE s.waiting = 1 AND b.status = 'pending' ORDER BY s.sequence LIMIT 1
+
+-- name: set_waiting
+UPDATE batch_sequence SET waiting = :waiting WHERE batch_id = :batch_id
+
+-- name: find_waiting
+-- After a crash, or an older version: those that are pending (idx_pending_status).
+UPDATE batch_sequence SET waiting = 1
+WHERE batch_id IN (SELECT batch_id FROM pending_batches WHERE status = 'pending') AND waiting = 0
+
+-- name: find_not_waiting
+UPDATE batch_sequence INDEXED BY batches_waiting SET waiting = 0
+WHERE waiting = 1 AND batch_id NOT IN (SELECT batch_id FROM pending_batches WHERE status = 'pending')
 
 -- name: claim_batch
 UPDATE pending_batches SET status = 'processing', attempts = attempts + 1 WHERE batch_id = :batch_id
@@ -44,19 +60,16 @@ UPDATE pending_batches SET status = 'pending' WHERE batch_id = :batch_id
 -- After a crash: what was in somebody's hands is delivered again.
 UPDATE pending_batches SET status = 'pending' WHERE status = 'processing' RETURNING batch_id
 
+-- name: give_back_unknown
+-- After an error: a claim was stored, and nobody has heard of it. It counts as no attempt.
+UPDATE pending_batches SET status = 'pending', attempts = max(attempts - 1, 0)
+WHERE status = 'processing' AND batch_id NOT IN (SELECT value FROM json_each(:in_hand))
+
 -- name: remove_batch
 DELETE FROM pending_batches WHERE batch_id = :batch_id
 
 -- name: count_pending
 SELECT count(*) FROM pending_batches WHERE status = 'pending'
-
--- name: last_created
--- Three probes of idx_pending_status.
-SELECT max(newest) FROM (
-    SELECT max(created_at) AS newest FROM pending_batches WHERE status = 'pending'
-    UNION ALL SELECT max(created_at) FROM pending_batches WHERE status = 'processing'
-    UNION ALL SELECT max(created_at) FROM pending_batches WHERE status = 'done'
-    UNION ALL SELECT max(created_at) FROM dead_batches)
 
 -- name: all_batches
 -- What the queue knows of every batch that it has not forgotten. One scan of small rows: no events are read.
@@ -72,6 +85,14 @@ DELETE FROM pending_batches WHERE rowid IN (
     SELECT rowid FROM pending_batches WHERE status = 'done' AND created_at < :before ORDER BY created_at LIMIT :limit)
 RETURNING batch_id
 
+-- name: prune_ahead
+-- A time ahead of the clock was written while the clock was wrong. Such a batch is at least as old as any that came after
+-- it (idx_pending_status).
+DELETE FROM pending_batches WHERE rowid IN (
+    SELECT b.rowid FROM pending_batches AS b JOIN batch_sequence AS s ON s.batch_id = b.batch_id
+    WHERE b.status = 'done' AND b.created_at > :now AND s.sequence < :sequence LIMIT :limit)
+RETURNING batch_id
+
 -- name: forget_sequence
 -- The number is never given again (AUTOINCREMENT).
-DELETE FROM batch_sequence WHERE batch_id = :batch_id
+DELETE FROM batch_sequence WHERE batch_id = :batch_id RETURNING sequence

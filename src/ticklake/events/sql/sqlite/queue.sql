@@ -6,6 +6,13 @@ SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'pending_batches'
 -- name: queue_id
 SELECT queue_id FROM queue_identity
 
+-- name: set_owner
+UPDATE queue_identity SET owner = :owner
+
+-- name: is_owner
+-- Asked at the beginning of every transaction that writes.
+SELECT 1 FROM queue_identity WHERE owner = :owner
+
 -- name: set_cache
 -- 16 MB: random event ids touch a page each.
 PRAGMA cache_size = -16384
