@@ -121,7 +121,7 @@ class Glance:
         """
         found = [one.pending + one.permanent for one in self.gaps]
         found += [one.missing for one in self.tables if one.missing is not None]
-        unknown = any(one.missing is None and (one.ticks or one.error) for one in self.tables)
+        unknown = any(one.missing is None and (one.ticks or one.error or one.rows is None) for one in self.tables)
         worst = max(found, default=None)
         return None if unknown and not worst else worst
 
@@ -353,9 +353,11 @@ def _with_missing(
         found = None if table.error else ranges(catalog, run_id, table.name, step, seconds)
     except TableUnreadable as error:
         return replace(table, error=str(error))
-    if found is None or table.ticks is None:
-        return table if found is None else replace(table, missing=0, missing_ticks=0)
-    holes = subtract([on_grid(TickRange(0, table.ticks.end), step)], found, step)
+    if found is None:
+        return table
+    # A table of whose ticks its log does not tell ends where its files do.
+    end = max((ticks.end for ticks in (*found, *filter(None, [table.ticks]))), default=-1)
+    holes = subtract([on_grid(TickRange(0, end), step)], found, step)
     return replace(table, missing=len(holes), missing_ticks=count(holes, step))
 
 

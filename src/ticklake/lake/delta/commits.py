@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,17 @@ def added_ticks(log: Path, version: int) -> list[range] | None:
             return None
         if commit.adds and not sources and not commit.removes:
             return None
+    return found
+
+
+def written_bounds(log: Path, version: int, ordinal: str) -> dict[str, TickRange]:
+    """What the commits up to a version say of the ticks of each file. Reads them all."""
+    found: dict[str, TickRange] = {}
+    for number in range(version + 1):
+        data = read_commit(log, number)
+        with suppress(ValueError):
+            adds = decode_commit(data, ordinal).adds if data is not None else []
+            found.update({file.path: file.ticks for file in adds})
     return found
 
 

@@ -17,11 +17,15 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from ticklake.lake.delta.footers import Contents, contents
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile
+from ticklake.lake.delta.types import leaves
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
     # It loads pandas, which takes a second. Those who only write do not need it.
     from pyarrow.dataset import Dataset
+
+# Columns whose statistics readers use, unless the table asks for more.
+_INDEXED = 32
 
 
 class Listed(NamedTuple):
@@ -65,6 +69,26 @@ def sizes_of(delta: DeltaTable) -> list[int]:
 
 def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
     return [LiveFile(file.path, file.size, file.rows, _bounds(file), file.written) for file in listed(delta, ordinal)]
+
+
+def bounded(file: LiveFile, directory: Path, ordinal: str) -> LiveFile | None:
+    """The file with bounds: those of its footer if the log tells none. None if it cannot be read."""
+    if file.ticks != ANY_TICK or not ordinal:
+        return file
+    read = _read(directory / file.path, ordinal)
+    if read is None:
+        return None
+    return file._replace(ticks=read.bounds or ANY_TICK)
+
+
+def statistics_property(schema: pa.Schema, ordinal: str) -> dict[str, str]:
+    """Has readers use the statistics of the first columns as far as the one that the table counts by.
+
+    There is also a property that names columns, but delta-rs (1.6) then finds none in a table with a struct.
+    """
+    behind = schema.names.index(ordinal) + 1
+    count = sum(leaves(field.type) for field in list(schema)[:behind])
+    return {"delta.dataSkippingNumIndexedCols": str(count)} if count > _INDEXED else {}
 
 
 def is_counted_by(delta: DeltaTable, column: str) -> bool:

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from ticklake import faults
 from ticklake.errors import TickLakeError
 from ticklake.lake.delta import checkpoints, commits, history, recovery, scratch
 from ticklake.lake.delta.commits import Action, Commit
-from ticklake.lake.delta.files import live_files
+from ticklake.lake.delta.files import bounded, live_files, statistics_property
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
@@ -43,6 +43,7 @@ from ticklake.lake.errors import (
     TableReplaced,
     UnknownTableFormat,
 )
+from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +243,7 @@ class DeltaLog:
         for path in commit.removes:
             self.files.remove(path)
         for file in commit.adds:
-            self.files.add(file)
+            self.files.add(bounded(file, self.directory, self._ordinal) or file)
 
     def _write(
         self,
@@ -364,13 +365,23 @@ class DeltaLog:
         with folder.committing():
             delta = DeltaTable(self.directory)
             self._check(delta)
-            self.files = Snapshot(live_files(delta, self._ordinal))
+            self.files = Snapshot(self._bounded(live_files(delta, self._ordinal), int(delta.version())))
             self._append_only = delta.metadata().configuration.get("delta.appendOnly") == "true"
             if self._may_create and self.id not in ("", str(delta.metadata().id)):
                 raise TableReplaced(table=self.directory)
             self.id = str(delta.metadata().id)
             self._read(int(delta.version()))
             return Head(int(delta.version()), folder.mark(int(delta.version())) or "")
+
+    def _bounded(self, files: Iterable[LiveFile], version: int) -> Iterator[LiveFile]:
+        """With bounds as far as anybody knows: a damaged file without any would hold up every tick."""
+        written: dict[str, TickRange] | None = None
+        for file in files:
+            found = bounded(file, self.directory, self._ordinal)
+            if found is None:
+                written = commits.written_bounds(self._log, version, self._ordinal) if written is None else written
+                found = file._replace(ticks=written.get(file.path, file.ticks))
+            yield found
 
     def _read(self, version: int) -> None:  # noqa: ARG002
         """What else is to be known of the table at this version."""
@@ -404,6 +415,7 @@ class DeltaLog:
         configuration = {"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"}
         if self._key:
             configuration[KEY] = json.dumps(list(self._key))
+            configuration.update(statistics_property(self._schema, self._ordinal))
         configuration.update(self._properties)
         data = scratch.first_commit(self._name, self._schema, configuration)
         try:

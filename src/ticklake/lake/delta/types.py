@@ -16,6 +16,11 @@ _NESTED = (
 )
 
 
+def leaves(kind: pa.DataType) -> int:
+    """How many columns of a Parquet file a column of this type has."""
+    return sum(leaves(kind.field(place).type) for place in range(kind.num_fields)) or 1
+
+
 def unfit_types(kind: pa.DataType) -> Iterator[pa.DataType]:
     """The type and the types that it is made of, as far as a Delta table does not return them unchanged."""
     return filter(_is_unfit, _parts(kind))

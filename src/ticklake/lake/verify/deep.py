@@ -66,7 +66,7 @@ def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) 
     assert work.table is not None  # noqa: S101  there is a table to compare with
     log = inspected(directory, work.table.ordinal)
     items = [
-        _Item(directory, work.table, file, log.checksums.get(file.path, ""))
+        _Item(directory, work.table, file.path, log.bounds.get(file.path, file.ticks), log.checksums.get(file.path, ""))
         for file in _files(directory, work.table.ordinal)
     ]
     scanned = _deal(spark, items, _scan)
@@ -135,17 +135,17 @@ class _Item(NamedTuple):
 
     directory: Path
     table: Table
-    file: LiveFile
+    name: str
+    ticks: TickRange
     checksum: str
 
     @property
     def path(self) -> Path:
-        return self.directory / self.file.path
+        return self.directory / self.name
 
     def damaged(self, reason: str) -> tuple[str, str]:
-        ticks = self.file.ticks
         error = DamagedTableFile(
-            file=str(self.path), table=self.table.name, first=ticks.start, last=ticks.end, reason=reason
+            file=str(self.path), table=self.table.name, first=self.ticks.start, last=self.ticks.end, reason=reason
         )
         return str(self.path), str(error)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,16 +28,18 @@ from ticklake.lake.delta import (
     versions_of,
 )
 from ticklake.lake.errors import DamagedCommit
+from ticklake.ticks import TickRange
 
 # In this order: a table does not open while the hint names a checkpoint that is gone.
 _REMOVE = f"remove {HINT} beside it and then itself, the commits are all there"
 
 
 class Inspection(NamedTuple):
-    """What is wrong with which entry of a log, by its path, and the checksums of the files that it names."""
+    """What is wrong with which entry of a log, by its path; checksums and bounds of the files that it names."""
 
     flaws: dict[str, str]
     checksums: dict[str, str]
+    bounds: dict[str, TickRange]
 
 
 def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
@@ -54,7 +57,8 @@ def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
     if not flaws:
         flaws |= _difference(directory, history, ordinal)
     sums = {path: found for commit in history.values() for path, found in commit.checksums.items()}
-    return Inspection(flaws, sums)
+    bounds = {file.path: file.ticks for commit in history.values() for file in commit.adds}
+    return Inspection(flaws, sums, bounds)
 
 
 def _flaw(checkpoint: Path, expected: str) -> str:
@@ -75,20 +79,25 @@ def _difference(directory: Path, history: dict[int, Commit], ordinal: str) -> di
     """A checkpoint has no checksum, but every commit that it sums up is kept: the two must agree."""
     try:
         delta = DeltaTable(directory)
-        found = set(live_files(delta, ordinal))
+        found = _sizes(live_files(delta, ordinal))
     except (DeltaError, OSError) as error:
         return {str(directory / "_delta_log"): one_line(error)}
     versions = range(int(delta.version()) + 1)
     if not all(version in history for version in versions):
         return {}
-    return _compared(directory, found, set(_replayed([history[version] for version in versions])))
+    return _compared(directory, found, _sizes(_replayed([history[version] for version in versions])))
 
 
-def _compared(directory: Path, found: set[LiveFile], replayed: set[LiveFile]) -> dict[str, str]:
+def _sizes(files: Iterable[LiveFile]) -> set[tuple[str, int]]:
+    """Without their statistics, of which delta-rs tells only some."""
+    return {(file.path, file.size) for file in files}
+
+
+def _compared(directory: Path, found: set[tuple[str, int]], replayed: set[tuple[str, int]]) -> dict[str, str]:
     if found == replayed:
         return {}
-    file = min(found ^ replayed)
-    reason = f"it does not agree with the commits, first about {file.path}; {_REMOVE}"
+    path, _ = min(found ^ replayed)
+    reason = f"it does not agree with the commits, first about {path}; {_REMOVE}"
     return {str(newest): reason for newest in _checkpoints(directory / "_delta_log")[-1:]}
 
 
