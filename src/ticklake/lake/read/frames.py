@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.lake.delta import ANY_TICK, DeltaTable, Head, TableFolder, dataset_of, one_line
+from ticklake.lake.delta import ANY_TICK, DeltaError, DeltaTable, Head, TableFolder, dataset_of, one_line
 from ticklake.lake.empty import EmptyTicks, Ticks, joined, ticks_of
 from ticklake.lake.errors import TableNotInRun, TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
@@ -114,7 +114,10 @@ class Frames:
         return self._catalog.facts(run_id, table)
 
     def reading(self, run_id: str, table: str, read: Callable[[OpenTable], T]) -> T:
-        """What is read of one look at a table; read again if its files were removed meanwhile."""
+        """What is read of one look at a table; read again if its files were removed meanwhile.
+
+        Raises `TableUnreadable` if a file is damaged.
+        """
         for last in (False, True):
             try:
                 return read(self._opened(run_id, table))
@@ -123,6 +126,8 @@ class Frames:
                     raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
                 with self._lock:
                     self._tables.pop((run_id, table), None)
+            except (pa.ArrowException, DeltaError, OSError) as error:
+                raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
         raise AssertionError("never reached")
 
     def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
@@ -168,7 +173,7 @@ class Frames:
                     # Otherwise the table was made anew in this very moment, and the mark may be of another one.
                     if folder.is_here():
                         return opened
-        except OSError as error:
+        except (pa.ArrowException, DeltaError, OSError) as error:
             raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
 
 
