@@ -21,6 +21,7 @@ from ticklake.indexers.errors import DatabaseNeeded, RowsMissing, SparkNeeded
 from ticklake.indexers.loop import FlushLoop
 from ticklake.lake.errors import TableReplaced, TableUnreadable
 from ticklake.lake.flush import Flusher, Work, run_job
+from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.metadata import TABLE, read_metadata
 from ticklake.lake.table import Table
@@ -130,7 +131,7 @@ class BatchIndexer(Indexer):
                 return None
         if self.resources.spark is None:
             raise SparkNeeded(name=self.name)
-        ledger = self.resources.tables.ledger(run_id, self.table) if self.table else None
+        ledger = self.ledger(self.resources.tables, run_id) if self.table else None
         sharing = self.resources.sharing
         jobs = sharing.run_job if sharing else run_job
         work = self.work(self.resources.storage, world, ledger.directory if ledger else None)
@@ -173,8 +174,7 @@ class BatchIndexer(Indexer):
 
     def _holds(self, run_id: str, step: int) -> Callable[[TickRange], bool]:
         """Asks the table by a ledger of its own: the flusher's is in use meanwhile."""
-        assert self.table is not None  # noqa: S101  only a table can hold ticks
-        ledger = self.resources.tables.ledger(run_id, self.table)
+        ledger = self.ledger(self.resources.tables, run_id)
 
         def holds(ticks: TickRange) -> bool:
             ledger.refresh()
@@ -182,6 +182,13 @@ class BatchIndexer(Indexer):
             return int((found % step == 0).sum()) == wanted.count(step)
 
         return holds
+
+    @classmethod
+    def ledger(cls, lake: Lake, run_id: str) -> Ledger:
+        """Opens the table of a run. It records who fills it, as `ticklake index --table` would call it."""
+        assert cls.table is not None  # noqa: S101  nobody asks for a table that there is not
+        is_importable = cls.__module__ != "__main__" and cls.__qualname__.isidentifier()
+        return lake.ledger(run_id, cls.table, f"{cls.__module__}:{cls.__qualname__}" if is_importable else "")
 
     @classmethod
     def work(cls, storage: Storage, world: World | None, directory: Path | None) -> Work:

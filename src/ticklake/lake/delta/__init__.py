@@ -11,7 +11,7 @@ from ticklake.lake.delta.durable import make_directory, remove
 from ticklake.lake.delta.features import check_readable
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
-from ticklake.lake.delta.log import KEY, CommitConflict, DeltaLog, live_files, one_line, paths_of
+from ticklake.lake.delta.log import INDEXER, KEY, CommitConflict, DeltaLog, live_files, one_line, paths_of
 from ticklake.lake.delta.ownership import RUN, check_run, require_run
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, finish, is_damage, opened
 from ticklake.lake.delta.recovery import check_intact, checkpoint_name, durable_version, opens_without
@@ -23,6 +23,7 @@ from ticklake.lake.delta.types import unfit_types
 __all__ = [
     "ANY_TICK",
     "HINT",
+    "INDEXER",
     "KEY",
     "RUN",
     "SOURCES",

@@ -52,6 +52,8 @@ _GONE = "it was removed. To have it made anew, start its indexer again"
 FORMAT = "1"
 KEY = "ticklake.key"
 """The table property that names the columns of its key."""
+INDEXER = "ticklake.indexer"
+"""The table property that names the indexer which fills it, as MODULE:CLASS."""
 
 # Tables of ours are made with writer version 2; a later one may ask for what we do not do.
 _WRITER_VERSION = 2
