@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -248,11 +249,15 @@ def gaps_of(
     runs = runs_in(databases, run_id)
     if catalogs is None:
         return _counted([one for run in runs for one in open_gaps(run)])
-    tables = {key: (lake, name) for lake in catalogs for key, name in _names_by_id(lake, run_id).items()}
+    tables: defaultdict[str, list[tuple[Catalog, str]]] = defaultdict(list)
+    for lake in catalogs:
+        for key, names in names_by_id(lake, run_id).items():
+            tables[key] += [(lake, name) for name in names]
     # Gaps that were recorded before tables had ids have none.
     found = [one for run in runs for one in open_gaps(run, ["", *tables])]
     for table_id in {one.table_id for one in found} & set(tables):
-        found = _without_filled(found, table_id, _present(*tables[table_id], run_id, presence))
+        present = [_present(lake, name, run_id, presence) for lake, name in tables[table_id]]
+        found = _without_filled(found, table_id, present)
     return _counted(found)
 
 
@@ -299,12 +304,20 @@ def _counted(gaps: Sequence[OpenGap]) -> list[GapsReport]:
     return found
 
 
-def _without_filled(gaps: Sequence[OpenGap], table_id: str, present: tuple[list[TickRange], int]) -> list[OpenGap]:
-    """Gaps of which the table lacks nothing any more are none: somebody indexed their ticks without the database."""
-    ticks, step = present
+def _without_filled(
+    gaps: Sequence[OpenGap], table_id: str, present: Sequence[tuple[list[TickRange], int]]
+) -> list[OpenGap]:
+    """Gaps of which the table lacks nothing any more are none: somebody indexed their ticks without the database.
+
+    A copy of a table has its id. Nobody can tell which of them the gaps are of, so all of them must have the ticks.
+    """
     own = [one.ticks for one in gaps if one.table_id == table_id]
-    lacking = Searched(subtract(merged(own, step), ticks, step))
-    return [one for one in gaps if one.table_id != table_id or lacking.gap_of(one.ticks) is not None]
+    lacking = [Searched(subtract(merged(own, step), ticks, step)) for ticks, step in present]
+    return [
+        one
+        for one in gaps
+        if one.table_id != table_id or any(searched.gap_of(one.ticks) is not None for searched in lacking)
+    ]
 
 
 def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | None) -> tuple[list[TickRange], int]:
@@ -320,12 +333,13 @@ def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | Non
         return [], step
 
 
-def _names_by_id(catalog: Catalog, run_id: str) -> dict[str, str]:
-    found = {}
+def names_by_id(catalog: Catalog, run_id: str) -> dict[str, list[str]]:
+    """The tables of a run by their ids. More than one has an id if somebody has copied a table within the run."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
     for name in catalog.tables(run_id):
         with suppress(TableUnreadable):
-            found[str(catalog.open(run_id, name).metadata().id)] = name
-    return found
+            found[str(catalog.open(run_id, name).metadata().id)].append(name)
+    return dict(found)
 
 
 def _seconds(milliseconds: int | None) -> float | None:

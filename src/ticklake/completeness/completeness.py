@@ -81,6 +81,7 @@ class Completeness:
             messages,
             unjudged,
             metadata,
+            self._tables.copies(),
             whole=not only,
             deeply=deeply,
         )

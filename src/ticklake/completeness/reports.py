@@ -100,6 +100,8 @@ class RunVerdict:
     """Tables that a deep look could not compare with the batch files row by row: only their files were checked."""
     metadata: str | None = None
     """What is wrong with the table `metadata`; None if it was not looked at."""
+    copies: list[list[str]] = field(default_factory=list)
+    """Tables that have one id, for they are copies of each other."""
 
     @classmethod
     def of(
@@ -110,6 +112,7 @@ class RunVerdict:
         messages: MessagesVerdict | None,
         unjudged: list[str],
         metadata: str | None = None,
+        copies: Sequence[list[str]] = (),
         *,
         whole: bool,
         deeply: bool,
@@ -123,7 +126,7 @@ class RunVerdict:
         verdicts += [Verdict.COMPLETE] if metadata == "" and not whole else []
         uncompared = [table.table for table in tables if deeply and table.deep is None]
         verdict = overall(storage.ended, verdicts)
-        return cls(run_id, verdict, storage, tables, messages, unjudged, unindexed, uncompared, metadata)
+        return cls(run_id, verdict, storage, tables, messages, unjudged, unindexed, uncompared, metadata, list(copies))
 
     @property
     def flawless(self) -> bool:
@@ -150,6 +153,7 @@ class RunVerdict:
         if tables:
             were = "was" if len(tables) == 1 else "were"
             said.append(f"{_counted(len(tables), 'table')} {were} not compared with the files ({', '.join(tables)})")
+        said += [f"{' and '.join(names)} are copies with one table id: move all but one away" for names in self.copies]
         return said
 
 

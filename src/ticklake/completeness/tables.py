@@ -9,6 +9,7 @@ from ticklake.completeness.contents import Contents
 from ticklake.contracts import SimulationMetadata
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.registry import INDEXERS
+from ticklake.insights import names_by_id
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
@@ -32,6 +33,11 @@ class Tables:
         if (only and METADATA not in only) or not self.exists(METADATA):
             return None
         return disagreement(self.directory(METADATA), stored)
+
+    def copies(self) -> list[list[str]]:
+        """Tables that have one id, for they are copies of each other: a coordinator takes them for one table."""
+        found = names_by_id(self._catalog, self._run_id) if self._catalog is not None else {}
+        return [names for names in found.values() if len(names) > 1]
 
     def directory(self, table: str) -> Path:
         return Path(self._catalog.root if self._catalog is not None else ".") / self._run_id / table

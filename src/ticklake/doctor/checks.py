@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ticklake.doctor import databases, machine, places
+from ticklake.doctor import databases, machine, places, tables
 from ticklake.doctor.findings import Finding, error
 from ticklake.doctor.subject import Subject
 
@@ -27,6 +27,7 @@ CHECKS: dict[str, Check] = {
     "open transactions": databases.open_transactions,
     "gaps": databases.gaps,
     "dead letters": databases.dead_letters,
+    "tables": tables.tables,
     "passed-over files": places.passed_over_files,
     "abandoned files": places.abandoned_files,
     "orphaned files": places.orphaned_tables_files,

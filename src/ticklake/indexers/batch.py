@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,7 @@ from ticklake.indexers.loop import FlushLoop
 from ticklake.indexers.subscription import subscribe
 from ticklake.lake.errors import TableReplaced
 from ticklake.lake.flush import Flusher, Work, run_job
+from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.monitoring import Monitor
@@ -124,7 +126,7 @@ class BatchIndexer(Indexer):
                 return None
         if self.resources.spark is None:
             raise SparkNeeded(name=self.name)
-        ledger = self.resources.tables.ledger(run_id, self.table) if self.table else None
+        ledger = self.ledger(self.resources.tables, run_id) if self.table else None
         sharing = self.resources.sharing
         jobs = sharing.run_job if sharing else run_job
         work = self.work(self.resources.storage, world, ledger.directory if ledger else None)
@@ -133,7 +135,16 @@ class BatchIndexer(Indexer):
     def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None, step: int) -> Batches:
         if self._batches_of is not None:
             return self._batches_of(run_id, self.monitor)
-        return subscribe(self, run_id, self.table, ledger, step, mark=components.idempotency is not None)
+        mark = components.idempotency is not None
+        another = partial(self.ledger, self.resources.tables, run_id) if self.table else None
+        return subscribe(self, run_id, ledger, another, step, mark=mark)
+
+    @classmethod
+    def ledger(cls, lake: Lake, run_id: str) -> Ledger:
+        """Opens the table of a run. It records who fills it, as `ticklake index --table` would call it."""
+        assert cls.table is not None  # noqa: S101  nobody asks for a table that there is not
+        is_importable = cls.__module__ != "__main__" and cls.__qualname__.isidentifier()
+        return lake.ledger(run_id, cls.table, f"{cls.__module__}:{cls.__qualname__}" if is_importable else "")
 
     @classmethod
     def work(cls, storage: Storage, world: World | None, directory: Path | None) -> Work:

@@ -328,7 +328,7 @@ def coordinated(
         coordinator.register(id_at)
         damaged: list[DamagedTableFile] = []
         if kind.table is not None:
-            ledger, changed = resources.tables.ledger(run_id, kind.table), changed_files(coordinator, storage, run_id)
+            ledger, changed = kind.ledger(resources.tables, run_id), changed_files(coordinator, storage, run_id)
             damaged = _believe_the_table(coordinator, ledger, changed, monitor)
         batches = CoordinatedBatches(
             coordinator,
@@ -350,7 +350,7 @@ def coordinated(
 def _target(resources: IndexerResources, kind: type[BatchIndexer], run_id: str) -> Target:
     if kind.table is None:
         return NO_TABLE
-    ledger = resources.tables.ledger(run_id, kind.table)
+    ledger = kind.ledger(resources.tables, run_id)
     return Target.at(ledger.id, ledger.directory)
 
 

@@ -10,14 +10,22 @@ from ticklake.indexers.base import Indexer
 from ticklake.indexers.batches import TopicBatches, id_at
 from ticklake.indexers.errors import DatabaseNeeded
 from ticklake.lake.ledger import Ledger
-from ticklake.lake.table import Table
 from ticklake.ticks import TickRange, on_grid
 
 
 def subscribe(
-    indexer: Indexer, run_id: str, table: Table | None, ledger: Ledger | None, step: int, *, mark: bool
+    indexer: Indexer,
+    run_id: str,
+    ledger: Ledger | None,
+    another_ledger: Callable[[], Ledger] | None,
+    step: int,
+    *,
+    mark: bool,
 ) -> TopicBatches:
-    """Joins the indexer's group. With `mark`, batches are marked as processed, so that they need not be read again."""
+    """Joins the indexer's group. With `mark`, batches are marked as processed, so that they need not be read again.
+
+    An indexer without a table has no ledger. `another_ledger` opens a second one, because the flusher uses the first.
+    """
     resources, options = indexer.resources, indexer.options
     topic = resources.topic or BATCH_TOPIC
     if resources.database is None:
@@ -33,8 +41,7 @@ def subscribe(
     )
     # A mark is for one group and one table: another lake, or a table made anew, has nothing yet.
     processed = run.processed(f"{kind}/{reader.group}/{ledger.id if ledger else ''}") if mark else None
-    # The flusher uses its own ledger at the same time.
-    holds = _holds(resources.tables.ledger(run_id, table), step) if mark and table else None
+    holds = _holds(another_ledger(), step) if mark and another_ledger else None
     return TopicBatches(run, reader, options.claim_timeout, resources.storage, indexer.monitor, processed, holds)
 
 

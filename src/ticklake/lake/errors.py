@@ -92,6 +92,16 @@ class DamagedTableFile(TickLakeError):
     reason: object
 
 
+class DamagedFileOfTable(DamagedTableFile):
+    """The same if nobody has recorded which indexer fills the table."""
+
+    message = (
+        "{file} is damaged: {reason}. Nothing else is. Its rows are made again from the batch files by `ticklake "
+        "index RUN --table TABLE --ticks {first}:{last} --replace`. TABLE is {table} if the table comes with TickLake, "
+        "and MODULE:CLASS of the indexer if it is one of your own."
+    )
+
+
 class DamageNotCovered(TickLakeError):
     message = (
         "{file} is damaged: {reason}. The good batch files lack some of its ticks {first} to {last}, so it is not "
@@ -106,7 +116,8 @@ class DamageNotCovered(TickLakeError):
 class DamagedCommit(TickLakeError):
     message = (
         "Commit {file} is damaged: {reason}. Nothing was changed. Copy it back from a backup, or move the table's "
-        "folder away and index its run again: `ticklake index RUN`."
+        "folder away and index its run again: `ticklake index RUN`, with `--table MODULE:CLASS` if an indexer of your "
+        "own fills it."
     )
     file: object
     reason: object

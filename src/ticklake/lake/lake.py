@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ticklake.lake.delta import RUN, make_directory
+from ticklake.lake.delta import INDEXER, RUN, make_directory
 from ticklake.lake.errors import BadTable
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
@@ -24,8 +24,11 @@ class Lake:
             raise BadTable(name=table, reason="it becomes a folder and is no plain name")
         return self.root / check_run_id(run_id) / table
 
-    def ledger(self, run_id: str, table: Table) -> Ledger:
-        """Opens a table for indexing, creating it if it is missing. It must be of this run."""
+    def ledger(self, run_id: str, table: Table, indexer: str = "") -> Ledger:
+        """Opens a table for indexing, creating it if it is missing. It must be of this run.
+
+        `indexer` is what `ticklake index --table` calls the indexer of a table of one's own: MODULE:CLASS.
+        """
         directory = self.directory(run_id, table.name)
         make_directory(directory)
-        return Ledger(directory, table, properties={RUN: run_id})
+        return Ledger(directory, table, properties={RUN: run_id} | ({INDEXER: indexer} if indexer else {}))

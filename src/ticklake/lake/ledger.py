@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from ticklake import faults
 from ticklake.lake.delta import (
+    INDEXER,
     Commit,
     CommitConflict,
     DeltaError,
@@ -39,7 +40,7 @@ from ticklake.lake.delta import (
     row_groups,
 )
 from ticklake.lake.empty import REMOVED, joined, ticks_of
-from ticklake.lake.errors import DamagedCommit, DamagedTableFile, DamageNotCovered, StaleRewrite
+from ticklake.lake.errors import DamagedCommit, DamagedFileOfTable, DamagedTableFile, DamageNotCovered, StaleRewrite
 from ticklake.lake.order import beginnings
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
@@ -66,6 +67,7 @@ class Ledger(DeltaLog):
         self, directory: Path, table: Table, *, create: bool = True, properties: Mapping[str, str] | None = None
     ) -> None:
         self.table = table
+        self._indexer = ""
         super().__init__(directory, table.name, table.schema, table.key, create=create, properties=properties)
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
@@ -154,13 +156,11 @@ class Ledger(DeltaLog):
         return is_damage(error) or (isinstance(error, FileNotFoundError) and self._is_in_place())
 
     def _damaged(self, file: LiveFile, error: BaseException) -> DamagedTableFile:
-        return DamagedTableFile(
-            file=str(self.directory / file.path),
-            table=self.table.name,
-            first=file.ticks.start,
-            last=file.ticks.end,
-            reason=one_line(error),
-        )
+        path, (first, last), reason = str(self.directory / file.path), file.ticks, one_line(error)
+        if not self._indexer:
+            return DamagedFileOfTable(file=path, table=self.table.name, first=first, last=last, reason=reason)
+        table = self.table.name if self._indexer.startswith("ticklake.") else self._indexer
+        return DamagedTableFile(file=path, table=table, first=first, last=last, reason=reason)
 
     def _has_any(self, file: LiveFile, ticks: TickRange) -> bool:
         """Not read where its bounds tell, so that one that is damaged can be replaced."""
@@ -184,6 +184,11 @@ class Ledger(DeltaLog):
             if self._is_damage(error):
                 raise self._damaged(file, error) from error
             raise
+
+    def _check_properties(self, found: Mapping[str, str | None]) -> None:
+        super()._check_properties(found)
+        # Who opens it knows better than the table, whose indexer may have been moved.
+        self._indexer = self._properties.get(INDEXER) or found.get(INDEXER) or ""
 
     def _read(self, version: int) -> None:
         super()._read(version)

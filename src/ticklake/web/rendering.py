@@ -77,6 +77,9 @@ def size(value: int | None) -> str:
     return f"{value / 1024**power:.1f} {'KMGTP'[power - 1]}iB" if power else f"{value} B"
 
 
+_CLOCK = "%Y-%m-%d %H:%M:%S"
+
+
 def age(seconds: float | None) -> str:
     if seconds is None:
         return UNKNOWN
@@ -87,7 +90,11 @@ def age(seconds: float | None) -> str:
 
 
 def clock(milliseconds: int | None) -> str:
-    return UNKNOWN if milliseconds is None else f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S}"
+    """Unknown too if it lies beyond the years that Python knows: anybody may have written it."""
+    try:
+        return UNKNOWN if milliseconds is None else f"{datetime.fromtimestamp(milliseconds / 1000, UTC):{_CLOCK}}"
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
 
 
 ENVIRONMENT = Environment(

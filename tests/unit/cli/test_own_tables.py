@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,9 @@ from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.registry import indexers_of
 from ticklake.lake.table import Table
+from ticklake.ticks import TickRange
 from ticklake.world import World
 
 Command = Callable[..., Result]
@@ -117,3 +120,56 @@ def test_a_failed_file_of_an_indexer_of_ones_own_is_tried_again_as_told(
     assert told.exit_code == 0, told.output
     assert index(maker, Own) == []
     assert ticklake("verify", *places).exit_code == 0
+
+
+class Nested:
+    class Own(Own):
+        table = Table("nested", SCHEMA, ("tick_number",))
+
+
+def cut_off(maker: Any, table: str) -> None:
+    file = sorted(maker.lake.directory(maker.run_id, table).glob("*.parquet"))[0]
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+def errors_of(maker: Any, kind: type[BatchIndexer]) -> str:
+    resources = IndexerResources(maker.storage, maker.lake, None, spark=InProcess)  # type: ignore[arg-type]
+    work = FinishedRun(resources, maker.run_id, [kind]).prepare().start()
+    while not work.wait(1.0):
+        pass
+    (progress,) = work.progress()
+    return next(iter(progress.failed.values()))
+
+
+@pytest.mark.warns("failed")
+def test_the_advice_for_a_damaged_table_of_ones_own_names_its_indexer_and_works(maker: Any, places: list[str]) -> None:
+    index(maker, Own)
+    name = f"{Own.__module__}:Own"
+    assert DeltaTable(maker.lake.directory(maker.run_id, "own")).metadata().configuration["ticklake.indexer"] == name
+    cut_off(maker, "own")
+    advice = re.search(r"`ticklake index RUN --table (\S+) --ticks (\d+):(\d+) --replace`", errors_of(maker, Own))
+    assert advice is not None and advice[1] == name
+    (kind,) = indexers_of([advice[1]])
+    assert kind is Own
+    resources = IndexerResources(maker.storage, maker.lake, None, spark=InProcess)  # type: ignore[arg-type]
+    work = FinishedRun(resources, maker.run_id, [kind], TickRange(int(advice[2]), int(advice[3]))).prepare().remove()
+    work.start()
+    while not work.wait(1.0):
+        pass
+    assert maker.rows("own")["tick_number"].to_pylist() == list(range(20))
+
+
+@pytest.mark.warns("failed")
+def test_the_advice_for_a_damaged_table_of_ours_names_the_table(maker: Any, places: list[str]) -> None:
+    index(maker, EnvironmentIndexer)
+    cut_off(maker, "environment_data")
+    assert "--table environment_data --ticks" in errors_of(maker, EnvironmentIndexer)
+
+
+@pytest.mark.warns("failed")
+def test_an_indexer_that_cannot_be_named_is_not_named(maker: Any, places: list[str]) -> None:
+    index(maker, Nested.Own)
+    cut_off(maker, "nested")
+    told = errors_of(maker, Nested.Own)
+    assert "--table TABLE --ticks" in told and "MODULE:CLASS" in told
+    assert "nested" in told

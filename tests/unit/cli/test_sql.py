@@ -181,3 +181,14 @@ class TestLimits:
         large = "SELECT string_agg(repeat('x', 1000000), '') FROM range(1000)"
         with pytest.raises(BadQuery, match=r"^Out of Memory.*\.\)$"):
             limited_query(Catalog(lake), large, NEW, Limits(megabytes=64))
+
+
+@pytest.mark.parametrize("runs", [[OLD], [OLD, NEW]])
+@pytest.mark.parametrize("name", ["run_id", "Run_ID"])
+def test_a_column_run_id_of_ones_own_is_there_beside_the_run(report, tmp_path, runs, name):
+    for run in runs:
+        rows = {"tick_number": pa.array([1], pa.int64()), name: ["mine"], "run_id_1": ["taken"]}
+        write_deltalake(tmp_path / run / "own", pa.table(rows))
+    found = report("sql", "SELECT * FROM own ORDER BY run_id", "--lake", tmp_path)
+    assert [row["run_id"] for row in found] == runs
+    assert {row["run_id_2"] for row in found} == {"mine"} and {row["run_id_1"] for row in found} == {"taken"}

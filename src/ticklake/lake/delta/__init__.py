@@ -14,7 +14,7 @@ from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_group
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import CommitConflict, DeltaLog, one_line
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, finish, is_damage, opened
-from ticklake.lake.delta.properties import RUN, check_readable, check_run, named_key, require_run
+from ticklake.lake.delta.properties import INDEXER, RUN, check_readable, check_run, named_key, require_run
 from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
@@ -24,6 +24,7 @@ from ticklake.lake.delta.types import unfit_types
 __all__ = [
     "ANY_TICK",
     "HINT",
+    "INDEXER",
     "RUN",
     "SOURCES",
     "Commit",

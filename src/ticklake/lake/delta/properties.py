@@ -13,6 +13,8 @@ from ticklake.lake.errors import TableOfAnotherRun, UnknownTableFormat
 
 KEY = "ticklake.key"
 """The table property that names the columns of its key."""
+INDEXER = "ticklake.indexer"
+"""The table property that names the indexer which fills it, as MODULE:CLASS."""
 RUN = "ticklake.run"
 """The table property that names the run."""
 # A table from before that property tells its run by its commits. The newest are enough: most of them add rows.

@@ -83,7 +83,11 @@ class Catalog:
 
     def history(self, run_id: str, table: str, limit: int) -> list[dict[str, Any]]:
         """What the last commits say of themselves, newest first."""
-        return self.open(run_id, table).history(limit)
+        try:
+            return self.open(run_id, table).history(limit)
+        except (DeltaError, OSError) as error:
+            # Another engine may have written what delta-rs does not understand.
+            raise TableUnreadable(table=self.root / run_id / table, reason=one_line(error)) from error
 
     def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
         return dataset_of(self.open(run_id, table), self.root / run_id / table)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ticklake.lake.delta import (
     ANY_TICK,
     Contents,
+    DeltaError,
     DeltaTable,
     Head,
     TableFolder,
@@ -122,7 +123,10 @@ class Frames:
         return self._catalog.facts(run_id, table)
 
     def reading(self, run_id: str, table: str, read: Callable[[OpenTable], T]) -> T:
-        """What is read of one look at a table; read again if its files were removed meanwhile."""
+        """What is read of one look at a table; read again if its files were removed meanwhile.
+
+        Raises `TableUnreadable` if a file is damaged.
+        """
         for last in (False, True):
             try:
                 return read(self._opened(run_id, table))
@@ -131,6 +135,8 @@ class Frames:
                     raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
                 with self._lock:
                     self._tables.pop((run_id, table), None)
+            except (pa.ArrowException, DeltaError, OSError) as error:
+                raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
         raise AssertionError("never reached")
 
     def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
@@ -176,7 +182,7 @@ class Frames:
                     # Otherwise the table was made anew in this very moment, and the mark may be of another one.
                     if folder.is_here():
                         return opened
-        except OSError as error:
+        except (pa.ArrowException, DeltaError, OSError) as error:
             raise TableUnreadable(table=f"{run_id}/{table}", reason=one_line(error)) from error
 
 

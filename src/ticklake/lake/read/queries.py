@@ -20,6 +20,9 @@ from ticklake.lake.read.catalog import Catalog
 
 log = logging.getLogger(__name__)
 
+RUN_ID = "run_id"
+"""The column that views have besides those of their tables: the run of each row."""
+
 _PAGE = 10_000
 _BATCH = 256
 
@@ -46,7 +49,10 @@ class Result:
 
 @contextmanager
 def query(catalog: Catalog, sql: str, run_id: str | None = None) -> Iterator[Result]:
-    """Runs one SELECT over views named like the tables; each row says which run it is from in `run_id`."""
+    """Runs one SELECT over views named like the tables; each row says which run it is from in `run_id`.
+
+    A column of that name that a table has itself is `run_id_1` in its view.
+    """
     with opened(catalog, run_id) as (connection, tables), _errors_in_one_line(tables):
         cursor = connection.execute(_only(connection, sql, tables))
         columns = unique([column[0] for column in cursor.description or []])
@@ -135,7 +141,15 @@ class _Part:
         if not self.files:
             source = _identifier(f"{self.run_id}/{self.table}")
             connection.register(f"{self.run_id}/{self.table}", self.schema.empty_table())
-        return f"SELECT {_literal(self.run_id)} AS run_id, * FROM {source}"  # noqa: S608
+        return f"SELECT {_literal(self.run_id)} AS {RUN_ID}, {self._columns()} FROM {source}"  # noqa: S608
+
+    def _columns(self) -> str:
+        """All of them. One of the table's own that is called `run_id` gets a number, for a view has each name once."""
+        own = [name for name in self.schema.names if name.lower() == RUN_ID]
+        taken = {name.lower() for name in self.schema.names}
+        free = (name for number in itertools.count(1) if (name := f"{RUN_ID}_{number}") not in taken)
+        renamed = ", ".join(f"{_identifier(name)} AS {_identifier(next(free))}" for name in own)
+        return f"* RENAME ({renamed})" if renamed else "*"
 
 
 def _parts(catalog: Catalog, runs: Sequence[str]) -> list[_Part]:

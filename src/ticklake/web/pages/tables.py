@@ -23,7 +23,7 @@ COMMITS = 15
 class CommitView:
     """One commit: what it did, and which batch files its rows are from."""
 
-    at_ms: int
+    at_ms: int | None
     operation: str
     sources: list[dict[str, Any]]
 
@@ -33,6 +33,8 @@ class TableView:
     report: TableReport
     commits: list[CommitView]
     snippets: list[tuple[str, str]]
+    problem: str = ""
+    """Why its commits cannot be listed."""
 
 
 @explained
@@ -46,11 +48,12 @@ def show_tables(request: Request) -> Response:
 
 
 def _view(catalog: Catalog, run_id: str, report: TableReport) -> TableView:
+    commits, problem = list[CommitView](), ""
     try:
         commits = [_commit(info) for info in catalog.history(run_id, report.name, COMMITS)]
-    except TableUnreadable:
-        commits = []
-    return TableView(report, commits, snippets(str(catalog.root.absolute()), run_id, report.name))
+    except TableUnreadable as error:
+        problem = str(error)
+    return TableView(report, commits, snippets(str(catalog.root.absolute()), run_id, report.name), problem)
 
 
 def _commit(info: Mapping[str, Any]) -> CommitView:
@@ -59,8 +62,15 @@ def _commit(info: Mapping[str, Any]) -> CommitView:
         sources = json.loads(info.get("ticklake.sources", "[]"))
     except (TypeError, ValueError, RecursionError):
         sources = []
-    kept = [one for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
-    return CommitView(int(info.get("timestamp", 0)), str(info.get("operation", "?")), kept)
+    kept = [_source(one) for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
+    at_ms = info.get("timestamp")
+    return CommitView(at_ms if isinstance(at_ms, int) else None, str(info.get("operation", "?")), kept)
+
+
+def _source(told: dict[str, Any]) -> dict[str, Any]:
+    """With ranges that are lists, as they should be."""
+    ranges = {name: told[name] for name in ("ticks", "batch_numbers") if isinstance(told.get(name), list)}
+    return {name: value for name, value in told.items() if name not in ("ticks", "batch_numbers")} | ranges
 
 
 def snippets(lake: str, run_id: str, table: str) -> list[tuple[str, str]]:

@@ -1,0 +1,55 @@
+"""Tables of a lake: whether each is of its run, is no copy of another, and says what the run's metadata says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ticklake.doctor.findings import Finding, ok, warning
+from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
+from ticklake.indexers.components import stored_metadata
+from ticklake.insights import names_by_id
+from ticklake.lake.errors import TableOfAnotherRun, TableUnreadable
+from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.metadata import disagreement
+from ticklake.lake.read import Catalog
+from ticklake.storage import Storage
+from ticklake.storage.errors import BadFile
+
+
+def tables(subject: Subject) -> Iterator[Finding]:
+    storages = [Storage(place) for place in subject.storages if place.is_dir()]
+    for lake in filter(Path.is_dir, subject.lakes):
+        catalog = Catalog(lake)
+        runs = catalog.runs()
+        scope = in_newest(len(runs))
+        found = [one for run in runs[-NEWEST_RUNS:] for one in _of_run(catalog, run, storages)]
+        yield from found or [ok("tables", f"those in {lake} are of their runs, each once{scope}")]
+
+
+def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[Finding]:
+    for table in catalog.tables(run_id):
+        try:
+            catalog.open(run_id, table)
+        except TableOfAnotherRun as error:
+            remedy = f"Move {catalog.root / run_id / table} away, then: ticklake index {run_id}"
+            yield warning("tables", str(error), remedy)
+        except TableUnreadable:
+            continue  # verify tells
+    for names in names_by_id(catalog, run_id).values():
+        if len(names) > 1:
+            text = f"{' and '.join(names)} in {catalog.root / run_id} are copies with one table id."
+            yield warning("tables", text, "Move all but one of them out of the run's folder.")
+    for storage in storages if METADATA in catalog.tables(run_id) else ():
+        if text := _disagreement(catalog, run_id, storage):
+            yield warning(
+                "tables", f"{text}.", f"ticklake index {run_id} --storage {storage.url} --lake {catalog.root}"
+            )
+
+
+def _disagreement(catalog: Catalog, run_id: str, storage: Storage) -> str:
+    try:
+        metadata = stored_metadata(storage, run_id)
+    except BadFile as error:
+        return str(error)
+    return disagreement(catalog.root / run_id / METADATA, metadata) if metadata is not None else ""
