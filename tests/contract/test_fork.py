@@ -242,7 +242,7 @@ def test_a_file_that_is_in_use_at_the_fork_is_refused_in_the_child(database_url:
                 own.run(other).writer("t").send(BatchInfo(tick_start=1))
 
         def send_here() -> None:
-            with Database(database_url) as own, pytest.raises(DatabaseInUseAtFork, match="Fork it outside"):
+            with Database(database_url) as own, pytest.raises(DatabaseInUseAtFork, match="Fork outside"):
                 own.run(run_id).writer("t").send(BatchInfo(tick_start=1))
 
         run = database.run(run_id)
@@ -271,7 +271,10 @@ def test_no_file_is_opened_in_a_child_if_another_thread_was_at_work_at_the_fork(
                 done.wait(60)
 
         def send() -> None:
-            with Database(database_url) as own, pytest.raises(DatabaseInUseAtFork, match=r"in a transaction in .*BUSY"):
+            with (
+                Database(database_url) as own,
+                pytest.raises(DatabaseInUseAtFork, match=r"during a transaction in .*BUSY"),
+            ):
                 own.run(other.id).writer("t").send(BatchInfo(tick_start=1))
 
         thread = threading.Thread(target=work)

@@ -158,7 +158,7 @@ def test_what_fails_after_a_commit_does_not_look_like_a_failed_commit(run: Run) 
     assert done == [1]
 
 
-@pytest.mark.warns("under another name", "which is not its run")
+@pytest.mark.warns("whose file is named", "which does not match its name")
 def test_a_copy_of_a_run_is_not_another_run(database: Database, run: Run, database_url: str) -> None:
     """A backup beside the file, a schema that was renamed, one of somebody else: the run is listed once."""
     run.topics()
@@ -218,7 +218,7 @@ def test_an_event_comes_out_again_or_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_can_be_written_in_a_view(run: Run) -> None:
     with run.writer("t") as writer:
-        with pytest.raises(ReadingOnly, match="Write in `transaction"), run.reading() as view:
+        with pytest.raises(ReadingOnly, match="Use `transaction"), run.reading() as view:
             writer.send(BatchInfo(), connection=view)
         with pytest.raises(ReadingOnly), run.reading() as view:
             view.execute_script("CREATE TABLE mine (x integer)")

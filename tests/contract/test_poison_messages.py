@@ -119,7 +119,7 @@ POSTGRES = {
     "serialization": (raise_that("40001"), "no luck"),
     "lock not available": (raise_that("55P03"), "no luck"),
     "out of memory": (raise_that("53200"), "no luck"),
-    "disk full": (raise_that("53100"), "no room left"),
+    "disk full": (raise_that("53100"), "No space is left"),
     "read only": (raise_that("25006"), "no luck"),
     "I/O error": (raise_that("58030"), "no luck"),
     "corrupted": (raise_that("XX001"), "no luck"),

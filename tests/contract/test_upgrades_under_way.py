@@ -17,7 +17,7 @@ from ticklake.errors import TablesLocked
 from ticklake.topics import TopicReader
 from ticklake.topics.envelope import wrap
 
-pytestmark = pytest.mark.warns("Waiting to make or upgrade tables")  # on a busy machine
+pytestmark = pytest.mark.warns("Waiting to create or upgrade tables")  # on a busy machine
 TOPICS = "ticklake.topics"
 JOIN = """INSERT INTO topic_group_positions (topic_name, consumer_group, frontier, seen)
     VALUES ('t', %s, 0, pg_current_snapshot())"""
@@ -96,13 +96,13 @@ def test_a_group_that_joined_while_its_tables_were_upgraded_is_kept(old: Old, ev
 def test_an_upgrade_says_whom_it_waits_for_and_gives_up_in_the_end(
     old: Old, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(blocked, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(blocked, "POLL_SECONDS", 0.1)
     monkeypatch.setattr(blocked, "LOCK_SECONDS", 2.0)
     pid = old.process.info.backend_pid
     old.process.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 7))", (old.schema.name,))
-    with pytest.raises(TablesLocked, match=rf"postgres \(pid {pid}\) has kept them locked .* pg_terminate_backend"):
+    with pytest.raises(TablesLocked, match=rf"postgres \(pid {pid}\) has locked them .* pg_terminate_backend"):
         versions.upgrade(old.schema)
-    said = [line for line in caplog.messages if "Waiting to make or upgrade" in line]
+    said = [line for line in caplog.messages if "Waiting to create or upgrade" in line]
     assert len(said) == 1 and f"pid {pid}" in said[0] and old.schema.run_id in said[0]
     old.process.rollback()
     assert versions.upgrade(old.schema)

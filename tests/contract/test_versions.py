@@ -259,7 +259,9 @@ def test_a_newer_version_is_refused_and_named(reopened, shop):
     reopened(run_id).prepare(shop(2))
     package = shop(1)
     for act in (upgrade, lambda schema: schema.prepare(package)):
-        with pytest.raises(SchemaTooNew, match=rf"{package} in run '{run_id}' have version 2, this TickLake knows 1"):
+        with pytest.raises(
+            SchemaTooNew, match=rf"{package} in run '{run_id}' have version 2, but this TickLake knows 1"
+        ):
             act(reopened(run_id))
 
 

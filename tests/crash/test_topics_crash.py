@@ -131,7 +131,7 @@ def test_a_reader_in_another_process_is_woken_by_the_write(
     children: Children, run: Run, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ticklake.database.sqlite.wakeups.SAFETY_SECONDS", 600)
-    monkeypatch.setattr("ticklake.database.sqlite.wakeups.LONGEST_SECONDS", 600)
+    monkeypatch.setattr("ticklake.database.sqlite.wakeups.MAX_WAIT_SECONDS", 600)
     monkeypatch.setattr("ticklake.database.postgres.wakeups.SAFETY_SECONDS", 600)
     with run.reader("t", group="g") as reader:
         assert reader.poll(0.01) is None

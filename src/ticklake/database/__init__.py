@@ -1,4 +1,4 @@
-"""Databases: one schema a run, named SQL statements, transactions, wake-ups. Nothing here knows what a topic is."""
+"""Databases: one schema per run, named SQL statements, transactions, wake-ups. This package knows nothing of topics."""
 
 from __future__ import annotations
 

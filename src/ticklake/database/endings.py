@@ -1,7 +1,7 @@
-"""Finds statements that would end a transaction. Whoever began it ends it; others only work in it.
+"""Finds statements that would end a transaction. Only the code that began a transaction may end it.
 
-This is what a caller is told first. It is not what keeps a transaction whole: PostgreSQL gets every statement alone, so
-that its first words are all that counts, and SQLite asks before it commits.
+This gives callers a clear error early. The guarantee itself is elsewhere: PostgreSQL gets each statement separately, so
+only its first words matter, and SQLite asks a hook before it commits.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _BODY = re.compile(r"CREATE (?:.* )?(?:TRIGGER .*BEGIN|(?:FUNCTION|PROCEDURE) .*
 
 
 class Statement(NamedTuple):
-    """One of the statements of a text, and its words without what is quoted, commented or in brackets."""
+    """A statement of a text, and its words without quoted text, comments and brackets."""
 
     text: str
     words: str
 
 
 def ending(text: str) -> str | None:
-    """The words of the first statement in `text` that ends the transaction; None if none does."""
+    """Returns the words of the first statement in `text` that ends the transaction, or None."""
     if not _SUSPICIOUS.search(text):
         return None
     for statement in split(text):
@@ -48,10 +48,10 @@ def ending(text: str) -> str | None:
 
 
 def split(text: str) -> Iterator[Statement]:
-    """The statements of `text`, as PostgreSQL reads it. A trigger or a function may have semicolons of its own."""
+    """Yields the statements of `text`, as PostgreSQL reads it. A trigger or function may contain semicolons."""
     start = at = depth = 0
     words: list[str] = []
-    in_body = may_end = False  # its END comes where a statement could
+    in_body = may_end = False  # the END of a body stands where a statement could
     while found := _TOKEN.search(text, at):
         at, word, sign = found.end(), found["word"], found["sign"]
         if sign == "/*":
@@ -73,7 +73,7 @@ def split(text: str) -> Iterator[Statement]:
 
 
 def _after_comment(text: str, at: int) -> int:
-    """Comments can be nested."""
+    """Returns the position after a comment. Comments can be nested."""
     depth = 1
     while depth and (found := _COMMENT.search(text, at)):
         depth += 1 if found[0] == "/*" else -1

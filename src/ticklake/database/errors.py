@@ -13,12 +13,12 @@ class InvalidName(TickLakeError):
 
 
 class UnknownDatabase(TickLakeError):
-    message = "There is no database behind {url!r}. Write sqlite:///DIRECTORY or postgresql://USER:PASSWORD@HOST/NAME."
+    message = "{url!r} is not a database URL. Write sqlite:///DIRECTORY or postgresql://USER:PASSWORD@HOST/NAME."
     url: str
 
 
 class BadDatabaseUrl(TickLakeError):
-    message = "The database URL {url!r} can never work: {reason}. Write postgresql://USER:PASSWORD@HOST:PORT/NAME."
+    message = "The database URL {url!r} is not valid: {reason}. Write postgresql://USER:PASSWORD@HOST:PORT/NAME."
     url: str
     reason: str
 
@@ -29,7 +29,7 @@ class PostgresMissing(TickLakeError):
 
 
 class RunNotInDatabase(TickLakeError):
-    message = "No run {run_id!r} in {database}. `ticklake topics --database {database}` lists what is there."
+    message = "No run {run_id!r} in {database}. `ticklake topics --database {database}` lists the runs."
     run_id: str
     database: object
 
@@ -40,14 +40,14 @@ class DatabaseClosed(TickLakeError):
 
 
 class DatabaseLocked(TickLakeError):
-    message = "Another program has kept {database} locked for {seconds:.0f} seconds. Find and end it, then try again."
+    message = "Another program has locked {database} for {seconds:.0f} seconds. Find it and end it, then try again."
     database: object
     seconds: float
 
 
 class TablesLocked(TickLakeError):
     message = (
-        "The tables of run {run_id} in {database} cannot be made or upgraded: {who} has kept them locked for "
+        "The tables of run {run_id} in {database} cannot be created or upgraded: {who} has locked them for "
         "{seconds:.0f} seconds. Nothing was changed. Wait until that session is done, or end it with "
         "`SELECT pg_terminate_backend(PID)`, then try again."
     )
@@ -58,7 +58,7 @@ class TablesLocked(TickLakeError):
 
 
 class DatabaseFull(TickLakeError):
-    message = "There is no room left for {database}: nothing of this call was stored. Make room, then try again."
+    message = "No space is left for {database}: nothing of this call was stored. Free up space, then try again."
     database: object
 
 
@@ -79,16 +79,16 @@ class DatabaseFileUnusable(DatabaseUnusable):
 
 class DatabaseDamaged(DatabaseUnusable):
     message = (
-        "The database {database} is damaged: {reason}. Stop every process that uses it, then move it away, its -wal "
-        "and -shm files too; `ticklake reconcile RUN --apply --create` announces the run's files again, and tables "
-        "leave out what they have."
+        "The database {database} is damaged: {reason}. Stop every process that uses it, then move it away with its "
+        "-wal and -shm files; `ticklake reconcile RUN --apply --create` announces the run's files again, and indexers "
+        "skip ticks that are present."
     )
 
 
 class DatabaseMoved(DatabaseUnusable):
     message = (
-        "{reason} was moved, deleted or replaced while {database} was in use: what is written now would be lost. Stop "
-        "every process that uses it; put the file back, or move the others away too; then start again."
+        "{reason} was moved, deleted or replaced while {database} was in use: writes would be lost. Stop every process "
+        "that uses it; restore the file, or move the other files away too; then start again."
     )
 
 
@@ -104,8 +104,8 @@ class DatabaseForked(TickLakeError):
 
 class DatabaseInUseAtFork(TickLakeError):
     message = (
-        "Process {child} cannot open {database}: the process that it was forked from was in a transaction in {used}, "
-        "and SQLite's locks do not survive that. Fork it outside of transactions, or start it with `spawn`."
+        "Process {child} cannot open {database}: its parent forked during a transaction in {used}, and SQLite's locks "
+        "do not survive that. Fork outside of transactions, or start the process with `spawn`."
     )
     database: object
     used: object
@@ -113,13 +113,13 @@ class DatabaseInUseAtFork(TickLakeError):
 
 
 class DatabaseUnavailable(TickLakeError):
-    message = "The database {database} does not answer: {reason}. Readers and writers go on by themselves once it does."
+    message = "The database {database} does not answer: {reason}. Readers and writers continue once it answers."
     database: object
     reason: object
 
 
 class TransactionAborted(TickLakeError):
-    message = "The database {database} ended this transaction: {reason}. Nothing of it was stored; it can be repeated."
+    message = "The database {database} aborted this transaction: {reason}. Nothing was stored; it can be repeated."
     database: object
     reason: object
 
@@ -138,14 +138,14 @@ class UniqueViolation(TickLakeError):
 
 
 class NestedTransaction(TickLakeError):
-    message = "This thread is in a transaction of {database} already: pass it on as `connection=`, or finish it first."
+    message = "This thread already has a transaction in {database}: pass it as `connection=`, or finish it first."
     database: object
 
 
 class SchemaTooNew(TickLakeError):
     message = (
-        "The tables of {package} in run {run_id!r} have version {found}, this TickLake knows {known}. Upgrade "
-        "TickLake; `ticklake db status` lists all."
+        "The tables of {package} in run {run_id!r} have version {found}, but this TickLake knows {known}. Upgrade "
+        "TickLake; `ticklake db status` lists all versions."
     )
     package: str
     run_id: str
@@ -154,15 +154,12 @@ class SchemaTooNew(TickLakeError):
 
 
 class TransactionOver(TickLakeError):
-    message = (
-        "The transaction in run {run_id!r} is over, so nothing more can be done in it. "
-        "Use it only inside its `with` block."
-    )
+    message = "The transaction in run {run_id!r} has ended. Use it only inside its `with` block."
     run_id: str
 
 
 class BadStatement(TickLakeError):
-    message = "{file}: {reason}. Put a line `-- name: …` above each statement, with a name that no other one has."
+    message = "{file}: {reason}. Put a line `-- name: …` with a unique name above each statement."
     file: str
     reason: str
 
@@ -170,7 +167,7 @@ class BadStatement(TickLakeError):
 class StatementEndsTransaction(TickLakeError):
     message = (
         "{statement} was refused: only the `with` block or the consumer that began the transaction in run {run_id!r} "
-        "ends it. Raise an exception to undo the work, or undo a part of it with `savepoint()`."
+        "may end it. Raise an exception to undo the work, or undo a part of it with `savepoint()`."
     )
     run_id: str
     statement: str
@@ -178,12 +175,12 @@ class StatementEndsTransaction(TickLakeError):
 
 class TransactionGone(TickLakeError):
     message = (
-        "The transaction in run {run_id!r} was ended inside its `with` block, so what was done in it may be lost. "
-        "Only the block itself may end it."
+        "The transaction in run {run_id!r} was ended inside its `with` block, so its changes may be lost. Only the "
+        "block itself may end it."
     )
     run_id: str
 
 
 class ReadingOnly(TickLakeError):
-    message = "Nothing can be written in `reading()` of run {run_id!r}. Write in `transaction()`."
+    message = "`reading()` of run {run_id!r} cannot write. Use `transaction()`."
     run_id: str

@@ -1,4 +1,4 @@
-"""What a forked process inherits is its parent's: it is not used there, not closed, and not cleared away."""
+"""Handles forks. A forked process must neither use nor close nor free the connections of its parent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from abc import ABC, abstractmethod
 from ticklake.database.errors import DatabaseForked
 
 FORK_SECONDS = 1.0
-"""How long a fork waits for what other threads are doing."""
+"""How long a fork waits for other threads."""
 
 
 class Fork:
-    """A fork that is under way in one thread. Who is asked to stand still meanwhile is held by this."""
+    """A fork in progress. It holds the connections that must not be used meanwhile."""
 
     def __init__(self) -> None:
         self.parent = os.getpid()
@@ -25,12 +25,12 @@ class Fork:
 
     @property
     def seconds(self) -> float:
-        """How much longer it may wait."""
+        """The remaining time to wait."""
         return max(0.0, self._end - time.monotonic())
 
 
 class Inheritable(ABC):
-    """Something that belongs to the process that made it. `_disown` is called in every process forked from that."""
+    """An object of the process that created it. `_disown` is called in every forked process."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -46,18 +46,18 @@ class Inheritable(ABC):
             raise DatabaseForked(database=what, parent=self._pid, child=os.getpid())
 
     def _before_fork(self, fork: Fork) -> None:  # noqa: B027
-        """In the parent: lets go of what a child must not inherit."""
+        """In the parent: closes what a child must not inherit."""
 
     def _after_fork(self, fork: Fork) -> None:  # noqa: B027
-        """In the parent: goes on. Called also if `_before_fork` failed."""
+        """In the parent: continues after the fork. Also called if `_before_fork` failed."""
 
     @abstractmethod
     def _disown(self, fork: Fork) -> None:
-        """In the child: lets go of what the parent still uses, without closing it."""
+        """In the child: drops what the parent still uses, without closing it."""
 
 
-def keep_for_ever(inherited: object) -> None:
-    """To free it would close it, and that would write to what the parent uses."""
+def leak(inherited: object) -> None:
+    """Prevents that an object is ever freed. That would close it and write to what the parent uses."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 
@@ -86,7 +86,7 @@ def _after_in_child() -> None:
 
 
 def _of(process: int) -> list[Inheritable]:
-    """In the order in which they were made, so that two threads that fork do not wait for each other."""
+    """Returns the objects in the order of creation, so that two forking threads do not block each other."""
     found = (reference() for reference in _all.valuerefs())
     return [one for one in found if one is not None and one._pid == process]
 

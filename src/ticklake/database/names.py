@@ -1,4 +1,4 @@
-"""Names that people choose (runs, topics, groups) and what they are called in a database."""
+"""Names given by users (runs, topics, groups) and their names in a database."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import re
 
 from ticklake.database.errors import InvalidName
 
-LONGEST = 255
-# PostgreSQL cuts identifiers at 63 bytes; SIM_ takes four of them.
+MAX_LENGTH = 255
+# PostgreSQL truncates identifiers at 63 bytes; SIM_ uses four of them.
 _PLAIN = re.compile(r"(?=.{1,59}\Z)[a-z0-9]+(-[a-z0-9]+)*")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def check_name(kind: str, name: str) -> str:
-    """`name` itself, where a database can hold it."""
+    """Returns `name`. Raises `InvalidName` if a database cannot store it."""
     if not isinstance(name, str) or not name.strip():
         raise InvalidName(kind=kind, name=name, reason="it is empty")
-    if len(name) > LONGEST:
+    if len(name) > MAX_LENGTH:
         raise InvalidName(kind=kind, name=f"{name[:40]}…", reason=f"it has {len(name)} characters")
     if _FORBIDDEN.search(name):
-        raise InvalidName(kind=kind, name=name, reason="it holds a control character or half a surrogate pair")
+        raise InvalidName(kind=kind, name=name, reason="it contains a control character or an unpaired surrogate")
     return name
 
 
 def schema_name(run_id: str) -> str:
-    """The schema (PostgreSQL) or file (SQLite) of a run: readable, safe, and never shared by two run ids.
+    """Returns the schema (PostgreSQL) or file name (SQLite) of a run: readable, safe and unique.
 
-    Plain ids keep their letters. All others get a part of their hash behind two underscores, which no plain id has.
+    Plain ids stay readable. All others get two underscores, which no plain id has, and a part of their hash.
     """
     check_name("run id", run_id)
     if _PLAIN.fullmatch(run_id):

@@ -1,7 +1,7 @@
-"""What a database's error means: is the database away, or did this piece of work fail?
+"""Classifies errors of databases: is the database unavailable, or did this work fail?
 
-An outage is nobody's fault: the work is repeated when it is over, however often. Everything else is the fault of the
-work, and is counted: a message whose work fails too often becomes a dead letter.
+After an outage the work is repeated, without a limit. Every other failure counts as an attempt: a message that fails
+too often becomes a dead letter.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ticklake.database.errors import (
 from ticklake.errors import TickLakeError
 
 OUTAGES = (DatabaseFull, DatabaseLocked, DatabaseUnavailable, DatabaseFileUnusable)
-"""The errors that count as no attempt. All others do."""
+"""The errors that do not count as an attempt. All others do."""
 
 
 class Fault(Enum):
-    """The kinds of errors that callers tell apart."""
+    """The kinds of errors that callers distinguish."""
 
     UNAVAILABLE = "the server or the connection is gone"
-    LOCKED = "another program has the file"
+    LOCKED = "another program has locked the file"
     FULL = "the disk is full"
     FILE = "the file cannot be read or written"
-    ABORTED = "this transaction was ended; it may succeed if it is repeated"
+    ABORTED = "this transaction was aborted; it may succeed if it is repeated"
     LOCK = "another transaction has a lock that this one needs"
     UNIQUE = "a constraint refused a row"
-    DAMAGED = "the file is no database, or a damaged one"
-    WRONG = "the statement is wrong, or fails in a way that no repetition changes"
+    DAMAGED = "the file is not a database, or is damaged"
+    WRONG = "the statement is wrong; it would fail again"
 
 
-# Of these classes of SQLSTATEs (the first two characters) every state is the same.
+# All SQLSTATEs of these classes (the first two characters) mean the same.
 _CLASSES = {
-    "08": Fault.UNAVAILABLE,  # connection exceptions; PgBouncer says 08P01 for whatever keeps it from its server
-    "40": Fault.ABORTED,  # serialization failure, deadlock: one of several transactions has to give way
-    "53": Fault.ABORTED,  # out of memory, over a limit such as temp_file_limit: mostly of this statement
+    "08": Fault.UNAVAILABLE,  # connection exceptions; PgBouncer returns 08P01 if it cannot reach its server
+    "40": Fault.ABORTED,  # serialization failure, deadlock: one of several transactions must be repeated
+    "53": Fault.ABORTED,  # out of memory, or above a limit such as temp_file_limit: usually because of this statement
 }
 _STATES = {
     "40002": Fault.WRONG,  # a constraint refused the commit
@@ -51,13 +51,13 @@ _STATES = {
     "53300": Fault.UNAVAILABLE,  # too many connections
     "57P01": Fault.UNAVAILABLE,  # shutdown, or an administrator ended the connection
     "57P02": Fault.UNAVAILABLE,  # the server crashed
-    "57P03": Fault.UNAVAILABLE,  # it is starting
-    "57P04": Fault.UNAVAILABLE,  # the database was dropped: no message's fault
-    "57P05": Fault.UNAVAILABLE,  # idle_session_timeout, which only ends what does nothing
-    "25006": Fault.UNAVAILABLE,  # the server has turned read-only
+    "57P03": Fault.UNAVAILABLE,  # the server is starting
+    "57P04": Fault.UNAVAILABLE,  # the database was dropped: not the fault of a message
+    "57P05": Fault.UNAVAILABLE,  # idle_session_timeout, which only ends idle sessions
+    "25006": Fault.UNAVAILABLE,  # the server has become read-only
     "57014": Fault.ABORTED,  # statement_timeout, or an administrator cancelled it
     "55P03": Fault.LOCK,  # lock_timeout, or NOWAIT
-    # These two end the connection. It is the work that took too long, not the server that is away.
+    # These two end the connection, but because the work took too long, not because of an outage.
     "25P03": Fault.ABORTED,  # idle_in_transaction_session_timeout
     "25P04": Fault.ABORTED,  # transaction_timeout
     "23505": Fault.UNIQUE,
@@ -68,7 +68,7 @@ _RESULTS = {
     3: Fault.FILE,  # PERM
     4: Fault.ABORTED,  # ABORT
     5: Fault.LOCKED,  # BUSY: another process
-    6: Fault.ABORTED,  # LOCKED: another statement of this very connection
+    6: Fault.ABORTED,  # LOCKED: another statement of the same connection
     7: Fault.ABORTED,  # NOMEM
     8: Fault.FILE,  # READONLY
     9: Fault.ABORTED,  # INTERRUPT
@@ -76,16 +76,16 @@ _RESULTS = {
     11: Fault.DAMAGED,  # CORRUPT
     13: Fault.FULL,  # FULL
     14: Fault.FILE,  # CANTOPEN
-    15: Fault.LOCKED,  # PROTOCOL: too many begin at once
+    15: Fault.LOCKED,  # PROTOCOL: too many transactions begin at once
     19: Fault.UNIQUE,  # CONSTRAINT
     26: Fault.DAMAGED,  # NOTADB
 }
 
 
 def postgres_fault(sqlstate: str | None, *, lost: bool) -> Fault:
-    """What a SQLSTATE means. `lost`: the connection is broken, or was never made; then there may be no SQLSTATE.
+    """Classifies a SQLSTATE. `lost`: the connection is broken or was never made, so there may be no SQLSTATE.
 
-    Class 58 and XX (a file that cannot be read, corrupted data, internal errors) are the statement's: the server
+    Classes 58 and XX (unreadable files, corrupted data, internal errors) count as wrong statements: the server
     answers, and other statements work.
     """
     state = sqlstate or ""
@@ -93,8 +93,8 @@ def postgres_fault(sqlstate: str | None, *, lost: bool) -> Fault:
     return known or (Fault.UNAVAILABLE if lost else Fault.WRONG)
 
 
-def in_our_words(fault: Fault, database: object, reason: str) -> TickLakeError:
-    """The error that callers get; `DatabaseLocked`, which says for how long, is up to them."""
+def translate(fault: Fault, database: object, reason: str) -> TickLakeError:
+    """Returns the error for callers, except `DatabaseLocked`, which needs the duration."""
     errors: dict[Fault, TickLakeError] = {
         Fault.UNAVAILABLE: DatabaseUnavailable(database=database, reason=reason),
         Fault.FULL: DatabaseFull(database=database),
@@ -108,5 +108,5 @@ def in_our_words(fault: Fault, database: object, reason: str) -> TickLakeError:
 
 
 def sqlite_fault(result: int) -> Fault:
-    """What a result code means, with or without its extended part."""
+    """Classifies a result code, with or without its extended part."""
     return _RESULTS.get(result & 0xFF, Fault.WRONG)

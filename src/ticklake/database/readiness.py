@@ -1,4 +1,4 @@
-"""Waiting for sockets, whatever their file descriptor's number: `select.select` refuses those above 1023."""
+"""Waits for sockets with any file descriptor. `select.select` refuses numbers above 1023."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Socket(Protocol):
 
 
 def readable(sockets: Sequence[_Socket], seconds: float) -> list[object]:
-    """Those that have something to read, as soon as there is one; none after `seconds`."""
+    """Waits until a socket is readable and returns all readable ones; none after `seconds`."""
     with selectors.PollSelector() as watched:
         for socket in sockets:
             watched.register(socket.fileno(), selectors.EVENT_READ, socket)

@@ -1,4 +1,4 @@
-"""The seam between what uses a database and the two that we speak: one run's schema, and transactions in it."""
+"""The interface of databases: the schema of a run, and transactions in it. SQLite and PostgreSQL implement it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _OWN = "ticklake.database"
 
 
 class Transaction(ABC):
-    """A transaction in one run's schema. Other packages run their own named statements in it with `sql(package)`."""
+    """A transaction in the schema of a run. Packages execute their named statements with `sql(package)`."""
 
     def __init__(self, run_id: str, dialect: str, database: str, life: str = "") -> None:
-        """`life`: of the server, another one after each restart; a file has but one."""
+        """`life` identifies the server process and changes with each restart; a file has only one."""
         self.run_id = run_id
         self.dialect = dialect
         self.database = database
@@ -34,21 +34,21 @@ class Transaction(ABC):
         self._savepoints = 0
 
     def sql(self, package: str) -> Statements:
-        """The statements in `<package>/sql/<dialect>/`, as functions that run here."""
+        """Returns the statements in `<package>/sql/<dialect>/` as functions of this transaction."""
         return Statements(self, package, statements(package, self.dialect))
 
     def after_commit(self, act: Callable[[], None], once: object = None) -> None:
-        """Have `act` called once the commit has succeeded; never after a rollback, also of a savepoint around it.
+        """Calls `act` after a successful commit; not after a rollback, including that of an enclosing savepoint.
 
-        `once`: what it does; the same is done once.
+        Of several acts with the same `once`, only one is called.
         """
         self.check_open()
         self._after_commit.setdefault(object() if once is None else once, act)
 
     def check_open(self) -> None:
-        """Raises `TransactionOver` after the end: the connection may be in somebody else's transaction by then.
+        """Raises `TransactionOver` after the end, when the connection may belong to another transaction.
 
-        Raises `TransactionGone` if something in it has ended it: what follows would be committed on its own.
+        Raises `TransactionGone` if a statement has ended the transaction: later statements would commit separately.
         """
         if self.over:
             raise TransactionOver(run_id=self.run_id)
@@ -56,24 +56,24 @@ class Transaction(ABC):
             raise TransactionGone(run_id=self.run_id)
 
     def committed(self) -> None:
-        """Does what was to be done after the commit. Whatever fails of it, the commit has succeeded."""
+        """Calls the acts after the commit. A failure is only logged, because the commit has succeeded."""
         for act in self._after_commit.values():
             try:
                 act()
             except Exception as error:
-                _log.warning("Run %s: an act after the commit failed: %r", self.run_id, error)
+                _log.warning("Run %s: a callback after the commit failed: %r", self.run_id, error)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo only what is done in here, where it fails; the transaction itself can go on."""
+        """Undoes only this block if it fails. The transaction can continue."""
         self._savepoints += 1
-        name = f"ticklake_part_{self._savepoints}"  # what is done in here may leave savepoints of its own open
+        name = f"ticklake_part_{self._savepoints}"  # unique, because the block may leave savepoints open
         self._execute_script(f"SAVEPOINT {name}")
         before = len(self._after_commit)
         try:
             yield
             self._execute_script(f"RELEASE SAVEPOINT {name}")
-        except Exception:  # an interrupt undoes the whole transaction
+        except Exception:  # a KeyboardInterrupt undoes the whole transaction
             while len(self._after_commit) > before:
                 self._after_commit.popitem()
             self.check_open()
@@ -81,29 +81,29 @@ class Transaction(ABC):
             raise
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
-        """The rows a statement returns."""
+        """Executes a statement and returns its rows."""
         self.admit(text)
         return self._execute(text, values)
 
     def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
-        """The rows that a statement returns for all these values, one after the other."""
+        """Executes a statement for each set of values and returns all rows."""
         self.admit(text)
         return self._execute_many(text, values)
 
     def execute_script(self, text: str) -> None:
-        """Run several statements that take no values."""
+        """Executes several statements without values."""
         self.admit(text)
         self._execute_script(text)
 
     def admit(self, text: str) -> None:
-        """A statement that is not ours is about to be executed. One that ends the transaction is refused."""
+        """Checks a foreign statement before it is executed. Refuses one that ends the transaction."""
         if (statement := ending(text)) is not None:
             raise StatementEndsTransaction(run_id=self.run_id, statement=statement)
         self.foreign = True
 
     @abstractmethod
     def _is_gone(self) -> bool:
-        """Whether the database is in no transaction any more, though it answers. Costs no round trip."""
+        """Returns whether the transaction was ended although the database answers. Needs no round trip."""
 
     @abstractmethod
     def _execute(self, text: str, values: Mapping[str, Any]) -> list[Row]: ...
@@ -116,10 +116,10 @@ class Transaction(ABC):
 
     @abstractmethod
     def notify(self, channel: str) -> None:
-        """Wake, after the commit, everyone in this run who listens to `channel`."""
+        """Wakes up all listeners of `channel` in this run after the commit."""
 
     def apply_migrations(self, package: str) -> None:
-        """Bring a package's tables up to date; a schema from a newer version is refused, never guessed at."""
+        """Upgrades the tables of a package. Raises `SchemaTooNew` for a newer version."""
         steps = migrations(package, self.dialect)
         own = self.sql(_OWN)
         ((applied,),) = own.version_of_package(package=package)
@@ -132,12 +132,12 @@ class Transaction(ABC):
                 own.record_version(package=package, version=step.number)
 
 
-def uncounted(statements: int) -> None:
-    """Nobody wants to know."""
+def ignore_count(statements: int) -> None:
+    """The default of `count_statements`: does nothing."""
 
 
 class Statements:
-    """A package's statements bound to a transaction: `sql.mark_done(batch_id=7)` runs the one of that name."""
+    """The statements of a package in a transaction: `sql.mark_done(batch_id=7)` executes `mark_done`."""
 
     def __init__(self, transaction: Transaction, package: str, texts: Mapping[str, str]) -> None:
         self._transaction = transaction
@@ -146,17 +146,17 @@ class Statements:
 
     def __getattr__(self, name: str) -> Statement:
         if name not in self._texts:
-            raise AttributeError(f"There is no statement {name}; there are {', '.join(sorted(self._texts))}.")
+            raise AttributeError(f"There is no statement {name}; known: {', '.join(sorted(self._texts))}.")
         if not self._package.startswith("ticklake."):
             self._transaction.admit(self._texts[name])
         if faults.armed:
             point = f"sql.{self._package.removeprefix('ticklake.')}.{name}"
-            return BreakableStatement(self._transaction, self._texts[name], point)
+            return FaultyStatement(self._transaction, self._texts[name], point)
         return Statement(self._transaction, self._texts[name])
 
 
 class Statement:
-    """One statement: call it with its values, or with many sets of them."""
+    """A statement. Call it with its values, or `many` with several sets of values."""
 
     __slots__ = ("_text", "_transaction")
 
@@ -173,8 +173,8 @@ class Statement:
         return self._transaction._execute_many(self._text, values)
 
 
-class BreakableStatement(Statement):
-    """A statement in a process that a test makes fail: before it or after it."""
+class FaultyStatement(Statement):
+    """A statement with fault points before and after it, for tests."""
 
     __slots__ = ("_point",)
 
@@ -192,19 +192,19 @@ class BreakableStatement(Statement):
 
 
 class Listener(Protocol):
-    """Waits for hints on one channel of one run. A hint may be missed or come for nothing: look, then wait."""
+    """Waits for hints on a channel of a run. Hints may be lost or false: read the table first, then wait."""
 
     def wait(self, timeout: float | None) -> bool:
-        """Return on a hint (true), on `wake()`, or after the timeout; sometimes for no reason."""
+        """Returns true on a hint, false on `wake()` or after the timeout. May also return early."""
 
     def wake(self) -> None:
-        """Make the waiting thread return; from any thread."""
+        """Makes the waiting thread return. Can be called from any thread."""
 
     def close(self) -> None: ...
 
 
 class Schema(Protocol):
-    """One run's tables; `name` is what the database calls them: a schema, or a file."""
+    """The tables of one run. `name` is their name in the database: a schema or a file."""
 
     run_id: str
     name: str
@@ -212,41 +212,41 @@ class Schema(Protocol):
     """The file, or the URL of the server without its password."""
     dialect: str
     count_statements: Callable[[int], None]
-    """Told after every transaction how many statements it ran; to be replaced by whoever wants to know."""
+    """Called after every transaction with its number of statements. Replace it to count them."""
 
     def transaction(self, *, durable: bool = True, patient: bool = True) -> AbstractContextManager[Transaction]:
-        """Commits at the end, rolls back on an error. What is durable survives a power cut; the rest may be lost.
+        """Commits at the end, rolls back on an error. A durable commit survives a power cut; others may be lost.
 
-        A server that is away is waited for a while, unless not `patient`.
+        If `patient`, waits a while for a server that does not answer.
         """
 
     def autocommit(self, *, durable: bool = True) -> AbstractContextManager[Transaction]:
-        """Like `transaction`, where each statement may commit on its own: for one statement, with fewer round trips."""
+        """Like `transaction`, but each statement may commit separately. Saves round trips for a single statement."""
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """A consistent view that writes nothing and waits for nobody."""
+        """Opens a consistent snapshot. It cannot write and waits for no lock."""
 
     def flaws(self) -> list[str]:
-        """What is wrong with the file, found by reading all of it; a server sees to its own."""
+        """Reads the whole file and returns what is damaged. Always empty for a server, which checks itself."""
 
     def prepare(self, package: str) -> None:
-        """Create or upgrade a package's tables here, once; cheap when it has been done."""
+        """Creates or upgrades the tables of a package. Repeated calls are cheap."""
 
     def listen(self, channel: str) -> Listener:
-        """From now on, collect the hints of `channel`."""
+        """Starts to collect the hints of `channel`."""
 
     def now_ms(self) -> int:
-        """The database's clock, in milliseconds since 1970."""
+        """Returns the time of the database's clock, in milliseconds since 1970."""
 
     def check_process(self) -> None:
-        """Raises `DatabaseForked` in a process that was forked from the one that opened it."""
+        """Raises `DatabaseForked` if the process that opened it forked this one."""
 
     @property
     def inherited(self) -> bool:
-        """Whether this process was forked from the one that opened it."""
+        """Whether the process that opened it forked this one."""
 
     def pool(self) -> Mapping[str, int]:
-        """Connections: `active`, `idle`, `total`, and threads `waiting` for one."""
+        """Returns the connections `active`, `idle` and `total`, and the threads `waiting` for one."""
 
 
 class Backend(Protocol):

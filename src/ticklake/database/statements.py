@@ -1,6 +1,6 @@
-"""Named SQL statements in `<package>/sql/<dialect>/*.sql`, and a package's numbered tables in `schema/` beside them.
+"""Named SQL statements in `<package>/sql/<dialect>/*.sql`, and numbered migrations in `schema/` next to them.
 
-A file holds what belongs together. A line `-- name: mark_done` begins a statement, which ends at the next such line.
+A file groups related statements. A line `-- name: mark_done` begins a statement, which ends at the next such line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 class Migration(NamedTuple):
-    """One numbered step of a package's tables: `<package>/sql/<dialect>/schema/001_what.sql`."""
+    """A numbered migration of a package's tables: `<package>/sql/<dialect>/schema/001_what.sql`."""
 
     number: int
     text: str
@@ -28,7 +28,7 @@ class Migration(NamedTuple):
 
 @cache
 def statements(package: str, dialect: str) -> Mapping[str, str]:
-    """Every statement of a package by its name. Raises `BadStatement` unless each has one name, and each name one."""
+    """Returns the statements of a package by name. Raises `BadStatement` unless each has one unique name."""
     folder = files(package) / "sql" / dialect
     found: dict[str, str] = {}
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -36,13 +36,13 @@ def statements(package: str, dialect: str) -> Mapping[str, str]:
             where = f"{package}/sql/{dialect}/{file.name}"
             for name, text in _named(where, file.read_text("utf-8")):
                 if name in found:
-                    raise BadStatement(file=where, reason=f"there is another statement {name} in this folder")
+                    raise BadStatement(file=where, reason=f"the name {name} is used twice in this folder")
                 found[name] = text
     return found
 
 
 def _named(file: str, text: str) -> Iterator[tuple[str, str]]:
-    """The statements of a file with their comments. Only comments may stand before the first name."""
+    """Yields the statements of a file with their comments. Only comments may precede the first name."""
     head, *rest = _NAME.split(text)
     if _count(head):
         raise BadStatement(file=file, reason="there is SQL before the first name")
@@ -56,13 +56,13 @@ def _named(file: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _count(text: str) -> int:
-    """How many statements there are in a text."""
+    """Returns the number of statements in a text."""
     return sum(1 for one in split(text) if _COMMENT.sub("", one.text).strip("; \t\n"))
 
 
 @cache
 def migrations(package: str, dialect: str) -> tuple[Migration, ...]:
-    """A package's steps in order; empty where it has no tables of its own."""
+    """Returns the migrations of a package in order; empty if it has no tables."""
     folder = files(package) / "sql" / dialect / "schema"
     if not folder.is_dir():
         return ()

@@ -1,4 +1,4 @@
-"""From a database URL to the backend that speaks to it."""
+"""Opens the backend of a database URL."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _CHOICES = {
     "gssencmode": ("disable", "prefer", "require"),
     "target_session_attrs": ("any", "read-write", "read-only", "primary", "standby", "prefer-standby"),
 }
-"""What PostgreSQL's client takes, and looks at only when it connects."""
+"""Allowed values of options that PostgreSQL's client only checks when it connects."""
 
 
 def open_backend(url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> Backend:
-    """`sqlite:///DIRECTORY` (four slashes where it is absolute) or `postgresql://…`; connects on first use."""
+    """Opens `sqlite:///DIRECTORY` (four slashes for an absolute path) or `postgresql://…`. Connects on first use."""
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
         from ticklake.database.sqlite import SqliteBackend
@@ -36,10 +36,10 @@ def open_backend(url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> Bac
 
 
 def split_password(url: str) -> tuple[str, str]:
-    """A URL without its password, and the password, wherever PostgreSQL would take it from."""
+    """Returns a URL without its password, and the password, from anywhere PostgreSQL would read it."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # no URL: what stands before the last @ may be a password all the same
+    except ValueError:  # not a URL, but the text before the last @ may still contain a password
         return url.rpartition("@")[2], ""
     credentials, at, host = parts.netloc.rpartition("@")
     user, _, password = credentials.partition(":")
@@ -52,14 +52,14 @@ def split_password(url: str) -> tuple[str, str]:
 
 
 def joined(parts: SplitResult) -> str:
-    """A URL of its parts. `urlunsplit` drops the // of one without a host, which PostgreSQL takes for this machine."""
+    """Joins the parts of a URL. `urlunsplit` drops the // of a URL without a host, which PostgreSQL accepts."""
     query = f"?{parts.query}" if parts.query else ""
     fragment = f"#{parts.fragment}" if parts.fragment else ""
     return f"{parts.scheme}://{parts.netloc}{parts.path}{query}{fragment}"
 
 
 def postgres_mistake(url: str) -> str | None:
-    """Why no server can ever be reached with a PostgreSQL URL: for that, nobody should wait as for an outage."""
+    """Returns why a PostgreSQL URL can never work, or None. Such an error must not be retried like an outage."""
     try:
         from psycopg import ProgrammingError
         from psycopg.conninfo import conninfo_to_dict
@@ -76,8 +76,8 @@ def postgres_mistake(url: str) -> str | None:
         return "its password is not percent-encoded"
     for port in str(found.get("port") or "").split(","):
         if port and not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
-            return f"{port!r} is no port, which is a number from 1 to 65535"
+            return f"{port!r} is not a port; a port is a number from 1 to 65535"
     for name, allowed in _CHOICES.items():
         if (value := found.get(name)) and value not in allowed:
-            return f"{name} cannot be {value!r}, only {', '.join(allowed)}"
+            return f"{name} cannot be {value!r}; allowed: {', '.join(allowed)}"
     return None

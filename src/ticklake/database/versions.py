@@ -1,4 +1,4 @@
-"""Which version the tables of a run have, which one this TickLake makes of them, and the SQL in between."""
+"""The schema versions of a run, and upgrades to the versions of this TickLake."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ticklake.database.statements import Migration, migrations, statements
 
 _OWN = "ticklake.database"
 _BEGIN = {"sqlite": "BEGIN IMMEDIATE", "postgres": "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"}
-"""As `upgrade` begins, whatever the server's default is: a step that waits for a lock must see what was done before."""
+"""How `upgrade` begins. Not the server's default: a step that waited for a lock must see earlier changes."""
 
 _VALUE = re.compile(r"%\((\w+)\)s|:(\w+)")
 
 
 class PackageVersion(NamedTuple):
-    """A package's tables in one run; `wanted` is None where the package is not installed here."""
+    """The version of a package's tables in a run. `wanted` is None if the package is not installed."""
 
     run_id: str
     package: str
@@ -33,14 +33,14 @@ class PackageVersion(NamedTuple):
 
 
 def package_versions(schema: Schema) -> list[PackageVersion]:
-    """Every package that has tables in the run; nothing is changed."""
+    """Returns the packages that have tables in the run. Changes nothing."""
     with schema.reading() as transaction:
         found = transaction.sql(_OWN).package_versions()
     return [PackageVersion(schema.run_id, name, version, _wanted(name, schema.dialect)) for name, version in found]
 
 
 def upgrade(schema: Schema) -> list[PackageVersion]:
-    """Brings what is behind up to date; says what that was. A version from the future is refused by `SchemaTooNew`."""
+    """Upgrades all outdated packages and returns them. Raises `SchemaTooNew` for a newer version."""
     changed = [one for one in package_versions(schema) if one.state in ("behind", "too new")]
     for one in changed:
         schema.prepare(one.package)
@@ -48,14 +48,14 @@ def upgrade(schema: Schema) -> list[PackageVersion]:
 
 
 def upgrade_script(schema: Schema) -> str:
-    """What `upgrade` would do, for somebody else to do; empty where there is nothing to do."""
+    """Returns the SQL of `upgrade`; empty if there is nothing to do."""
     behind = [one for one in package_versions(schema) if one.state == "behind"]
     steps = [line for one in behind for line in _steps(schema.dialect, one.package, after=one.version)]
     return _script(schema, [], steps) if steps else ""
 
 
 def creation_script(schema: Schema, packages: Iterable[str]) -> str:
-    """All the SQL of a run that is not there yet."""
+    """Returns the SQL that creates a run."""
     steps = [line for package in packages for line in _steps(schema.dialect, package, after=0)]
     return _script(schema, _foundation(schema), steps)
 
@@ -88,7 +88,7 @@ def _script(schema: Schema, foundation: list[str], steps: list[str]) -> str:
 
 
 def _foundation(schema: Schema) -> list[str]:
-    """What is there before any package: whose schema it is, and the table of versions."""
+    """Returns the SQL before any package: the run id of the schema, and the table of versions."""
     if schema.dialect == "sqlite":
         names = ("create_versions", "create_run", "record_run")
         return [_filled(name, "sqlite", run_id=schema.run_id) for name in names]
@@ -98,7 +98,7 @@ def _foundation(schema: Schema) -> list[str]:
 
 
 def _filled(statement: str, dialect: str, **values: str | int) -> str:
-    """A statement of ours with its values written in: a script has nobody to bind them."""
+    """Returns a statement with its values as literals, because a script cannot bind them."""
     text = statements(_OWN, dialect)[statement].strip()
     return _VALUE.sub(lambda found: _literal(values[found[1] or found[2]]) if values else found[0], text)
 

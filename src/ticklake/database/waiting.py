@@ -1,7 +1,7 @@
-"""Taking turns, so that an exception at any byte code loses nothing.
+"""A lock that is not lost if an exception comes at any byte code.
 
-A `threading.Lock` that is taken and then recorded can be lost in between. Here the record is the lock: one call of C
-takes it. A holder that is garbage holds nothing.
+A `threading.Lock` can be lost between acquiring it and recording its holder. Here the record is the lock, and a single
+C call acquires it. A holder that was garbage-collected holds nothing.
 """
 
 from __future__ import annotations
@@ -14,54 +14,54 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-LOOK_SECONDS = 0.05
-"""A wake-up may get lost to an interrupt: whoever waits also looks this often."""
+POLL_SECONDS = 0.05
+"""A wake-up may be lost to an interrupt, so waiting threads also check this often."""
 
 _HOLDER = "holder"
 _Result = TypeVar("_Result")
 
 
 class Waiters:
-    """Threads that wait for something to be given back."""
+    """Threads that wait for a release."""
 
     def __init__(self) -> None:
-        self._bells: deque[threading.Lock] = deque()
+        self._waiting: deque[threading.Lock] = deque()
 
     def __len__(self) -> int:
-        return len(self._bells)
+        return len(self._waiting)
 
     def wait_for(self, attempt: Callable[[], _Result | None], seconds: float) -> _Result | None:
-        """Repeats `attempt` until it gives something; None after `seconds`."""
+        """Repeats `attempt` until it returns something; returns None after `seconds`."""
         deadline = time.monotonic() + seconds
-        bell = threading.Lock()
-        bell.acquire()
+        wakeup = threading.Lock()
+        wakeup.acquire()
         try:
-            self._bells.append(bell)
+            self._waiting.append(wakeup)
             while (found := attempt()) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
-                bell.acquire(timeout=min(left, LOOK_SECONDS))
+                wakeup.acquire(timeout=min(left, POLL_SECONDS))
             return found
         finally:
             with suppress(ValueError):
-                self._bells.remove(bell)
+                self._waiting.remove(wakeup)
 
-    def ring(self) -> None:
-        """Wakes the one that has waited longest."""
-        if self._bells:
-            with suppress(IndexError, RuntimeError):  # it has just gone, or is awake already
-                self._bells[0].release()
+    def wake_next(self) -> None:
+        """Wakes up the thread that has waited longest."""
+        if self._waiting:
+            with suppress(IndexError, RuntimeError):  # it has just left, or is already awake
+                self._waiting[0].release()
 
 
 class Turn:
-    """What one holder at a time has. Holders are known by a weak reference to them, which they give it back with.
+    """A lock with one holder at a time. A holder is identified by a weak reference, with which it also releases.
 
-    That a dead holder holds nothing is the last resort: any exception may keep its frames, and what they refer to.
+    Release explicitly: an exception may keep the holder alive, so its garbage collection is only the last resort.
     """
 
     def __init__(self, abandoned: Callable[[], None] = lambda: None) -> None:
-        """`abandoned` clears up after a holder that died."""
+        """`abandoned` cleans up after a holder that was garbage-collected."""
         self._slot: dict[str, weakref.ref[object]] = {}
         self._abandoned = abandoned
         self.waiters = Waiters()
@@ -72,34 +72,34 @@ class Turn:
         return None if reference is None else reference()
 
     def reference(self, holder: object) -> weakref.ref[object]:
-        """What `holder` takes it with. Should it die without giving it back, it is given back."""
+        """Returns the reference of a holder. If the holder is freed without a release, the lock is released."""
         return weakref.ref(holder, self._died)
 
-    def take(self, mine: weakref.ref[object], seconds: float) -> bool:
-        waited = self.try_to_take(mine) or self.waiters.wait_for(lambda: self.try_to_take(mine) or None, seconds)
+    def acquire(self, mine: weakref.ref[object], seconds: float) -> bool:
+        waited = self.try_acquire(mine) or self.waiters.wait_for(lambda: self.try_acquire(mine) or None, seconds)
         return waited is not None
 
-    def try_to_take(self, mine: weakref.ref[object]) -> bool:
+    def try_acquire(self, mine: weakref.ref[object]) -> bool:
         return self._slot.setdefault(_HOLDER, mine) is mine
 
     def held(self, mine: weakref.ref[object]) -> bool:
         return self._slot.get(_HOLDER) is mine
 
-    def give_back(self, mine: weakref.ref[object]) -> None:
-        """Does nothing if another one has it: it can be repeated."""
+    def release(self, mine: weakref.ref[object]) -> None:
+        """Releases the lock if `mine` holds it. Can be repeated."""
         if self.held(mine):
             del self._slot[_HOLDER]
-        self.waiters.ring()
+        self.waiters.wake_next()
 
-    def take_from(self, holder: object) -> None:
-        """Does nothing if `holder` does not have it."""
+    def revoke(self, holder: object) -> None:
+        """Releases the lock if `holder` holds it."""
         if self.holder is holder:
             self._slot.pop(_HOLDER, None)
-            self.waiters.ring()
+            self.waiters.wake_next()
 
     def _died(self, reference: weakref.ref[object]) -> None:
         if self.held(reference):
             try:
                 self._abandoned()
             finally:
-                self.give_back(reference)
+                self.release(reference)

@@ -1,4 +1,4 @@
-"""A piece of work on a connection, from taking it to giving it back, that survives an exception at any byte code."""
+"""Work on a connection, from acquire to release. An exception at any byte code still releases the connection."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ _Transaction = TypeVar("_Transaction", bound=Transaction)
 Exit = Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]
 
 
-class _Door:
-    """`__exit__` as an object that only the `with` statement holds.
+class _ExitHandle:
+    """Provides `__exit__` as an object that only the `with` statement holds.
 
-    An exception can come after the block and before the first byte code of `__exit__`, which then never runs. But the
-    `with` statement drops its `__exit__` in any case, and that is noticed: no traceback keeps this object alive.
+    An exception can come after the block but before the first byte code of `__exit__`, which is then never executed.
+    But the `with` statement always drops its `__exit__`, and no traceback keeps that object alive, so a weak reference
+    notices it.
     """
 
     def __get__(self, work: Work[Any] | None, owner: object = None) -> Exit:
-        return Work.leave if work is None else work.door()  # type: ignore[return-value]
+        return Work.leave if work is None else work.exit_handle()  # type: ignore[return-value]
 
 
 class Work(ABC, Generic[_Transaction]):
-    """Begins, commits, and ends in any case; a context manager.
+    """A context manager that begins, commits, and always ends.
 
-    No local variable here may hold an exception: the two would keep each other alive, and the connection with them.
-    `_end` undoes whatever `_begin` had come to, also nothing, and can be repeated. It is called a second time in case
-    the first was interrupted.
+    No local variable here may hold an exception: the frame and the exception would keep each other and the connection
+    alive. `_end` undoes whatever `_begin` has done so far and can be repeated. It is called twice, in case the first
+    call is interrupted.
     """
 
     _drivers: ClassVar[type[Exception]]
-    """The driver's errors."""
+    """The base class of the driver's errors."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self._door: weakref.ref[Exit] | None = None
+        self._exit_handle: weakref.ref[Exit] | None = None
 
     def __enter__(self) -> _Transaction:
         try:
@@ -50,10 +51,10 @@ class Work(ABC, Generic[_Transaction]):
         except BaseException as error:
             self._end(clean=isinstance(error, Exception))
             if isinstance(error, self._drivers):
-                raise self._in_our_words(error) from error
+                raise self._translate(error) from error
             raise
 
-    __exit__ = _Door()
+    __exit__ = _ExitHandle()
 
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:  # noqa: ARG002
         clean = False
@@ -71,32 +72,32 @@ class Work(ABC, Generic[_Transaction]):
         with suppress(Exception):
             self._end(clean=False)
 
-    def door(self) -> Exit:
-        door = self._door() if self._door is not None else None
-        if door is None:
-            door = partial(Work.leave, self)
+    def exit_handle(self) -> Exit:
+        handle = self._exit_handle() if self._exit_handle is not None else None
+        if handle is None:
+            handle = partial(Work.leave, self)
             this = weakref.ref(self)
 
             def dropped(_: object) -> None:
                 if (work := this()) is not None:
                     work._end(clean=False)
 
-            self._door = weakref.ref(door, dropped)
-        return door
+            self._exit_handle = weakref.ref(handle, dropped)
+        return handle
 
     def _finish(self, error: BaseException | None) -> bool:
-        """Whether the connection can be used again."""
+        """Commits, or handles an error. Returns whether the connection can be used again."""
         if error is not None:
             if isinstance(error, self._drivers):
                 self._end(clean=True)
-                raise self._in_our_words(error) from error
+                raise self._translate(error) from error
             return isinstance(error, Exception)
         try:
             self._commit()
         except Exception as problem:
             self._end(clean=True)
             if isinstance(problem, self._drivers):
-                raise self._in_our_words(problem) from problem
+                raise self._translate(problem) from problem
             raise
         return True
 
@@ -112,8 +113,8 @@ class Work(ABC, Generic[_Transaction]):
 
     @abstractmethod
     def _end(self, *, clean: bool) -> None:
-        """Rolls back what is open and gives the connection back; not `clean`: it is in an unknown state."""
+        """Rolls back and releases the connection. If not `clean`, its state is unknown."""
 
     @abstractmethod
-    def _in_our_words(self, error: Any) -> TickLakeError:
-        """An error of the driver as ours."""
+    def _translate(self, error: Any) -> TickLakeError:
+        """Translates an error of the driver."""

@@ -161,11 +161,11 @@ def test_every_url_that_postgresql_takes_can_be_configured(load_text, monkeypatc
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("postgresql://localhost:99999/x", "'99999' is no port"),
-        ("postgresql://localhost:notaport/x", "'notaport' is no port"),
-        ("postgresql://one:5432,two:0/x", "'0' is no port"),
-        ("postgresql:///x?port=-1", "'-1' is no port"),
-        ("postgresql://localhost/x?sslmode=maybe", "sslmode cannot be 'maybe', only disable, allow,"),
+        ("postgresql://localhost:99999/x", "'99999' is not a port"),
+        ("postgresql://localhost:notaport/x", "'notaport' is not a port"),
+        ("postgresql://one:5432,two:0/x", "'0' is not a port"),
+        ("postgresql:///x?port=-1", "'-1' is not a port"),
+        ("postgresql://localhost/x?sslmode=maybe", "sslmode cannot be 'maybe'; allowed: disable, allow,"),
         ("postgresql://localhost/x?target_session_attrs=any-at-all", "target_session_attrs cannot be"),
         ("postgresql://localhost/x?nosuchoption=1", "nosuchoption"),
         ("postgresql://local%zzhost/x", "percent-encoded"),

@@ -71,4 +71,4 @@ def test_a_pool_is_closed_in_a_few_steps(postgres_url: str) -> None:
         backend.close()
     finally:
         sys.setprofile(None)
-    assert calls.count("give_back") <= 2
+    assert calls.count("release") <= 2

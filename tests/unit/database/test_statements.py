@@ -93,7 +93,7 @@ def test_a_file_of_comments_only_is_no_statement(load: Load) -> None:
     ids=["one file", "two files"],
 )
 def test_a_name_that_is_given_twice_is_refused(load: Load, files: dict[str, str]) -> None:
-    with pytest.raises(BadStatement, match="there is another statement a in this folder"):
+    with pytest.raises(BadStatement, match="the name a is used twice in this folder"):
         load(**files)
 
 

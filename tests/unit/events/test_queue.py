@@ -171,12 +171,12 @@ def test_a_queue_that_was_told_not_to_wait_says_that_it_is_full(tmp_path: Path, 
         assert queue.metrics().events_processed_total == 1000, "the others are all there"
 
 
-@pytest.mark.warns("There is no room left")
+@pytest.mark.warns("No space is left")
 def test_a_full_disk_is_an_error_for_who_waits_and_loses_nothing(
     queue: IndexerQueue, bus: EventBus, disk: Disk, eventually: Eventually
 ) -> None:
     disk.full = True
-    with pytest.raises(EventsNotDurable, match="no room left"):
+    with pytest.raises(EventsNotDurable, match="No space is left"):
         bus.publish(event(1))
     assert not queue.monitor.healthy
     assert queue.metrics().buffer_size == 1
@@ -255,7 +255,7 @@ def test_a_batch_that_grows_while_publishers_wait_stays_small_enough_to_be_store
 
 
 @pytest.mark.usefixtures("small_values")
-@pytest.mark.warns("There is no room left")
+@pytest.mark.warns("No space is left")
 def test_a_graceful_stop_writes_all_batches_that_failed_before(tmp_path: Path) -> None:
     queue = IndexerQueue(tmp_path / "queue.db")
     queue.start()
@@ -280,7 +280,7 @@ def test_an_event_that_is_too_large_is_refused_at_once(
     assert payloads(next_batch(queue)) == [2]
 
 
-@pytest.mark.warns("There is no room left")
+@pytest.mark.warns("No space is left")
 def test_a_graceful_stop_that_cannot_write_says_so_and_can_be_repeated(tmp_path: Path, bus: EventBus) -> None:
     queue = IndexerQueue(tmp_path / "q.db")
     queue.start()

@@ -1,4 +1,4 @@
-"""PostgreSQL: one schema a run, a pool of connections, wake-ups by LISTEN and NOTIFY."""
+"""PostgreSQL: one schema per run, a pool of connections, wake-ups by LISTEN and NOTIFY."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: one schema a run, a pool of connections, LISTEN and NOTIFY."""
+"""PostgreSQL: one schema per run, a pool of connections, LISTEN and NOTIFY."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import schema_name
-from ticklake.database.outages import in_our_words, postgres_fault
-from ticklake.database.postgres.lock_waits import told
+from ticklake.database.outages import postgres_fault, translate
+from ticklake.database.postgres.lock_waits import report_lock_waits
 from ticklake.database.postgres.pool import Pool
 from ticklake.database.postgres.wakeups import PostgresListener
-from ticklake.database.schema import Row, Transaction, uncounted
+from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.statements import statements
 from ticklake.database.url import split_password
 from ticklake.database.work import Work
@@ -43,12 +43,12 @@ CONNECT_SECONDS = 10
 POOL_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"
-"""Our statements are written for this level, whatever the default of a server or role is."""
+"""Our statements rely on this level, so it is set explicitly and not left to the default of a server or role."""
 READING = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 READ_ONLY = "25006"
 _UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
 _CLEAN = b"SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); "
-"""What foreign statements may have left in a session, which others have after them."""
+"""Resets what foreign statements may have changed in the session."""
 
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
@@ -60,23 +60,23 @@ _OPTIONS: dict[str, Any] = {
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection that knows which schema it is in and whether its commits wait for the disk."""
+    """A connection that remembers its schema and whether its commits wait for the disk."""
 
     place: tuple[str, bool] | None = None
     life: str = ""
-    """When the server was started, as it was when it was last asked."""
+    """The start time of the server, when it was last read."""
     pooler: bool = False
-    """Whether a pooler such as PgBouncer is in between: then the next transaction may be in another session."""
+    """Whether a pooler such as PgBouncer is used. Then each transaction may be in another session."""
     read_only: bool = False
-    """Whether it has refused to write: another connection may lead to a server that does."""
+    """Whether the server has refused to write. Another connection may reach a writable server."""
 
     @cached_property
     def statements(self) -> psycopg.Cursor[Row]:
-        """One for all statements: it remembers how their values are written and read, a fifth of the work."""
+        """The cursor of all statements. Reusing it caches type conversions and saves a fifth of the time."""
         return self.cursor(binary=True)
 
-    def ask_who_is_there(self) -> None:
-        """A pooler makes up the process id that it tells its clients."""
+    def identify_server(self) -> None:
+        """Reads the server's start time and detects a pooler, which reports a made-up process id to its clients."""
         question = "SELECT pg_backend_pid(), pg_postmaster_start_time()::text"
         ((pid, self.life),) = self.execute(question).fetchall()
         self.pooler = pid != self.info.backend_pid
@@ -84,15 +84,15 @@ class Connection(psycopg.Connection[Row]):
             self.prepare_threshold = None
 
     def enter(self, schema: str, durable: bool) -> None:
-        """For the session; behind a pooler, for this transaction."""
+        """Sets schema and durability for the session or, behind a pooler, for this transaction."""
         if self.pooler or self.place != (schema, durable):
             self.place = None
             self.execute(_own("enter"), self._settings(schema, durable))
             self.place = (schema, durable)
 
     def clean_and_commit(self, schema: str, durable: bool) -> str | None:
-        """Ends a transaction with foreign statements in one round trip. The session is as it was; the command's tag."""
-        cursor = psycopg.ClientCursor(self)  # only on the client's side, values can be put into several statements
+        """Commits foreign statements and resets the session in one round trip. Returns the tag of the commit."""
+        cursor = psycopg.ClientCursor(self)  # only client-side binding allows values in several statements
         cursor.execute(_CLEAN + _own("enter") + b"; COMMIT", self._settings(schema, durable))
         while cursor.nextset():
             pass
@@ -129,14 +129,16 @@ class PostgresBackend(Inheritable):
             return self._schemas[run_id]
 
     def runs(self) -> list[str]:
-        """Leaves out, with one warning, schemas with another name than that of their run: renamed or foreign ones."""
+        """Lists the runs. Skips, with one warning, schemas that do not match their run: renamed or foreign ones."""
         found = []
         for run_id, name in self._query("list_runs"):
             if _is_name_of(name, run_id):
                 found.append(run_id)
             elif name not in self._left_out:
                 self._left_out.add(name)
-                _log.warning("Schema %s of %s has the comment %r, which is not its run", name, self.name, run_id)
+                _log.warning(
+                    "Schema %s of %s has the comment %r, which does not match its name", name, self.name, run_id
+                )
         return found
 
     def close(self) -> None:
@@ -146,14 +148,14 @@ class PostgresBackend(Inheritable):
         self.connections.close()
 
     def connect(self) -> Connection:
-        """A connection of one's own, outside the pool."""
+        """Opens a separate connection, outside the pool."""
         with self.translated():
             return self._connect()
 
-    def take(self, mine: weakref.ref[object], *, patient: bool = True) -> Connection:
-        """A server that was there and is away is asked again and again, as long as others would wait for their turn.
+    def acquire(self, mine: weakref.ref[object], *, patient: bool = True) -> Connection:
+        """Acquires a connection of the pool. During an outage, retries as long as a full pool would make it wait.
 
-        Not `patient`: it is asked once, and whether it has been restarted meanwhile.
+        Not `patient`: tries once, and also checks whether the server was restarted.
         """
         self.check_process(self.name)
         end = time.monotonic() + POOL_SECONDS
@@ -161,13 +163,13 @@ class PostgresBackend(Inheritable):
             if self._closed:
                 raise DatabaseClosed(database=self.name)
             try:
-                connection = self.connections.take(mine, end - time.monotonic())
+                connection = self.connections.acquire(mine, end - time.monotonic())
                 if connection is not None and not patient:
-                    connection.ask_who_is_there()
+                    connection.identify_server()
             except psycopg.OperationalError as error:
                 if not patient or not self._reached or time.monotonic() > end:
-                    raise self.in_our_words(error) from error
-                _log.debug("Trying again to connect to %s: %s", self.name, error)
+                    raise self.translate(error) from error
+                _log.debug("Retrying to connect to %s: %s", self.name, error)
                 time.sleep(RETRY_SECONDS)
             else:
                 if connection is None:
@@ -182,7 +184,7 @@ class PostgresBackend(Inheritable):
     def _connect(self) -> Connection:
         connection = Connection.connect(self._url, **_OPTIONS)
         try:
-            connection.ask_who_is_there()
+            connection.identify_server()
         except BaseException:
             connection.close()
             raise
@@ -194,17 +196,17 @@ class PostgresBackend(Inheritable):
 
     @contextmanager
     def translated(self, connection: Connection | None = None) -> Iterator[None]:
-        """The driver's errors in our words."""
+        """Translates errors of the driver."""
         try:
             yield
         except psycopg.Error as error:
-            raise self.in_our_words(error, connection) from error
+            raise self.translate(error, connection) from error
 
-    def in_our_words(self, error: psycopg.Error, connection: Connection | None = None) -> TickLakeError:
-        """`connection`: on which it happened; none if there was none to be had."""
+    def translate(self, error: psycopg.Error, connection: Connection | None = None) -> TickLakeError:
+        """Translates an error of the driver. `connection` is where it happened, if there was one."""
         reason = " ".join(str(error).split())
         lost = isinstance(error, psycopg.OperationalError) if connection is None else connection.broken
-        return in_our_words(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
+        return translate(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
 
     def _disown(self, fork: Fork) -> None: ...
 
@@ -217,7 +219,7 @@ def _is_name_of(schema: str, run_id: str) -> bool:
 
 
 def _usable(connection: Connection) -> bool:
-    """An idle server says nothing: what there is to read is that it has ended the connection."""
+    """Returns whether an idle connection is usable. If there is something to read, the server has closed it."""
     if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
         return False
     watched = select.poll()
@@ -226,7 +228,7 @@ def _usable(connection: Connection) -> bool:
 
 
 class PostgresSchema:
-    """One run's schema."""
+    """The schema of one run."""
 
     dialect = "postgres"
 
@@ -234,7 +236,7 @@ class PostgresSchema:
         self.run_id = run_id
         self.name = name
         self.database = backend.name
-        self.count_statements: Callable[[int], None] = uncounted
+        self.count_statements: Callable[[int], None] = ignore_count
         self._backend = backend
         self._prepared: set[str] = set()
         self._preparing = threading.Lock()
@@ -281,8 +283,8 @@ class PostgresSchema:
 
     @contextmanager
     def _locked(self) -> Iterator[PostgresTransaction]:
-        """In here, nobody else makes or upgrades the tables of this run."""
-        with self.transaction() as transaction, told(self._backend.connect, transaction):
+        """Locks the tables of this run against other creations and upgrades."""
+        with self.transaction() as transaction, report_lock_waits(self._backend.connect, transaction):
             transaction.sql(_OWN).lock_schema(schema=self.name)
             yield transaction
 
@@ -293,7 +295,7 @@ class PostgresSchema:
                 self._create_schema(transaction)
             ((found,),) = own.find_schema(schema=self.name)
         if found != self.run_id:
-            raise DatabaseUnusable(database=self._backend.name, reason=f"schema {self.name} is of run {found!r}")
+            raise DatabaseUnusable(database=self._backend.name, reason=f"schema {self.name} belongs to run {found!r}")
 
     def _create_schema(self, transaction: PostgresTransaction) -> None:
         name = compose.Identifier(self.name)
@@ -307,7 +309,7 @@ class PostgresSchema:
 
 
 class PostgresTransaction(Transaction):
-    """A transaction, or single statements, on a connection that nobody else uses meanwhile."""
+    """A transaction, or single statements, on a connection in exclusive use."""
 
     def __init__(self, run_id: str, connection: Connection, backend: PostgresBackend, begun_with: str) -> None:
         super().__init__(run_id, "postgres", backend.name, connection.life)
@@ -321,19 +323,19 @@ class PostgresTransaction(Transaction):
             cursor = self._connection.statements.execute(text.encode(), values)
             return cursor.fetchall() if _has_rows(cursor) else []
         except psycopg.Error as error:
-            raise self._in_our_words(error) from error
+            raise self._translate(error) from error
 
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return [row for one in values for row in self._execute(text, one)]
 
     def _execute_script(self, text: str) -> None:
-        """Each statement alone (a binary cursor sends no other): so none that ends the transaction hides among them."""
+        """Sends each statement separately, as a binary cursor requires. So none of them can end the transaction."""
         self.check_open()
         try:
             for statement in split(text):
                 self._connection.statements.execute(statement.text.encode(), prepare=False)
         except psycopg.Error as error:
-            raise self._in_our_words(error) from error
+            raise self._translate(error) from error
 
     def execute_composed(self, statement: compose.Composed) -> None:
         self._connection.execute(statement)
@@ -345,15 +347,15 @@ class PostgresTransaction(Transaction):
         idle = self._connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
         return idle and bool(self._begun_with)
 
-    def _in_our_words(self, error: psycopg.Error) -> TickLakeError:
+    def _translate(self, error: psycopg.Error) -> TickLakeError:
         if error.sqlstate == READ_ONLY and self._begun_with == READING:
             return ReadingOnly(run_id=self.run_id)
         self._connection.read_only = error.sqlstate == READ_ONLY
-        return self._backend.in_our_words(error, self._connection)
+        return self._backend.translate(error, self._connection)
 
 
 class PostgresWork(Work[PostgresTransaction]):
-    """A transaction, or statements that commit on their own, on a connection of the pool."""
+    """A transaction, or statements that commit separately, on a connection of the pool."""
 
     _drivers = psycopg.Error
 
@@ -376,11 +378,11 @@ class PostgresWork(Work[PostgresTransaction]):
         self._transaction: PostgresTransaction | None = None
 
     def _begin(self) -> PostgresTransaction:
-        connection = self._backend.take(self._reference, patient=self._patient)
+        connection = self._backend.acquire(self._reference, patient=self._patient)
         if self._schema is not None and not connection.pooler:
             connection.enter(self._schema.name, self._durable)
         if connection.pooler and not self._begin_with:
-            self._begin_with = BEGIN  # each statement of its own could be in another session
+            self._begin_with = BEGIN  # otherwise each statement could be in another session
         if self._begin_with:
             connection.execute(self._begin_with.encode())
         if self._schema is not None and connection.pooler:
@@ -396,7 +398,7 @@ class PostgresWork(Work[PostgresTransaction]):
             if self._transaction is not None:
                 self._transaction.check_open()
             if self._commit_on(connection) != "COMMIT":
-                reason = "one of its statements had failed, so the transaction was rolled back"
+                reason = "a statement had failed, so the transaction was rolled back"
                 raise DatabaseUnusable(database=self._backend.name, reason=reason)
             faults.reach("database.commit.after")
 
@@ -420,19 +422,19 @@ class PostgresWork(Work[PostgresTransaction]):
             if connection is not None and self._schema is not None and self._transaction is not None:
                 self._schema.count_statements(self._transaction.executed)
         finally:
-            self._backend.connections.give_back(self._reference)
+            self._backend.connections.release(self._reference)
 
-    def _in_our_words(self, error: psycopg.Error) -> TickLakeError:
-        return self._backend.in_our_words(error, self._connection)
+    def _translate(self, error: psycopg.Error) -> TickLakeError:
+        return self._backend.translate(error, self._connection)
 
     @property
     def _connection(self) -> Connection | None:
-        """The one that it has; none before and after."""
+        """The acquired connection; None before and after."""
         return self._backend.connections.held(self._reference)
 
 
 def _rolled_back(connection: Connection) -> bool:
-    """Whether no transaction is open any more."""
+    """Rolls back an open transaction. Returns whether none is open any more."""
     status = connection.pgconn.transaction_status
     if status in (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR):
         with suppress(psycopg.Error):
@@ -441,7 +443,7 @@ def _rolled_back(connection: Connection) -> bool:
 
 
 def _has_rows(cursor: psycopg.Cursor[Row]) -> bool:
-    """As `cursor.description` says, which describes every column to say it."""
+    """Returns whether a result has rows. `cursor.description` is slower, because it describes every column."""
     return cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
 
 

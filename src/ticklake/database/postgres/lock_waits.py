@@ -1,4 +1,4 @@
-"""PostgreSQL: says whom the upgrade of a run's tables waits for, and gives up after a while."""
+"""PostgreSQL: reports which session blocks the upgrade of a run's tables, and gives up after a minute."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 LOCK_SECONDS = 60.0
 _BLOCKING = """SELECT coalesce(nullif(a.application_name, ''), a.usename, 'somebody'), b.pid
 FROM unnest(pg_blocking_pids(%s)) AS b (pid) LEFT JOIN pg_stat_activity AS a USING (pid) ORDER BY b.pid"""
 
 
 @contextmanager
-def told(connect: Callable[[], psycopg.Connection[Row]], transaction: Transaction) -> Iterator[None]:
-    """In here, a wait for a lock is one warning, and after a minute a `TablesLocked`."""
+def report_lock_waits(connect: Callable[[], psycopg.Connection[Row]], transaction: Transaction) -> Iterator[None]:
+    """Logs one warning if a statement waits for a lock. Raises `TablesLocked` after a minute."""
     own = transaction.sql(_OWN)
     ((pid,),) = own.limit_waiting(lock_timeout=f"{round(LOCK_SECONDS * 1000)}ms")
     over, holders = threading.Event(), list[str]()
 
     def watch() -> None:
-        while not over.wait(LOOK_SECONDS) and not holders:
+        while not over.wait(POLL_SECONDS) and not holders:
             holders.extend(_blocking(connect, pid))
             if holders and not over.is_set():
                 who = ", ".join(holders)
-                _log.warning("Waiting to make or upgrade tables of run %s: locked by %s", transaction.run_id, who)
+                _log.warning("Waiting to create or upgrade tables of run %s: locked by %s", transaction.run_id, who)
 
     watching = threading.Thread(target=watch, name="lock-watch", daemon=True)
     watching.start()
@@ -50,10 +50,10 @@ def told(connect: Callable[[], psycopg.Connection[Row]], transaction: Transactio
 
 
 def _blocking(connect: Callable[[], psycopg.Connection[Row]], pid: int) -> list[str]:
-    """Who keeps a session waiting; none if nobody does, or if that cannot be asked now."""
+    """Returns the sessions that block a session; none if there is none or the query fails."""
     try:
         with connect() as connection:
             return [f"{name} (pid {holder})" for name, holder in connection.execute(_BLOCKING, (pid,)).fetchall()]
     except (psycopg.Error, TickLakeError) as error:
-        _log.debug("Could not ask whom session %s waits for: %s", pid, error)
+        _log.debug("Could not find the sessions that block session %s: %s", pid, error)
         return []

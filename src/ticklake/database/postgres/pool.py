@@ -1,7 +1,7 @@
-"""Connections for many threads. Who uses one is written in its slot, and taken and given back explicitly.
+"""A pool of connections for many threads. A slot records its user, who acquires and releases it explicitly.
 
-An exception keeps its frames alive, and frames keep what they worked with, for as long as anybody likes. So nothing
-here is in use because something refers to it.
+An exception keeps its frames alive, and frames keep their variables alive, for any time. So a reference to a connection
+does not mean that the connection is in use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
-from ticklake.database.fork import Fork, Inheritable, keep_for_ever
+from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.waiting import Turn, Waiters
 
 MAX_IDLE_SECONDS = 600.0
@@ -20,14 +20,14 @@ MAX_IDLE_SECONDS = 600.0
 
 class Connection(Protocol):
     def close(self) -> None:
-        """Can be repeated."""
+        """Closes the connection. Can be repeated."""
 
 
 _Connection = TypeVar("_Connection", bound=Connection)
 
 
 class Slot(Generic[_Connection]):
-    """One place of the pool, its connection if it has one, and whose turn it is."""
+    """A slot of the pool: its connection, if there is one, and its user."""
 
     def __init__(self) -> None:
         self.connection: _Connection | None = None
@@ -48,10 +48,10 @@ class Slot(Generic[_Connection]):
 
 
 class Pool(Inheritable, Generic[_Connection]):
-    """At most `size` connections, made when they are needed; the one that came back last goes out first: it is warm.
+    """At most `size` connections, opened on demand. The most recently used idle connection is acquired first.
 
-    Beyond `keep` idle ones, those that nobody has needed for ten minutes are closed. Users are known by a `reference`
-    to them; what they have taken they give back with it, however far they had come.
+    More than `keep` idle connections are closed after ten minutes without use. A user is identified by a `reference`,
+    with which it can release its connection at any time, even if `acquire` was interrupted.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Pool(Inheritable, Generic[_Connection]):
         return len(self._idle())
 
     def reference(self, user: object) -> weakref.ref[object]:
-        """What `user` takes a connection with. Should it die without giving it back, the connection is closed."""
+        """Returns the reference of a user. If the user is freed without a release, its connection is closed."""
         return weakref.ref(user, self._abandoned)
 
-    def take(self, mine: weakref.ref[object], seconds: float) -> _Connection | None:
-        """A connection; None if all are in use for so long. Raises what `connect` raises."""
+    def acquire(self, mine: weakref.ref[object], seconds: float) -> _Connection | None:
+        """Returns a connection; None if all are in use for `seconds`. Raises what `connect` raises."""
         try:
             slot = self._find(mine) or self.waiters.wait_for(lambda: self._find(mine), seconds)
             if slot is None:
@@ -94,52 +94,52 @@ class Pool(Inheritable, Generic[_Connection]):
                 slot.connection = self._connect()
             return slot.connection
         except BaseException:
-            self.give_back(mine)
+            self.release(mine)
             raise
 
     def held(self, mine: weakref.ref[object]) -> _Connection | None:
-        """The connection that was taken with `mine`; None if there is none yet, or not any more."""
+        """Returns the connection that was acquired with `mine`, or None."""
         return next((slot.connection for slot in self._slots if slot.turn.held(mine)), None)
 
     def discard(self, mine: weakref.ref[object]) -> None:
-        """Closes what was taken with `mine`: it is of no use any more. It is still to be given back."""
+        """Closes the connection that was acquired with `mine`. It must still be released."""
         for slot in self._slots:
             if slot.turn.held(mine):
                 slot.close()
 
-    def give_back(self, mine: weakref.ref[object]) -> None:
-        """Does nothing if nothing was taken: it can be repeated."""
+    def release(self, mine: weakref.ref[object]) -> None:
+        """Releases what was acquired with `mine`, if anything. Can be repeated."""
         if self._closed or self.inherited:
             self.discard(mine)
         for slot in self._outdated():
-            if slot.turn.try_to_take(mine):
+            if slot.turn.try_acquire(mine):
                 slot.close()
         for slot in self._slots:
             if slot.turn.held(mine):
                 slot.idle_since = time.monotonic() if slot.connection is not None else 0.0
-                slot.turn.give_back(mine)
-        self.waiters.ring()
+                slot.turn.release(mine)
+        self.waiters.wake_next()
         if self._closed:
-            self.close()  # that may have come in between
+            self.close()  # the pool may have been closed meanwhile
 
     def close(self) -> None:
-        """Closes those that are idle; the others are closed when they come back."""
+        """Closes idle connections. The others are closed when they are released."""
         self._closed = True
         closing = _Closing()
-        mine = weakref.ref[object](closing)  # without what follows an owner's death: that closes, too
+        mine = weakref.ref[object](closing)  # without the callback of `reference`, which closes too
         try:
             for slot in self._idle():
-                if slot.turn.try_to_take(mine):
+                if slot.turn.try_acquire(mine):
                     slot.close()
-                    slot.turn.give_back(mine)
+                    slot.turn.release(mine)
         finally:
             for slot in self._slots:
                 if slot.turn.held(mine):
-                    slot.turn.give_back(mine)
+                    slot.turn.release(mine)
 
     def _find(self, mine: weakref.ref[object]) -> Slot[_Connection] | None:
         warmest_first = sorted(self._slots, key=lambda slot: -slot.idle_since)
-        return next((slot for slot in warmest_first if slot.turn.try_to_take(mine)), None)
+        return next((slot for slot in warmest_first if slot.turn.try_acquire(mine)), None)
 
     def _idle(self) -> list[Slot[_Connection]]:
         return [slot for slot in self._slots if slot.connection is not None and not slot.busy]
@@ -152,14 +152,14 @@ class Pool(Inheritable, Generic[_Connection]):
     def _abandoned(self, mine: weakref.ref[object]) -> None:
         with suppress(Exception):
             self.discard(mine)
-        self.give_back(mine)
+        self.release(mine)
 
     def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         for slot in self._slots:
             if slot.connection is not None:
-                keep_for_ever(slot.connection)
+                leak(slot.connection)
                 slot.connection = None
 
 
 class _Closing:
-    """Takes a slot to close it."""
+    """The user of a slot that is being closed."""

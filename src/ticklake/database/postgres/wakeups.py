@@ -1,4 +1,4 @@
-"""Wake-ups from PostgreSQL: LISTEN on a connection of its own."""
+"""Wake-ups from PostgreSQL: LISTEN on a separate connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql as compose
 
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
-from ticklake.database.fork import Fork, Inheritable, keep_for_ever
+from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.readiness import readable
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ POOLER_SECONDS = 1.0
 
 
 class PostgresListener(Inheritable):
-    """Listens on a connection of its own. One that breaks is made anew, and then it is time to look.
+    """Listens on a separate connection. After a reconnect it returns a hint, because one may have been missed.
 
-    Behind a pooler nobody can listen: it looks once a second.
+    LISTEN does not work behind a pooler: then it returns once a second.
     """
 
     def __init__(self, backend: PostgresBackend, schema: str, channel: str) -> None:
@@ -53,7 +53,7 @@ class PostgresListener(Inheritable):
             return False
         end = time.monotonic() + limit
         hinted = False
-        while not hinted:  # a hint of another topic is none
+        while not hinted:  # ignore hints of other topics
             ready = self._ready(end - time.monotonic())
             hinted = self._connection in ready and self._hinted(self._connection)
             if self._mine in ready or time.monotonic() >= end:
@@ -87,7 +87,7 @@ class PostgresListener(Inheritable):
 
     def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         if self._connection is not None:
-            keep_for_ever(self._connection)
+            leak(self._connection)
         self._connection = None
 
     def _ready(self, seconds: float) -> list[object]:

@@ -1,4 +1,4 @@
-"""SQLite: one file a run, wake-ups by datagrams, and what guards the file."""
+"""SQLite: one file per run, wake-ups by datagrams, and protection of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQLite: a directory with one file a run. WAL; every write transaction takes the write lock at its beginning."""
+"""SQLite: a directory with one file per run, in WAL mode. A write transaction acquires the write lock at its start."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ticklake.database.errors import (
     ReadingOnly,
     RunNotInDatabase,
 )
-from ticklake.database.fork import Fork, Inheritable, keep_for_ever
+from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.names import schema_name
-from ticklake.database.outages import Fault, in_our_words, sqlite_fault
-from ticklake.database.schema import Row, Transaction, uncounted
-from ticklake.database.sqlite import forked_files as barred
+from ticklake.database.outages import Fault, sqlite_fault, translate
+from ticklake.database.schema import Row, Transaction, ignore_count
+from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
 from ticklake.database.sqlite.wakeups import HintListener, Hints
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"
 SUFFIX = ".sqlite"
 LOCK_SECONDS = 30.0
-# A checkpoint waits for the disk several times; with four times the usual distance claims and acks rarely meet one.
+# A checkpoint waits for the disk several times. Four times the default distance makes it rare in claims and acks.
 CHECKPOINT_PAGES = 4000
 
 
@@ -76,21 +76,23 @@ class SqliteBackend(Inheritable):
             return self._schemas[run_id]
 
     def runs(self) -> list[str]:
-        """Leaves out, with one warning, damaged files, and copies: files with another name than that of their run."""
-        files = self._directory.iterdir() if self._directory.exists() else ()  # glob would hide a directory's error
+        """Lists the runs. Skips, with one warning, damaged files and files that do not match their run (copies)."""
+        files = (
+            self._directory.iterdir() if self._directory.exists() else ()
+        )  # glob would hide an error of the directory
         found: list[str] = []
         for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
             try:
                 ids = _run_ids(path)
             except DatabaseDamaged as error:
-                self._leave_out(path, str(error))
+                self._skip(path, str(error))
                 continue
             found += [run_id for run_id in ids if schema_name(run_id) == path.stem]
             if ids and (name := schema_name(ids[0])) != path.stem:
-                self._leave_out(path, f"{path} has run {ids[0]!r} under another name than {name}{SUFFIX}")
+                self._skip(path, f"{path} contains run {ids[0]!r}, whose file is named {name}{SUFFIX}")
         return sorted(found)
 
-    def _leave_out(self, path: Path, reason: str) -> None:
+    def _skip(self, path: Path, reason: str) -> None:
         if path not in self._left_out:
             _log.warning("%s", reason)
         self._left_out.add(path)
@@ -100,7 +102,7 @@ class SqliteBackend(Inheritable):
             return
         with self._lock:
             self._closed = True
-        with ExitStack() as schemas:  # each of them, also if one is interrupted
+        with ExitStack() as schemas:  # closes all, even if one close is interrupted
             for schema in self._schemas.values():
                 schemas.callback(schema.close)
 
@@ -108,7 +110,7 @@ class SqliteBackend(Inheritable):
 
 
 class SqliteSchema:
-    """One run's file: one connection that writes (a file has one writer at a time) and one that reads meanwhile."""
+    """The file of one run: one connection for writing (a file has one writer at a time) and one for reading."""
 
     dialect = "sqlite"
 
@@ -117,11 +119,11 @@ class SqliteSchema:
         self.path = path
         self.name = str(path)
         self.database = os.path.realpath(path)
-        self.count_statements: Callable[[int], None] = uncounted
+        self.count_statements: Callable[[int], None] = ignore_count
         self._clock = clock
         self.hints = Hints(path)
-        self._writer = _Seat(path, clock, write=True)
-        self._reader = _Seat(path, clock, write=False)
+        self._writer = _SharedConnection(path, clock, write=True)
+        self._reader = _SharedConnection(path, clock, write=False)
         self._prepared: set[str] = set()
         self._preparing = threading.Lock()
 
@@ -164,9 +166,9 @@ class SqliteSchema:
         return self.hints.listen(channel)
 
     def pool(self) -> Mapping[str, int]:
-        seats = (self._writer, self._reader)
-        total, active = sum(seat.open for seat in seats), sum(seat.busy for seat in seats)
-        waiting = sum(len(seat.turn.waiters) for seat in seats)
+        connections = (self._writer, self._reader)
+        total, active = sum(shared.open for shared in connections), sum(shared.busy for shared in connections)
+        waiting = sum(len(shared.turn.waiters) for shared in connections)
         return {"active": active, "idle": total - active, "total": total, "waiting": waiting}
 
     def close(self) -> None:
@@ -189,7 +191,7 @@ class SqliteSchema:
 
 
 class SqliteTransaction(Transaction):
-    """A transaction on a connection that nobody else uses meanwhile."""
+    """A transaction on a connection in exclusive use."""
 
     def __init__(self, schema: SqliteSchema, connection: apsw.Connection, guard: Guard) -> None:
         super().__init__(schema.run_id, "sqlite", schema.database)
@@ -219,7 +221,7 @@ class SqliteTransaction(Transaction):
         except apsw.Error as error:
             if isinstance(error, apsw.ReadOnlyError) and self._connection.pragma("query_only"):
                 raise ReadingOnly(run_id=self.run_id) from error
-            raise _in_our_words(error, self._connection.filename) from error
+            raise _translate(error, self._connection.filename) from error
 
 
 class SqliteWork(Work[SqliteTransaction]):
@@ -227,37 +229,36 @@ class SqliteWork(Work[SqliteTransaction]):
 
     _drivers = apsw.Error
 
-    def __init__(self, schema: SqliteSchema, seat: _Seat, begin: str, *, durable: bool) -> None:
+    def __init__(self, schema: SqliteSchema, shared: _SharedConnection, begin: str, *, durable: bool) -> None:
         super().__init__()
         self._schema = schema
-        self._seat = seat
+        self._shared = shared
         self._begin_with = begin
         self._durable = durable
         self._transaction: SqliteTransaction | None = None
-        self._reference = seat.turn.reference(self)
+        self._reference = shared.turn.reference(self)
 
     def _begin(self) -> SqliteTransaction:
-        self._seat.take(self, self._reference)
-        connection = self._seat.connected()
+        self._shared.acquire(self, self._reference)
+        connection = self._shared.connected()
         if connection.in_transaction:
-            connection.execute("ROLLBACK")  # an interrupt has left it
-        connection.pragma("query_only", not self._seat.write)  # the work before may have set it
-        # FULL: a sender who was told "accepted" may lose power a moment later. A claim or ack that is lost only means
-        # a redelivery.
-        self._seat.synchronize("FULL" if self._durable else "NORMAL")
-        self._seat.remember_place()
+            connection.execute("ROLLBACK")  # left open by an interrupt
+        connection.pragma("query_only", not self._shared.write)  # an earlier transaction may have set it
+        # FULL: an accepted message must survive a power cut. A lost claim or ack only causes a redelivery.
+        self._shared.synchronize("FULL" if self._durable else "NORMAL")
+        self._shared.remember_place()
         connection.execute(self._begin_with)
-        self._seat.guard.begin()
-        self._transaction = SqliteTransaction(self._schema, connection, self._seat.guard)
+        self._shared.guard.begin()
+        self._transaction = SqliteTransaction(self._schema, connection, self._shared.guard)
         return self._transaction
 
     def _commit(self) -> None:
         faults.reach("database.commit.before")
         if self._transaction is not None:
             self._transaction.check_open()
-        self._seat.guard.may_commit = True
-        self._seat.connected().execute("COMMIT")
-        self._seat.check_place()
+        self._shared.guard.may_commit = True
+        self._shared.connected().execute("COMMIT")
+        self._shared.check_place()
         faults.reach("database.commit.after")
 
     def _committed(self) -> None:
@@ -267,25 +268,25 @@ class SqliteWork(Work[SqliteTransaction]):
     def _end(self, *, clean: bool) -> None:  # noqa: ARG002  SQLite itself knows the state of its connection
         if self._transaction is not None:
             self._transaction.over = True
-        if not self._seat.turn.held(self._reference):
+        if not self._shared.turn.held(self._reference):
             return
         try:
-            self._seat.roll_back()
+            self._shared.roll_back()
             if self._transaction is not None:
                 self._schema.count_statements(self._transaction.executed)
         finally:
-            self._seat.turn.give_back(self._reference)
+            self._shared.turn.release(self._reference)
 
-    def _in_our_words(self, error: apsw.Error) -> TickLakeError:
-        return _in_our_words(error, str(self._schema.path))
+    def _translate(self, error: apsw.Error) -> TickLakeError:
+        return _translate(error, str(self._schema.path))
 
 
 class _Closing:
-    """Takes a seat to close it."""
+    """The holder of a connection that is being closed."""
 
 
-class _Seat(Inheritable):
-    """One connection, opened on first use, that threads take in turn."""
+class _SharedConnection(Inheritable):
+    """A connection, opened on first use, that one thread at a time can acquire."""
 
     def __init__(self, path: Path, clock: Callable[[], int], *, write: bool) -> None:
         super().__init__()
@@ -298,7 +299,7 @@ class _Seat(Inheritable):
         self._closed = False
         self._synchronous = ""
         this = weakref.ref(self)
-        self.turn = Turn(abandoned=lambda: seat.roll_back() if (seat := this()) is not None else None)
+        self.turn = Turn(abandoned=lambda: shared.roll_back() if (shared := this()) is not None else None)
 
     @property
     def open(self) -> bool:
@@ -308,12 +309,12 @@ class _Seat(Inheritable):
     def busy(self) -> bool:
         return self.turn.holder is not None
 
-    def take(self, work: SqliteWork, reference: weakref.ref[object]) -> None:
+    def acquire(self, work: SqliteWork, reference: weakref.ref[object]) -> None:
         self.check_process(self._path)
         if self._is_mine():
             raise NestedTransaction(database=self._path)
         work.thread = threading.get_ident()
-        if not self.turn.take(reference, LOCK_SECONDS):
+        if not self.turn.acquire(reference, LOCK_SECONDS):
             raise DatabaseLocked(database=self._path, seconds=LOCK_SECONDS)
 
     def connected(self) -> apsw.Connection:
@@ -329,14 +330,14 @@ class _Seat(Inheritable):
         return self._connection
 
     def synchronize(self, level: str) -> None:
-        """How the next commits of the connection that was taken wait for the disk."""
+        """Sets how the next commits of the acquired connection wait for the disk."""
         if self.write and level != self._synchronous:
             self._synchronous = ""
             self.connected().pragma("synchronous", level)
             self._synchronous = level
 
     def roll_back(self) -> None:
-        """A connection that cannot even do that is closed."""
+        """Rolls back an open transaction. Closes the connection if that fails."""
         if self._connection is None or not self._connection.in_transaction:
             return
         try:
@@ -346,12 +347,12 @@ class _Seat(Inheritable):
             self._drop(self._connection, force=True)
 
     def remember_place(self) -> None:
-        """Before a transaction, which may wait at its beginning: its files may be moved meanwhile."""
+        """Records the open files before a transaction. They may be moved while it waits for its lock."""
         if self._place is None or not self._place.complete:
             self._place = Place.of(self._path, self.connected(), self._place)
 
     def check_place(self) -> None:
-        """Raises `DatabaseMoved` if what was written is where nobody will look for it."""
+        """Raises `DatabaseMoved` if the files were moved, so that writes would be lost."""
         if self._place is not None and (lost := self._place.lost()) is not None:
             raise DatabaseMoved(database=self._path, reason=lost)
 
@@ -362,19 +363,19 @@ class _Seat(Inheritable):
             return
         try:
             try:
-                self.turn.take(reference, LOCK_SECONDS)
+                self.turn.acquire(reference, LOCK_SECONDS)
                 self._closed = True
                 self._disconnect()
             finally:
-                self.turn.give_back(reference)
+                self.turn.release(reference)
         finally:
-            self.turn.give_back(reference)  # again, in case that the first was interrupted
+            self.turn.release(reference)  # again, in case the first call was interrupted
 
     def _disconnect(self) -> None:
         if self._connection is None:
             return
         if has_moved(self._connection) or (self._place is not None and self._place.lost()):
-            # A checkpoint would go where nobody looks, and the -wal that it removes may be another file's.
+            # A checkpoint would write to the moved file, and could remove the -wal of another database.
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self._drop(self._connection)
 
@@ -385,37 +386,37 @@ class _Seat(Inheritable):
             self._connection = None
 
     def _before_fork(self, fork: Fork) -> None:
-        """SQLite remembers, for the whole process, which locks it has. A child has the memory, and not the locks: its
-        own connections would go unprotected. So there is nothing open at a fork; the next transaction opens it again.
+        """Closes the connection. SQLite records its locks per process; a child inherits the record but not the locks,
+        so its own connections would be unprotected. The next transaction opens the connection again.
         """
-        if not self._is_mine() and self.turn.take(self.turn.reference(fork), fork.seconds):
+        if not self._is_mine() and self.turn.acquire(self.turn.reference(fork), fork.seconds):
             self._disconnect()
 
     def _after_fork(self, fork: Fork) -> None:
-        self.turn.take_from(fork)
+        self.turn.revoke(fork)
 
     def _disown(self, fork: Fork) -> None:
         if self._connection is not None or self.turn.holder not in (None, fork):
-            barred.bar(self._path, self._place)
+            forked_files.forbid(self._path, self._place)
             if not self._is_mine():
-                barred.bar_all(self._path)
-            keep_for_ever(self._connection)
+                forked_files.forbid_all(self._path)
+            leak(self._connection)
             self._connection = None
 
     def _is_mine(self) -> bool:
-        """Whether this thread has it."""
+        """Returns whether this thread holds the connection."""
         holder = self.turn.holder
         return isinstance(holder, SqliteWork) and holder.thread == threading.get_ident()
 
 
 def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Connection:
-    barred.check(path)
+    forked_files.check(path)
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
     connection = apsw.Connection(str(path), flags=flags)
     try:
         connection.create_scalar_function("now_ms", lambda *_: clock(), 0)
         connection.set_busy_timeout(int(LOCK_SECONDS * 1000))
-        # Wait for a lock in the kernel: no sleep that grows while another process publishes.
+        # Wait for locks in the kernel instead of polling with growing pauses.
         connection.setlk_timeout(int(LOCK_SECONDS * 1000), 0)
         connection.pragma("query_only", not write)
         if write:
@@ -428,7 +429,7 @@ def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Conne
 
 
 def _run_ids(path: Path) -> list[str]:
-    """The run of a file; none where the file is not one of ours or is being made."""
+    """Returns the run of a file; none if the file is foreign or still being created."""
     schema = SqliteSchema(path, "")
     try:
         with schema.reading() as view:
@@ -441,9 +442,9 @@ def _run_ids(path: Path) -> list[str]:
         schema.close()
 
 
-def _in_our_words(error: apsw.Error, path: str) -> TickLakeError:
-    """The driver's errors as ours."""
+def _translate(error: apsw.Error, path: str) -> TickLakeError:
+    """Translates an error of the driver."""
     fault = sqlite_fault(getattr(error, "result", 0))
     if fault is Fault.LOCKED:
         return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
-    return in_our_words(fault, path, str(error) or type(error).__name__)
+    return translate(fault, path, str(error) or type(error).__name__)

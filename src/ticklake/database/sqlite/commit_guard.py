@@ -1,4 +1,4 @@
-"""Who may end a transaction in SQLite: only who began it, whatever the statements in it say."""
+"""Ensures that only the code that began a transaction in SQLite ends it, regardless of its statements."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import apsw
 
 
 class Guard:
-    """SQLite asks it before every commit, and tells it of every rollback."""
+    """SQLite calls its hooks before every commit and after every rollback."""
 
     def __init__(self) -> None:
         self.may_commit = False
         self.ended = False
 
     def watch(self, connection: apsw.Connection) -> None:
-        connection.set_commit_hook(lambda: not self.may_commit)  # a commit that is refused is a rollback
+        connection.set_commit_hook(lambda: not self.may_commit)  # a refused commit becomes a rollback
         connection.set_rollback_hook(self._rolled_back)
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether an open SQLite database still is where it was opened: a file that is moved away keeps taking writes."""
+"""Detects that the files of an open SQLite database were moved. SQLite would keep writing to the moved files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SQLITE_FCNTL_HAS_MOVED = 20
 
 
 class Connection(Protocol):
-    """What is asked of a connection of apsw."""
+    """The used part of apsw's connection."""
 
     @property
     def filename(self) -> str: ...
@@ -26,18 +26,17 @@ class Connection(Protocol):
 
 
 class Place(NamedTuple):
-    """The three files of a database in WAL mode. A connection that has read nothing may have only the first."""
+    """The three files of a database in WAL mode. A connection that has read nothing may have opened only the first."""
 
     paths: tuple[str, ...]
     found: tuple[Identity, ...]
 
     @classmethod
     def of(cls, path: Path, connection: Connection, before: Place | None) -> Place:
-        """The files that are open. Raises `DatabaseMoved` if others have their names, or if it was another one before.
-
-        `before`: what an earlier connection had, or this one before it had all three.
+        """Returns the open files. Raises `DatabaseMoved` if their names lead to other files, or if they differ from
+        `before`: the files of an earlier connection, or of this one before it had opened all three.
         """
-        connection.pragma("user_version")  # to read opens the -wal, and keeps others from taking it away
+        connection.pragma("user_version")  # reading opens the -wal and keeps others from removing it
         in_wal_mode = connection.pragma("journal_mode") == "wal"
         opened = connection.filename  # SQLite has followed links
         others = (f"{opened}-wal", f"{opened}-shm")
@@ -52,11 +51,11 @@ class Place(NamedTuple):
         return None not in self.found
 
     def first(self) -> Place:
-        """Without the other two files: they come and go as long as the connection does not have them open."""
+        """Returns only the first file. The other two come and go while the connection has not opened them."""
         return Place(self.paths, (self.found[0], None, None))
 
     def lost(self) -> str | None:
-        """Which of the files is gone or is another one now; None if all are there. Costs three calls of `stat`."""
+        """Returns a file that is gone or was replaced; None if there is none. Costs three `stat` calls."""
         for path, found in zip(self.paths, self.found, strict=True):
             if found is not None and identity(path) != found:
                 return path
@@ -64,7 +63,7 @@ class Place(NamedTuple):
 
 
 def identity(path: str) -> Identity:
-    """Which file a path leads to; None if to none."""
+    """Returns the identity of the file at a path; None if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116  at every commit
     except OSError:
@@ -73,14 +72,14 @@ def identity(path: str) -> Identity:
 
 
 def has_moved(connection: Connection) -> bool:
-    """Whether the name under which SQLite has opened the file leads to another one now, or to none."""
+    """Returns whether the name under which SQLite opened the file now leads to another file or to none."""
     moved = ctypes.c_int()
     connection.file_control("main", SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(moved))
     return bool(moved)
 
 
 def make_directory(directory: Path) -> None:
-    """Made durably: a file that was accepted must not vanish with its folder, whoever made that a moment ago."""
+    """Creates a directory durably, so that a durable file cannot vanish with its directory."""
     try:
         disk.make_directory(directory)
     except OSError as error:

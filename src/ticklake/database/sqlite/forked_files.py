@@ -1,4 +1,4 @@
-"""SQLite files that a forked process must not open, because of what its ancestors were doing at the fork."""
+"""SQLite files that a forked process must not open, because they were in use at the fork."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _files: set[Identity] = set()
 _all: list[Path] = []
 
 
-def bar(path: Path, place: Place | None) -> None:
-    """Its name may lead to another file by now."""
+def forbid(path: Path, place: Place | None) -> None:
+    """Forbids a file. It is identified by inode, because its name may lead to another file later."""
     _files.update({identity(str(path)), place and place.found[0]} - {None})
 
 
-def bar_all(path: Path) -> None:
-    """Another thread was at work in `path`: it may have held a mutex of SQLite that no thread here will release."""
+def forbid_all(path: Path) -> None:
+    """Forbids all files. A thread was using `path` and may have held a mutex of SQLite that is now never released."""
     _all.append(path)
 
 

@@ -1,6 +1,6 @@
-"""Wake-ups between the threads and processes that share a SQLite file: a datagram to each waiting reader's socket.
+"""Wake-ups between threads and processes that share a SQLite file: a datagram to the socket of each waiting reader.
 
-A hint may get lost: whoever waits also looks, once a second, whether the file has changed; that is no query.
+A hint may be lost, so a waiting reader also checks once a second, without a query, whether the file has changed.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.readiness import readable
 
 SAFETY_SECONDS = 1.0
-LONGEST_SECONDS = 30.0
+MAX_WAIT_SECONDS = 30.0
 _LINUX_FDS = Path("/proc/self/fd")
 
 
 class Hints:
-    """The folder in which the sockets of a file's readers lie, beside the file."""
+    """The folder with the sockets of a file's readers, next to the file."""
 
     def __init__(self, database: Path) -> None:
         self._database = Path(os.path.realpath(database))
         self._folder = self._database.with_name(self._database.name + "-wake")
 
     def listen(self, channel: str) -> HintListener:
-        with suppress(OSError):  # not ours to write: the listener looks once a second
+        with suppress(OSError):  # not writable: the listener still checks once a second
             self._make_folder()
         return HintListener(self._database, self._folder, _prefix(channel))
 
     def _make_folder(self) -> None:
-        """For everyone who may use the file, whatever the umask of the first reader is."""
+        """Creates the folder with the permissions of the file, regardless of the umask."""
         if not self._folder.exists():
             self._folder.mkdir(exist_ok=True)
             self._folder.chmod(self._folder.parent.stat().st_mode & 0o777)
 
     def send(self, channel: str) -> None:
-        """Never fails: what it is about is committed already, and a lost hint costs its reader a second."""
+        """Sends a hint. Never fails: the message is already committed, and a lost hint only costs a second."""
         with suppress(OSError):
             names = [name for name in os.listdir(self._folder) if name.startswith(_prefix(channel))]  # noqa: PTH208  at every send
             if names:
@@ -54,11 +54,11 @@ class Hints:
         except (ConnectionRefusedError, FileNotFoundError):
             (self._folder / name).unlink(missing_ok=True)  # its reader was killed
         except OSError:
-            pass  # its buffer is full of hints already, or it is another user's: the safety look finds the message
+            pass  # its buffer is full of hints, or it is another user's: the reader's own check finds the message
 
 
 class HintListener(Inheritable):
-    """One reader's socket: a datagram is the hint, its content is nothing."""
+    """The socket of a reader. A datagram is a hint; its content is ignored."""
 
     def __init__(self, database: Path, folder: Path, prefix: str) -> None:
         super().__init__()
@@ -69,13 +69,13 @@ class HintListener(Inheritable):
         self._mine, self._others = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._mine.setblocking(False)
         self._others.setblocking(False)
-        with suppress(OSError), _Folder(folder) as opened:  # no socket here (a file system without): safety looks only
+        with suppress(OSError), _Folder(folder) as opened:  # the file system has no sockets: only the checks remain
             self._socket.bind(opened.address(self._path.name))
         self._seen = self._state()
 
     def wait(self, timeout: float | None) -> bool:
         self.check_process(self._database)
-        end = time.monotonic() + min(LONGEST_SECONDS, LONGEST_SECONDS if timeout is None else timeout)
+        end = time.monotonic() + min(MAX_WAIT_SECONDS, MAX_WAIT_SECONDS if timeout is None else timeout)
         ready: list[object] = []
         while not ready and (left := end - time.monotonic()) > 0 and not self._changed():
             ready = readable((self._socket, self._mine), min(left, SAFETY_SECONDS))
@@ -83,7 +83,7 @@ class HintListener(Inheritable):
         return self._socket in ready
 
     def wake(self) -> None:
-        with suppress(OSError):  # full: it will wake anyway; closed: nobody waits
+        with suppress(OSError):  # full: it wakes anyway; closed: no thread waits
             self._others.send(b"!")
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class HintListener(Inheritable):
 
 
 class _Folder:
-    """A folder whose sockets can be named however deep it lies: an address has at most 107 bytes."""
+    """Addresses sockets in a folder of any depth: a socket address has at most 107 bytes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

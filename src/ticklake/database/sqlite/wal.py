@@ -8,7 +8,7 @@ import apsw
 
 
 def switch_to_wal(connection: apsw.Connection, seconds: float) -> None:
-    """Switching a new file fails at once, whatever the timeout, while another process does the same."""
+    """Switches a file to WAL mode. Retries: SQLite ignores its timeout if another process does the same."""
     deadline = time.monotonic() + seconds
     while True:
         try:

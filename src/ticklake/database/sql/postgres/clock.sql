@@ -1,7 +1,7 @@
 -- The clock of a run. Tests replace it.
 
 -- name: clock
--- The clock of everything in this schema. STABLE: one time for a whole statement, so that an index can serve it.
+-- The clock of this schema. STABLE: one time per statement, so that an index can serve it.
 CREATE OR REPLACE FUNCTION now_at() RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$ BEGIN RETURN clock_timestamp(); END $$
 
 -- name: clock_ms

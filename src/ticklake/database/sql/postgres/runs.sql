@@ -1,15 +1,15 @@
--- Which runs there are: a schema each.
+-- The runs: each is a schema.
 
 -- name: find_schema
 SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %(schema)s
 
 -- name: list_runs
--- Each of our schemas has its run id as its comment. Its name may hold only a hash of it.
+-- The comment of each schema is its run id. The name of the schema may contain only a hash of the id.
 SELECT obj_description(oid, 'pg_namespace') AS run_id, nspname
 FROM pg_namespace
 WHERE nspname LIKE 'SIM\_%%' AND obj_description(oid, 'pg_namespace') IS NOT NULL
 ORDER BY 1
 
 -- name: lock_schema
--- One process at a time makes or upgrades the tables of a run. The lock ends with the transaction.
+-- One process at a time creates or upgrades the tables of a run. The lock ends with the transaction.
 SELECT pg_advisory_xact_lock(hashtextextended(%(schema)s, 7))

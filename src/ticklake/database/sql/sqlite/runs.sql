@@ -1,7 +1,7 @@
--- Which run a file belongs to, and whether the file is sound.
+-- The run of a file, and the integrity of the file.
 
 -- name: create_run
--- Which run the file belongs to. Its name may carry only a hash of the run id.
+-- The run of the file. The name of the file may contain only a hash of the run id.
 CREATE TABLE IF NOT EXISTS schema_run (
     run_id TEXT NOT NULL PRIMARY KEY
 ) STRICT

@@ -1,4 +1,4 @@
--- Which version the tables of a package have. One row for every step that was applied.
+-- The versions of the packages' tables. One row for every applied step.
 
 -- name: create_versions
 CREATE TABLE IF NOT EXISTS schema_versions (
