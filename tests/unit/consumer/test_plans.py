@@ -10,7 +10,11 @@ from ticklake import Database
 from ticklake.database.sqlite.backend import SqliteSchema
 from ticklake.database.statements import statements
 
-VALUES = {"topic": "t", "group": "g", "event_ids": "[]", "ids": "[]", "limit": 1, "before": 1, "batch_id": "b"}
+VALUES = {"topic": "t", "group": "g", "event_ids": "[]", "ids": "[]", "limit": 1, "before": 1, "batch_id": "b"} | {
+    "now": 1,
+    "sequence": 1,
+    "in_hand": "[]",
+}
 CONSUMER = ["find_processed", "unsent", "outbox_head", "mark_sent", "backlog", "prune_processed", "prune_outbox"]
 EVENTS = [
     "next_batch",
@@ -18,8 +22,12 @@ EVENTS = [
     "finish_batch",
     "count_pending",
     "give_back_all",
-    "last_created",
+    "give_back_unknown",
+    "find_waiting",
+    "find_not_waiting",
+    "size_of_pending",
     "prune_batches",
+    "prune_ahead",
 ]
 
 
@@ -48,4 +56,5 @@ def test_a_queue_reads_no_table_from_end_to_end(tmp_path: Path, name: str) -> No
     with schema.reading() as view:
         plan = view.execute(f"EXPLAIN QUERY PLAN {statements('ticklake.events', 'sqlite')[name]}", VALUES)
     schema.close()
-    assert scans(plan, ("pending_batches", "processed_events", "b")) == []
+    found = scans(plan, ("pending_batches", "processed_events", "b", "batch_sequence", "s"))
+    assert [step for step in found if "batches_waiting" not in step] == [], "that index has only what waits"
