@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -30,7 +29,7 @@ from ticklake.lake.delta.files import bounded, live_files, statistics_property
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
-from ticklake.lake.delta.properties import KEY, RUN, check_readable, check_run
+from ticklake.lake.delta.properties import KEY, RUN, check_readable, check_run, one_line
 from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
 from ticklake.lake.delta.types import columns_of
@@ -43,7 +42,9 @@ from ticklake.lake.errors import (
     TableReplaced,
     UnknownTableFormat,
 )
-from ticklake.ticks import TickRange
+
+if TYPE_CHECKING:
+    from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)
 
@@ -425,9 +426,3 @@ class DeltaLog:
         except OSError as error:
             raise LakeUnwritable(directory=str(self.directory), reason=error) from error
         faults.reach("lake.create.after")
-
-
-def one_line(error: BaseException) -> str:
-    """What delta-rs says first; below it come frames that nobody can read."""
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -82,3 +83,9 @@ def _run_of(commit: bytes) -> str:
         return str(sources[0]["file"]).partition("/")[0]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
+
+
+def one_line(error: BaseException) -> str:
+    """What delta-rs says first; below it come frames that nobody can read."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
