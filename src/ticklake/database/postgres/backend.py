@@ -49,7 +49,6 @@ READ_ONLY = "25006"
 _UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
 _CLEAN = b"SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); "
 """Resets what foreign statements may have changed in the session."""
-
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
