@@ -27,9 +27,9 @@ from deltalake.exceptions import DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ticklake import faults
+from ticklake import disk, faults
 from ticklake.errors import LakeUnreadable, TableReplaced, TickLakeError
-from ticklake.lake.delta import folder, log
+from ticklake.lake.delta import log
 from ticklake.lake.delta.log import CommitConflict
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.ledger import Ledger
@@ -261,7 +261,7 @@ def stage() -> Iterator[Stage]:
             start = Ledger(made.directory, TABLE)
             start.commit([made._write(tick)], {})
         patch.setattr(faults, "reach", made.reach)
-        patch.setattr(folder, "fcntl", Locks(made.lock))
+        patch.setattr(disk, "fcntl", Locks(made.lock))
         patch.setattr(log, "_CHECKPOINT_EVERY", 1000)
         # The power cuts and the repairs that operators try are told; here they are many.
         logging.getLogger("ticklake").setLevel(logging.ERROR)
