@@ -508,3 +508,10 @@ def test_text_has_enough_contrast(scheme: int) -> None:
     for ink, ground in [*pairs, ("accent", "soft"), ("quiet", "soft")]:
         light, dark = sorted((luminance(colours[ink]), luminance(colours[ground])), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, f"{ink} on {ground}"
+
+
+def test_a_table_whose_rows_are_not_known_is_not_called_empty() -> None:
+    unknown, empty = TableReport("cells"), TableReport("cells", rows=0)
+    flow = pipeline.Flow(Glance("run", 0.0, [unknown], [], []), None, {}, None, None)
+    assert pipeline._table(unknown, flow).figures[0] == f"{rendering.UNKNOWN} rows"
+    assert pipeline._table(empty, flow).figures == ("no rows yet",)

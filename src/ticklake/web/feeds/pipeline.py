@@ -170,7 +170,7 @@ def _indexer(group: GroupReport, gaps: Sequence[GapsReport], rates: dict[str, fl
 def _table(table: TableReport, flow: Flow) -> Stage:
     if table.error:
         return Stage("table", table.name, ("cannot be read",), "error", "/tables")
-    if not table.rows:
+    if table.rows == 0:
         return Stage("table", table.name, ("no rows yet",), "idle", "/tables")
     behind = flow.behind(table)
     rate = flow.rates.get(table.name, 0)
