@@ -97,7 +97,7 @@ class DamagedFileOfTable(DamagedTableFile):
 
     message = (
         "{file} is damaged: {reason}. Nothing else is. Its rows are made again from the batch files by `ticklake "
-        "index RUN --table TABLE --ticks {first}:{last} --replace`. TABLE is {table} if the table comes with TickLake, "
+        "index RUN --table NAME --ticks {first}:{last} --replace`. NAME is {table} if the table comes with TickLake, "
         "and MODULE:CLASS of the indexer if it is one of your own."
     )
 

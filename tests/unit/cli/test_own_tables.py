@@ -171,5 +171,5 @@ def test_an_indexer_that_cannot_be_named_is_not_named(maker: Any, places: list[s
     index(maker, Nested.Own)
     cut_off(maker, "nested")
     told = errors_of(maker, Nested.Own)
-    assert "--table TABLE --ticks" in told and "MODULE:CLASS" in told
+    assert "--table NAME --ticks" in told and "MODULE:CLASS" in told
     assert "nested" in told

@@ -141,15 +141,20 @@ class _Part:
         if not self.files:
             source = _identifier(f"{self.run_id}/{self.table}")
             connection.register(f"{self.run_id}/{self.table}", self.schema.empty_table())
-        return f"SELECT {_literal(self.run_id)} AS {RUN_ID}, {self._columns()} FROM {source}"  # noqa: S608
+        own = next((name for name in self.schema.names if name.lower() == RUN_ID), None)
+        if own is None:
+            return f"SELECT {_literal(self.run_id)} AS run_id, * FROM {source}"  # noqa: S608
+        free = _numbered(RUN_ID, self.schema.names)
+        return (
+            f"SELECT {_literal(self.run_id)} AS run_id, "  # noqa: S608
+            f"* RENAME ({_identifier(own)} AS {_identifier(free)}) FROM {source}"
+        )
 
-    def _columns(self) -> str:
-        """All of them. One of the table's own that is called `run_id` gets a number, for a view has each name once."""
-        own = [name for name in self.schema.names if name.lower() == RUN_ID]
-        taken = {name.lower() for name in self.schema.names}
-        free = (name for number in itertools.count(1) if (name := f"{RUN_ID}_{number}") not in taken)
-        renamed = ", ".join(f"{_identifier(name)} AS {_identifier(next(free))}" for name in own)
-        return f"* RENAME ({renamed})" if renamed else "*"
+
+def _numbered(name: str, taken: Sequence[str]) -> str:
+    """The first of name_1, name_2, … that is free: a view has each name once, in large or small letters."""
+    known = {one.lower() for one in taken}
+    return next(one for number in itertools.count(1) if (one := f"{name}_{number}") not in known)
 
 
 def _parts(catalog: Catalog, runs: Sequence[str]) -> list[_Part]:
