@@ -563,7 +563,7 @@ def test_status_and_verify_agree_on_ticks_that_are_off_the_grid(tmp_path: Path) 
     gaps = told.command("gaps")
     assert "4 of 5 ticks in [0, 12]" in gaps
     assert "  not expected: " in gaps
-    assert "Do not fit the sampling interval or the end of the run: batch_0000000001_0000000004.pb" in gaps
+    assert "Files that do not match the sampling interval or the end of the run: batch_0000000001_0000000004.pb" in gaps
 
 
 def test_topics_groups_and_claims_are_counted(told: Told) -> None:

@@ -362,7 +362,7 @@ def test_the_doctor_counts_runs_claims_and_dead_letters(told: Told) -> None:
     messages = {one["check"]: one["message"] for one in findings}
     assert f"it has {len(runs)} runs" in messages["database"]
     assert f": {sum(dead)} dead letters, " in messages["dead letters"]
-    assert f": {sum(stuck)} messages in the hands" in messages["stuck claims"]
+    assert f": {sum(stuck)} messages claimed by a consumer" in messages["stuck claims"]
     details = {one["check"]: one["details"] for one in findings}
     assert details["dead letters"] == [f"{STORY.run_id}: 3", f"{OTHER}: 3"]
     assert details["stuck claims"] == [f"{STORY.run_id}: 3"]
@@ -384,7 +384,7 @@ def test_the_doctor_counts_every_stuck_claim(tmp_path: Path) -> None:
             time.sleep(0.01)
             found = Told(STORY, tmp_path, database.url, httpx.Client()).json("doctor", places="d", codes=(0, 1))
             (stuck,) = [one for one in found if one["check"] == "stuck claims"]
-            assert ": 1,200 messages in the hands" in stuck["message"]
+            assert ": 1,200 messages claimed by a consumer" in stuck["message"]
             assert stuck["details"] == [f"{STORY.run_id}: 1200"]
 
 
