@@ -82,9 +82,9 @@ def test_a_file_that_was_listed_while_the_database_was_away_is_announced_later(
     monkeypatch.setattr("ticklake.storage.watch._SETTLE_SECONDS", -1.0)  # one listing of a folder is enough
     with monkeypatch.context() as broken:
         broken.setattr("ticklake.services.reconciliation.announced", lose_the_connection)
-        duty.look()
-    duty.look()
-    duty.look()
+        duty.reconcile_all()
+    duty.reconcile_all()
+    duty.reconcile_all()
     assert told(run) == [key]
 
 

@@ -55,7 +55,7 @@ def test_what_was_recorded_adds_up_to_what_is_there(recording: Path, tmp_path: P
     there, built = (sorted(below(root)) for root in (recording.with_name("left"), tmp_path / "root"))
     assert built == there
     assert len(there) > 50
-    # An index in memory that two processes share: it is written without a call, and SQLite makes it again when it opens.
+    # SQLite keeps an index there that processes share in memory, and makes it again when it opens the file.
     for path in (one for one in there if not one.endswith("-shm")):
         assert filecmp.cmp(recording.with_name("left") / path, tmp_path / "root" / path, shallow=False), path
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from in_process import InProcess
 
 from ticklake import Database, RunCompleted
-from ticklake.doctor import CHECKS, Finding, Patient
+from ticklake.doctor import CHECKS, Finding, Subject
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.finished import FinishedRun
@@ -51,7 +51,7 @@ def places(maker: Any) -> list[str]:
 
 
 def doctor(maker: Any) -> list[Finding]:
-    patient = Patient(storages=(Path(maker.storage.url),), lakes=(maker.lake.root,))
+    patient = Subject(storages=(Path(maker.storage.url),), lakes=(maker.lake.root,))
     return list(CHECKS["tables"](patient))
 
 

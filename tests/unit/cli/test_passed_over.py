@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 
 from ticklake.completeness import Completeness, end_run
-from ticklake.doctor import Patient, examine
+from ticklake.doctor import Subject, examine
 from ticklake.errors import FilesPassedOver
 from ticklake.lake.read.catalog import Catalog
 from ticklake.storage import Storage
@@ -80,7 +80,7 @@ def test_what_is_passed_over_is_named(maker: Any, run: Path, ticklake: Command, 
     assert name in result.stdout
     verdict = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), ended=True).verify()
     assert not verdict.flawless
-    found = [one for one in examine(Patient(storages=(Path(maker.storage.url),))) if one.check == "passed-over files"]
+    found = [one for one in examine(Subject(storages=(Path(maker.storage.url),))) if one.check == "passed-over files"]
     assert [one.level for one in found] == ["warning"]
     assert any(name in detail for detail in found[0].details)
 
