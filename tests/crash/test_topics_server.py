@@ -17,7 +17,7 @@ from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.database.postgres import backend as postgres
 from ticklake.errors import DatabaseUnavailable
-from ticklake.topics import publisher, reader
+from ticklake.topics import publisher, reader, writer
 from ticklake.topics.envelope import client_clock_ms, wrap_all
 from ticklake.topics.retry import patiently
 
@@ -161,7 +161,7 @@ def test_an_ack_that_waits_for_the_server_shows_in_the_health_at_once(
 def test_an_outage_longer_than_our_patience_is_an_error_and_everything_goes_on_afterwards(
     server: Any, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (publisher, reader):
+    for module in (publisher, reader, writer):
         monkeypatch.setattr(module, "patiently", partial(patiently, seconds=0.1))
     with Database(server.get_uri()) as database:
         traffic = Traffic(database, "long")
