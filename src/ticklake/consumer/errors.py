@@ -12,8 +12,8 @@ class InvalidEventId(TickLakeError):
 
 class ResultsNotPublished(TickLakeError):
     message = (
-        "{count:,} results for {topic!r} are stored and not published: another relay has its turn, or publishing fails. "
-        "Any later relay publishes them; `ticklake groups` shows how many are left."
+        "{count:,} results for {topic!r} are stored and not published: another relay has its turn, or publishing "
+        "fails. Any later relay publishes them; `ticklake groups` shows how many are left."
     )
     topic: str
     count: int

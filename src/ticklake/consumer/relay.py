@@ -95,7 +95,7 @@ class Relay:
     def drain(self) -> int:
         """Publish all that is there. Returns the number of messages that are left.
 
-        It waits for the baton as long as a dead relay may have it, and for another relay as long as that makes progress.
+        It waits for the baton as long as a dead relay may have it, and for another relay while that makes progress.
         Messages are left if that takes longer than a lease, or if they cannot be published.
         """
         left = self._outbox.count_unsent()

@@ -241,6 +241,9 @@ class Schema(Protocol):
     def check_process(self) -> None:
         """Raises `DatabaseForked` in a process that was forked from the one that opened it."""
 
+    def check_nesting(self) -> None:
+        """Raises `NestedTransaction` if a transaction would wait for one of this same thread."""
+
     @property
     def inherited(self) -> bool:
         """Whether this process was forked from the one that opened it."""

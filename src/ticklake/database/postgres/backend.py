@@ -251,6 +251,9 @@ class PostgresSchema:
     def check_process(self) -> None:
         self._backend.check_process(self._backend.name)
 
+    def check_nesting(self) -> None:
+        """A transaction inside of another one has a connection of its own."""
+
     @property
     def inherited(self) -> bool:
         return self._backend.inherited

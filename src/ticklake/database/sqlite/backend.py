@@ -16,6 +16,7 @@ import apsw
 
 from ticklake import faults
 from ticklake.database.errors import (
+    DatabaseBusy,
     DatabaseClosed,
     DatabaseDamaged,
     DatabaseInUseAtFork,
@@ -138,6 +139,9 @@ class SqliteSchema:
 
     def check_process(self) -> None:
         self._writer.check_process(self.path)
+
+    def check_nesting(self) -> None:
+        self._writer.check_nesting()
 
     @property
     def inherited(self) -> bool:
@@ -310,11 +314,14 @@ class _Seat(Inheritable):
 
     def take(self, work: SqliteWork, reference: weakref.ref[object]) -> None:
         self.check_process(self._path)
-        if self._is_mine():
-            raise NestedTransaction(database=self._path)
+        self.check_nesting()
         work.thread = threading.get_ident()
         if not self.turn.take(reference, LOCK_SECONDS):
-            raise DatabaseLocked(database=self._path, seconds=LOCK_SECONDS)
+            raise DatabaseBusy(database=self._path, seconds=LOCK_SECONDS)
+
+    def check_nesting(self) -> None:
+        if self._is_mine():
+            raise NestedTransaction(database=self._path)
 
     def connected(self) -> apsw.Connection:
         if self._closed:
