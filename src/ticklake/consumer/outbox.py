@@ -16,7 +16,7 @@ from ticklake.database.names import check_name
 from ticklake.text import error_text
 from ticklake.topics import Run
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
-from ticklake.topics.store import baton_topic, check_size, in_parts
+from ticklake.topics.store import baton_topic, check_size, fitting, in_parts
 
 COUNT_LIMIT = 1_000_000
 STILL_SECONDS = 60.0
@@ -83,9 +83,15 @@ class Outbox:
         return Attempts(*rows[0]) if rows else None
 
     def unsent(self, limit: int, connection: Transaction) -> list[Row]:
-        """The oldest; to be marked in the same transaction. Raises `LockNotAvailable` while another one has them."""
+        """The oldest, up to 16 MiB or one; to be marked in the same transaction.
+
+        Raises `LockNotAvailable` while another one has them.
+        """
         still_ms = round(STILL_SECONDS * 1000)
-        rows = connection.sql(PACKAGE).unsent(topic=self.topic, limit=limit, still_ms=still_ms)
+        sql = connection.sql(PACKAGE)
+        found = sql.unsent(topic=self.topic, limit=limit, still_ms=still_ms)
+        ids = [id_ for id_, _ in found[: fitting(size for _, size in found)]]
+        rows = sql.results(ids=json.dumps(ids)) if ids else []
         return [Row(id_, Envelope(message_id, timestamp, data)) for id_, message_id, timestamp, data in rows]
 
     def count_unsent(self) -> int:

@@ -34,6 +34,8 @@ class Batch:
     status: str
     sequence: int = 0
     attempts: int = 0
+    size: int = 0
+    """The bytes of its events in the file."""
 
 
 class DeadBatch(NamedTuple):
@@ -146,7 +148,7 @@ class Batches:
                 events = self._events(sql, batch_id, data, attempts)
                 if events is not None:
                     sql.claim_batch(batch_id=batch_id)
-                    batch = Batch(batch_id, created_at, events, count, "processing", sequence, attempts + 1)
+                    batch = Batch(batch_id, created_at, events, count, "processing", sequence, attempts + 1, len(data))
                     return Next(batch, dead=tuple(dead))
                 dead.append(batch_id)
         return Next(dead=tuple(dead))

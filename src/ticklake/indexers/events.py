@@ -26,6 +26,7 @@ from ticklake.lake.table import Table
 from ticklake.lake.verify import rows_of
 from ticklake.services import Service
 from ticklake.ticks import TickRange
+from ticklake.topics.store import AT_ONCE
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -143,9 +144,9 @@ class EventIndexer(Service):
         return EventLedger(directory, self._queue, first)
 
     def _collect(self) -> list[Batch]:
-        """What is there, up to a limit; waits for the first one only."""
+        """What is there, up to a limit; waits for the first one only. No further one is taken after 16 MiB."""
         batches: list[Batch] = []
-        while len(batches) < self._max_batches:
+        while len(batches) < self._max_batches and sum(batch.size for batch in batches) < AT_ONCE:
             batch = self._queue.get_next_batch(timeout=0.0 if batches else 0.5)
             if batch is None:
                 break

@@ -86,7 +86,10 @@ class TopicReader:
                 return messages[0]
 
     def poll_many(self, limit: int, timeout: float) -> list[Message]:
-        """Up to `limit` messages as soon as there is one; none after the timeout, or when somebody calls `wake()`."""
+        """Up to `limit` messages as soon as there is one; none after the timeout, or when somebody calls `wake()`.
+
+        At most 16 MiB of them, or one.
+        """
         if limit < 1:
             raise InvalidOption(option="limit", value=limit, allowed="at least 1")
         return self._poll(limit, time.monotonic() + timeout)

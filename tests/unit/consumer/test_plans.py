@@ -11,7 +11,16 @@ from ticklake.database.sqlite.backend import SqliteSchema
 from ticklake.database.statements import statements
 
 VALUES = {"topic": "t", "group": "g", "event_ids": "[]", "ids": "[]", "limit": 1, "before": 1, "batch_id": "b"}
-CONSUMER = ["find_processed", "unsent", "outbox_head", "mark_sent", "backlog", "prune_processed", "prune_outbox"]
+CONSUMER = [
+    "find_processed",
+    "unsent",
+    "results",
+    "outbox_head",
+    "mark_sent",
+    "backlog",
+    "prune_processed",
+    "prune_outbox",
+]
 EVENTS = [
     "next_batch",
     "claim_batch",

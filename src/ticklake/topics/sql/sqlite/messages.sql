@@ -2,10 +2,11 @@
 
 -- name: publish
 -- A sender that does not know whether its first attempt was stored sends again. The message is stored once
--- (uk_topic_message).
+-- (uk_topic_message). What comes back is new.
 INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope, created_at)
 VALUES (:topic, :message_id, :timestamp, :envelope, :now)
 ON CONFLICT (topic_name, message_id) DO NOTHING
+RETURNING 1
 
 -- name: topics
 -- One index probe for each topic (idx_topic_messages), however many messages there are.
