@@ -7,16 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import uuid4
 
 from google.protobuf.message import Message as Payload
 
 from ticklake import defaults, faults
 from ticklake.backoff import pause_after
-from ticklake.consumer.errors import InvalidEventId, NowhereToPublish, ResultsNotPublished
+from ticklake.consumer.deliveries import Delivery, Outcome, apart, copied, payloads, uuid_of
+from ticklake.consumer.errors import NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
 from ticklake.consumer.relay import LEASE_SECONDS, Relay
@@ -26,6 +26,7 @@ from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.text import error_text
 from ticklake.topics import Message, Run
+from ticklake.topics.checks import check_count, check_seconds
 
 Handler = Callable[[Any, Transaction], Payload | Iterable[Payload] | None]
 """The work: gets the payload and the transaction to write with; returns what is to be published."""
@@ -48,26 +49,10 @@ delivered alone."""
 
 POLL_SECONDS = 1.0
 OUTAGE_PAUSE = 0.5
+MOST_ATTEMPTS = 1_000_000_000
 MOST_LOST = 10_000
 LONGEST_DELAY = 60.0
 _log = logging.getLogger(__name__)
-
-
-class Delivery(NamedTuple):
-    event_id: str
-    message: Message
-
-
-@dataclass
-class Outcome:
-    """What became of some deliveries in one transaction; `left` were not begun, `elsewhere` another one is doing."""
-
-    finished: list[Message] = field(default_factory=list)
-    duplicates: list[Message] = field(default_factory=list)
-    failed: list[tuple[Delivery, Exception]] = field(default_factory=list)
-    left: list[Delivery] = field(default_factory=list)
-    elsewhere: list[Message] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
 
 
 class IdempotentConsumer:
@@ -96,6 +81,10 @@ class IdempotentConsumer:
         retry_delay: float = 1.0,
         relay_lease: float = LEASE_SECONDS,
     ) -> None:
+        check_count("batch_size", batch_size, least=1)
+        check_count("max_delivery_attempts", max_delivery_attempts, least=1, most=MOST_ATTEMPTS)
+        check_seconds("retry_delay", retry_delay)
+        check_seconds("relay_lease", relay_lease, above_zero=True)
         self.monitor = Monitor(f"{group} on {topic}")
         self._run = run
         self._group = group
@@ -183,7 +172,7 @@ class IdempotentConsumer:
         found = []
         for message in messages:
             try:
-                found.append(Delivery(_uuid(self._event_id(message)), message))
+                found.append(Delivery(uuid_of(self._event_id(message)), message))
             except Exception as error:
                 self._fail(message, error)
             except BaseException:
@@ -238,7 +227,7 @@ class IdempotentConsumer:
         Savepoints keep a message that fails from spoiling it for the others, and cost two round trips each: they are
         only used once a message has failed.
         """
-        firsts, twins = _apart(deliveries)
+        firsts, twins = apart(deliveries)
         suspects = [delivery for delivery in firsts if delivery.message.id in self._lost]
         others = [delivery for delivery in firsts if delivery.message.id not in self._lost]
         left = self._together(others) if others else []
@@ -342,7 +331,7 @@ class IdempotentConsumer:
             with part(transaction):
                 self._begun = True
                 faults.reach("consumer.work")
-                results = self._results(delivery, self._handler(_copied(delivery.message.payload), transaction))
+                results = self._results(delivery, self._handler(copied(delivery.message.payload), transaction))
                 transaction.check_open()
         except OUTAGES:
             raise
@@ -365,7 +354,7 @@ class IdempotentConsumer:
             raise NowhereToPublish(kind=type(returned).__name__)
         return [
             self._outbox.result(delivery.event_id, self._group, place, payload)
-            for place, payload in enumerate(_payloads(returned))
+            for place, payload in enumerate(payloads(returned))
         ]
 
     def _settle(self, outcome: Outcome) -> None:
@@ -432,30 +421,3 @@ class IdempotentConsumer:
             finally:
                 relay.stop()
                 thread.join()
-
-
-def _apart(deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
-    """The first delivery of each event, and its twins."""
-    firsts = {delivery.event_id: delivery for delivery in reversed(deliveries)}
-    twins = [delivery for delivery in deliveries if firsts[delivery.event_id] is not delivery]
-    return [delivery for delivery in deliveries if firsts[delivery.event_id] is delivery], twins
-
-
-def _copied(payload: Payload) -> Payload:
-    """For one attempt: a handler may change what it gets, and the next attempt begins with what was sent."""
-    copy = type(payload)()
-    copy.CopyFrom(payload)
-    return copy
-
-
-def _payloads(returned: Any) -> Iterable[Payload]:
-    one = isinstance(returned, Payload) or not isinstance(returned, Iterable)  # a Struct can be iterated over, too
-    return [returned] if one else returned
-
-
-def _uuid(event_id: str) -> str:
-    """One spelling for each id."""
-    try:
-        return str(UUID(event_id))
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InvalidEventId(event_id=event_id) from error

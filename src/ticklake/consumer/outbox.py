@@ -10,11 +10,12 @@ from uuid import UUID, uuid5
 
 from google.protobuf.message import Message as Payload
 
-from ticklake.consumer.processed import CHUNK, PACKAGE, check_age
+from ticklake.consumer.processed import CHUNK, PACKAGE
 from ticklake.database import Listener, Transaction
 from ticklake.database.names import check_name
 from ticklake.text import error_text
 from ticklake.topics import Run
+from ticklake.topics.checks import check_seconds
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
 from ticklake.topics.store import baton_topic, check_size, fitting, in_parts
 
@@ -112,7 +113,7 @@ class Outbox:
 
     def prune(self, max_age: float) -> int:
         """Forget what was sent more than `max_age` seconds ago, in small transactions; how many."""
-        check_age(max_age)
+        check_seconds("max_age", max_age)
         before = self._run.now_ms() - round(max_age * 1000)
         removed, rows = 0, CHUNK
         while rows == CHUNK:

@@ -26,6 +26,7 @@ from ticklake.lake.table import Table
 from ticklake.lake.verify import rows_of
 from ticklake.services import Service
 from ticklake.ticks import TickRange
+from ticklake.topics.checks import check_count
 from ticklake.topics.store import AT_ONCE
 from ticklake.world import World
 
@@ -117,6 +118,7 @@ class EventIndexer(Service):
     ) -> None:
         """With `owns_queue` the queue is open while the indexer runs, and closed otherwise."""
         super().__init__(name)
+        check_count("max_batches", max_batches, least=1)
         self._queue, self._lake, self.run_id, self._spark = queue, lake, run_id, spark
         self._max_batches = max_batches
         self._until_drained = until_drained

@@ -21,12 +21,11 @@ from ticklake.database.errors import (
     DatabaseClosed,
     DatabaseUnavailable,
     DatabaseUnusable,
-    InvalidName,
     ReadingOnly,
     RunNotInDatabase,
 )
 from ticklake.database.fork import Fork, Inheritable
-from ticklake.database.names import schema_name
+from ticklake.database.names import is_name_of, schema_name
 from ticklake.database.outages import in_our_words, postgres_fault
 from ticklake.database.postgres.lock_waits import told
 from ticklake.database.postgres.pool import Pool
@@ -132,7 +131,7 @@ class PostgresBackend(Inheritable):
         """Leaves out, with one warning, schemas with another name than that of their run: renamed or foreign ones."""
         found = []
         for run_id, name in self._query("list_runs"):
-            if _is_name_of(name, run_id):
+            if is_name_of(name, run_id):
                 found.append(run_id)
             elif name not in self._left_out:
                 self._left_out.add(name)
@@ -207,13 +206,6 @@ class PostgresBackend(Inheritable):
         return in_our_words(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
 
     def _disown(self, fork: Fork) -> None: ...
-
-
-def _is_name_of(schema: str, run_id: str) -> bool:
-    try:
-        return schema == schema_name(run_id)
-    except InvalidName:
-        return False
 
 
 def _usable(connection: Connection) -> bool:

@@ -33,9 +33,9 @@ from ticklake.database.outages import Fault, in_our_words, sqlite_fault
 from ticklake.database.schema import Row, Transaction, uncounted
 from ticklake.database.sqlite import forked_files as barred
 from ticklake.database.sqlite.commit_guard import Guard
+from ticklake.database.sqlite.connecting import connect
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
 from ticklake.database.sqlite.wakeups import HintListener, Hints
-from ticklake.database.sqlite.wal import switch_to_wal
 from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
 from ticklake.errors import TickLakeError
@@ -44,8 +44,6 @@ _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"
 SUFFIX = ".sqlite"
 LOCK_SECONDS = 30.0
-# A checkpoint waits for the disk several times; with four times the usual distance claims and acks rarely meet one.
-CHECKPOINT_PAGES = 4000
 
 
 def wall_clock_ms() -> int:
@@ -331,7 +329,7 @@ class _Seat(Inheritable):
             if self._place is not None:
                 self._place = self._place.first()
                 self.check_place()
-            self._connection = _connect(self._path, self._clock, write=self.write)
+            self._connection = connect(self._path, self._clock, LOCK_SECONDS, write=self.write)
             self.guard.watch(self._connection)
         return self._connection
 
@@ -413,25 +411,6 @@ class _Seat(Inheritable):
         """Whether this thread has it."""
         holder = self.turn.holder
         return isinstance(holder, SqliteWork) and holder.thread == threading.get_ident()
-
-
-def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Connection:
-    barred.check(path)
-    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
-    connection = apsw.Connection(str(path), flags=flags)
-    try:
-        connection.create_scalar_function("now_ms", lambda *_: clock(), 0)
-        connection.set_busy_timeout(int(LOCK_SECONDS * 1000))
-        # Wait for a lock in the kernel: no sleep that grows while another process publishes.
-        connection.setlk_timeout(int(LOCK_SECONDS * 1000), 0)
-        connection.pragma("query_only", not write)
-        if write:
-            switch_to_wal(connection, LOCK_SECONDS)
-            connection.wal_autocheckpoint(CHECKPOINT_PAGES)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _run_ids(path: Path) -> list[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ticklake.database import Transaction
 from ticklake.topics import removed as removed_files
+from ticklake.topics.checks import check_count, check_seconds
 from ticklake.topics.errors import InvalidOption
 from ticklake.topics.store import PACKAGE, TopicStore, fitting
 
@@ -68,9 +69,10 @@ def _remove_next(
 def _values(topic: str, keep: Retention, force: bool) -> dict[str, object]:
     if keep.max_age is None and keep.max_count is None:
         raise InvalidOption(option="retention", value=None, allowed="give a max_age, a max_count or both")
-    for option, value in keep._asdict().items():
-        if value is not None and not value >= 0:
-            raise InvalidOption(option=option, value=value, allowed="0 or more")
+    if keep.max_age is not None:
+        check_seconds("max_age", keep.max_age, most=_FOR_EVER_MS)
+    if keep.max_count is not None:
+        check_count("max_count", keep.max_count)
     return {
         "topic": topic,
         "max_age_ms": _FOR_EVER_MS if keep.max_age is None else min(round(keep.max_age * 1000), _FOR_EVER_MS),
