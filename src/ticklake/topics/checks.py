@@ -16,8 +16,8 @@ def check_seconds(option: str, value: float, *, above_zero: bool = False, most: 
     """A finite length of time."""
     if _is_number(value) and 0 <= value <= most and (value > 0 or not above_zero):
         return value
-    least = "more than 0" if above_zero else "0"
-    raise InvalidOption(option=option, value=value, allowed=f"{least} to {most:,} seconds")
+    allowed = f"more than 0 seconds, up to {most:,}" if above_zero else f"0 to {most:,} seconds"
+    raise InvalidOption(option=option, value=value, allowed=allowed)
 
 
 def deadline_after(seconds: float, now: float, option: str = "timeout") -> float | None:
