@@ -10,7 +10,7 @@ import pytest
 from ticklake import BatchInfo
 from ticklake.consumer import Outbox, Relay
 from ticklake.errors import MessageTooLarge
-from ticklake.topics import Run
+from ticklake.topics import Message, Run
 from ticklake.topics.store import parts
 
 Batch = Callable[[int], BatchInfo]
@@ -82,7 +82,7 @@ def test_an_outbox_takes_and_publishes_what_is_too_much_for_one_statement(run: R
 
 
 def test_retention_reads_only_a_few_large_messages_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticklake.topics.admin.retention.CHUNK_BYTES", 2_000_000, raising=False)
+    monkeypatch.setattr(parts, "AT_ONCE", 2_000_000)
     with run.writer("t") as writer:
         for _ in range(30):
             writer.send(large(1_000_000))
@@ -94,3 +94,63 @@ def test_retention_reads_only_a_few_large_messages_at_once(run: Run, monkeypatch
     finally:
         tracemalloc.stop()
     assert len(run.removed_files("t")) == 2
+
+
+def mebibytes(run: Run, *sizes: int) -> None:
+    with run.writer("t") as writer:
+        for number, size in enumerate(sizes):
+            writer.send(BatchInfo(storage_key="x" * (size << 20), tick_start=number))
+
+
+def numbers(messages: list[Message]) -> list[int]:
+    return [message.payload.tick_start for message in messages]  # type: ignore[attr-defined]
+
+
+def test_a_poll_claims_no_more_bytes_than_fit_into_memory(run: Run) -> None:
+    mebibytes(run, 6, 6, 6, 20, 1, 1)
+    with run.reader("t", group="g") as reader:
+        taken = [reader.poll_many(100, 0) for _ in range(4)]
+        assert [numbers(part) for part in taken] == [[0, 1], [2], [3], [4, 5]]
+        assert reader.poll_many(100, 0) == []
+        assert [status.claimed for status in run.groups.list("t")] == [6]
+        for part in taken:
+            reader.release(part)
+        again = [reader.poll_many(100, 0) for _ in range(4)]
+        assert [numbers(part) for part in again] == [[0, 1], [2], [3], [4, 5]], "also of what was delivered before"
+        assert all(message.attempts == 1 for part in again for message in part)
+        assert all(reader.ack_many(message for part in again for message in part))
+    assert [status.lag for status in run.groups.list("t")] == [0]
+
+
+def test_what_was_delivered_before_leaves_less_room_for_what_is_new(run: Run) -> None:
+    mebibytes(run, 6)
+    with run.reader("t", group="g") as reader:
+        reader.release(reader.poll_many(100, 0))
+        mebibytes(run, 6, 6, 1)
+        assert [numbers(reader.poll_many(100, 0)) for _ in range(3)] == [[0, 0], [1, 2], []]
+        assert [status.lag for status in run.groups.list("t")] == [4]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_messages_that_committed_late_are_claimed_by_their_bytes_too(run: Run) -> None:
+    with run.reader("t", group="g") as reader, run.writer("t") as writer:
+        with run.transaction() as late:
+            for number in range(3):
+                writer.send(BatchInfo(storage_key="x" * (6 << 20), tick_start=number), connection=late)
+            writer.send(BatchInfo(tick_start=3))
+            assert numbers(reader.poll_many(100, 0)) == [3]
+        writer.send(BatchInfo(tick_start=4))
+        found = [numbers(reader.poll_many(100, 0)) for _ in range(4)]
+    assert sorted(number for part in found for number in part) == [0, 1, 2, 4]
+    assert found[0] == [0, 1]
+
+
+def test_a_relay_reads_no_more_bytes_than_fit_into_memory(run: Run) -> None:
+    outbox = Outbox(run, "out")
+    for number, size in enumerate((6, 6, 6, 20, 1, 1)):
+        with run.transaction() as transaction:
+            result = BatchInfo(storage_key="x" * (size << 20), tick_start=number)
+            outbox.add([outbox.result(f"{number:032x}", "g", 0, result)], transaction)
+    with Relay(run, "out") as relay:
+        assert [relay.relay() for _ in range(5)] == [2, 1, 1, 2, 0]
+    assert [m.payload.tick_start for stored in run.browse("out") if (m := stored.opened())] == [0, 1, 2, 3, 4, 5]  # type: ignore[attr-defined]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +12,8 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from ticklake import BatchInfo, Database
-from ticklake.errors import InvalidName
+from ticklake.consumer import IdempotentConsumer, Outbox, ProcessedMessages, Relay
+from ticklake.errors import InvalidName, InvalidOption
 from ticklake.topics import Run
 
 NASTY = [
@@ -76,3 +79,85 @@ def test_a_type_of_ones_own_goes_through(run: Run) -> None:
         writer.send(own)
         message = reader.poll(1)
         assert message is not None and message.payload == own
+
+
+NO_TIMES = [math.inf, math.nan, -math.inf, -1.0, 1e300, "1", None]
+NO_COUNTS = [1.5, math.inf, math.nan, -1, 1 << 70, "1", True]
+
+
+@pytest.mark.parametrize("delay", NO_TIMES)
+def test_a_delay_that_cannot_be_is_refused_and_the_claim_kept(run: Run, delay: float) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(BatchInfo())
+        message = reader.poll(1)
+        assert message is not None
+        with pytest.raises(InvalidOption, match="delay"):
+            reader.fail(message, "no luck", delay=delay)
+        with pytest.raises(InvalidOption, match="delay"):
+            reader.release([message], delay=delay)
+        assert reader.monitor.snapshot()["messages_in_hand"] == 1
+        assert reader.ack(message), "nothing has changed"
+
+
+@pytest.mark.parametrize("timeout", [math.nan, "1", None])
+def test_a_timeout_that_cannot_be_is_refused_at_once(run: Run, timeout: float) -> None:
+    with run.reader("t", group="g") as reader, pytest.raises(InvalidOption, match="timeout"):
+        reader.poll(timeout)
+    with Relay(run, "out") as relay, pytest.raises(InvalidOption, match="timeout"):
+        relay.relay(timeout)
+
+
+@pytest.mark.parametrize("timeout", [math.inf, 1e300])
+def test_a_timeout_without_end_is_a_wait_for_the_next_message(run: Run, timeout: float) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        sending = threading.Timer(0.2, writer.send, [BatchInfo(tick_start=7)])
+        sending.start()
+        message = reader.poll(timeout)
+        sending.join()
+        assert message is not None and message.payload == BatchInfo(tick_start=7)
+
+
+@pytest.mark.parametrize("age", [math.inf, math.nan, -1.0, "1"])
+def test_an_age_that_cannot_be_is_refused_before_anything_is_removed(run: Run, age: float) -> None:
+    with run.writer("t") as writer:
+        writer.send(BatchInfo())
+    for prune in (Outbox(run, "out").prune, ProcessedMessages(run, "t", "g").prune):
+        with pytest.raises(InvalidOption, match="max_age"):
+            prune(age)
+    with pytest.raises(InvalidOption, match="max_age"):
+        run.remove_outdated("t", max_age=age)
+    assert len(run.browse("t")) == 1
+
+
+@pytest.mark.parametrize("count", NO_COUNTS)
+def test_a_count_that_cannot_be_is_refused_and_the_database_not_blamed(run: Run, count: int) -> None:
+    with run.writer("t") as writer:
+        writer.send(BatchInfo())
+    with run.reader("t", group="g") as reader, pytest.raises(InvalidOption, match="limit"):
+        reader.poll_many(count, 0)
+    for wrong, act in {
+        "max_count": lambda: run.remove_outdated("t", max_count=count),
+        "limit": lambda: run.browse("t", limit=count),
+        "after": lambda: run.browse("t", after=count),
+        "count": lambda: run.browse_last("t", count),
+        "limit cannot": lambda: run.dead_letters.list(limit=count),
+        "limit cannot be": lambda: run.claims.list(limit=count),
+        "max_delivery_attempts": lambda: run.reader("t", group="g", max_delivery_attempts=count),
+        "max_unacknowledged": lambda: run.reader("t", group="g", max_unacknowledged=count),
+        "batch_size": lambda: IdempotentConsumer(run, "t", "g", lambda _, __: None, batch_size=count),
+        "batch_size cannot": lambda: Relay(run, "out", batch_size=count),
+    }.items():
+        with pytest.raises(InvalidOption, match=wrong):
+            act()
+    assert len(run.browse("t")) == 1
+
+
+@pytest.mark.parametrize("seconds", NO_TIMES)
+def test_a_time_of_a_reader_or_consumer_that_cannot_be_is_refused(run: Run, seconds: float) -> None:
+    with pytest.raises(InvalidOption, match="claim_timeout"):
+        run.reader("t", group="g", claim_timeout=seconds)
+    with pytest.raises(InvalidOption, match="retry_delay"):
+        IdempotentConsumer(run, "t", "g", lambda _, __: None, retry_delay=seconds)
+    with pytest.raises(InvalidOption, match="lease"):
+        Relay(run, "out", lease=seconds)
+    assert run.groups.list() == []

@@ -638,13 +638,13 @@ def test_a_consumer_that_stands_still_as_it_is_sent_large_messages_does_not_hold
     run: Run, postgres_url: str, eventually: Callable[..., None]
 ) -> None:
     with run.writer("t") as writer:
-        writer.send_many(BatchInfo(storage_key="k" * 1_000_000, tick_start=number) for number in range(30))
+        writer.send_many(BatchInfo(storage_key="k" * 1_000_000, tick_start=number) for number in range(20))
     with closing(psycopg.connect(postgres_url, autocommit=True)) as still, run.reader("t", group="g") as reader:
         still.execute(f'SET search_path TO "{schema_name(run.id)}"')
-        still.pgconn.send_query(CLAIM.format(lease_ms=300_000, limit=20).encode())  # and never reads the answer
-        eventually(lambda: len(run.claims.list()) == 20, 20)
+        still.pgconn.send_query(CLAIM.format(lease_ms=300_000, limit=10).encode())  # and never reads the answer
+        eventually(lambda: len(run.claims.list()) == 10, 20)
         messages = reader.poll_many(60, 30)
-        assert [message.payload.tick_start for message in messages] == list(range(20, 30))  # type: ignore[attr-defined]
+        assert [message.payload.tick_start for message in messages] == list(range(10, 20))  # type: ignore[attr-defined]
         assert {len(message.payload.storage_key) for message in messages} == {1_000_000}  # type: ignore[attr-defined]
 
 

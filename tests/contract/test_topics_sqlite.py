@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -265,3 +267,41 @@ def test_a_closed_database_says_so(url: str) -> None:
 def test_an_unknown_database_names_the_known_ones(wrong: str) -> None:
     with pytest.raises(UnknownDatabase, match="sqlite:///DIRECTORY or postgresql://"):
         Database(wrong)
+
+
+def test_a_send_inside_of_ones_own_transaction_is_refused_at_once_and_holds_up_nobody(run: Run, eventually) -> None:
+    """Another thread leads the group commit, and waits for the transaction: it must not wait for itself."""
+    with run.writer("t") as writer:
+        writer.send(BatchInfo(tick_start=0))
+        innocent = threading.Thread(target=writer.send, args=(BatchInfo(tick_start=1),))
+        with run.transaction():
+            innocent.start()
+            eventually(lambda: run.monitor.snapshot()["pool_waiting_connections"] == 1)
+            started = time.monotonic()
+            with pytest.raises(NestedTransaction, match="connection="):
+                writer.send(BatchInfo(tick_start=2))
+            assert time.monotonic() - started < 10, "and not after the 30 seconds for which a lock is waited for"
+        innocent.join(60)
+        assert not innocent.is_alive()
+    assert [m.payload.tick_start for stored in run.browse("t") if (m := stored.opened())] == [0, 1]  # type: ignore[attr-defined]
+
+
+def test_a_transaction_of_ones_own_process_is_not_called_another_program(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ticklake.database.sqlite.backend.LOCK_SECONDS", 0.1)
+    errors: list[BaseException] = []
+
+    def begin() -> None:
+        try:
+            with run.transaction():
+                pass
+        except DatabaseLocked as error:
+            errors.append(error)
+
+    with run.transaction():
+        other = threading.Thread(target=begin)
+        other.start()
+        other.join(60)
+    (error,) = errors
+    assert "transaction of this process" in str(error)

@@ -1,20 +1,34 @@
-"""What a consumer is at work on: a message, the id of its event, and the payloads that go in and out."""
+"""Messages on their way through a consumer, with the event that each is about."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from google.protobuf.message import Message as Payload
 
 from ticklake.consumer.errors import InvalidEventId
+from ticklake.consumer.outbox import Result
 from ticklake.topics import Message
 
 
 class Delivery(NamedTuple):
     event_id: str
     message: Message
+
+
+@dataclass
+class Outcome:
+    """What became of some deliveries in one transaction; `left` were not begun, `elsewhere` another one is doing."""
+
+    finished: list[Message] = field(default_factory=list)
+    duplicates: list[Message] = field(default_factory=list)
+    failed: list[tuple[Delivery, Exception]] = field(default_factory=list)
+    left: list[Delivery] = field(default_factory=list)
+    elsewhere: list[Message] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
 
 
 def apart(deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:

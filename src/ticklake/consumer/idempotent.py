@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
@@ -16,7 +15,7 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import defaults, faults
 from ticklake.backoff import pause_after
-from ticklake.consumer.deliveries import Delivery, apart, copied, payloads_of, uuid_of
+from ticklake.consumer.deliveries import Delivery, Outcome, apart, copied, payloads_of, uuid_of
 from ticklake.consumer.errors import NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
@@ -27,6 +26,7 @@ from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.text import error_text
 from ticklake.topics import Message, Run
+from ticklake.topics.checks import check_count, check_seconds
 
 Handler = Callable[[Any, Transaction], Payload | Iterable[Payload] | None]
 """The work: gets the payload and the transaction to write with; returns what is to be published."""
@@ -49,21 +49,10 @@ delivered alone."""
 
 POLL_SECONDS = 1.0
 OUTAGE_PAUSE = 0.5
+MOST_ATTEMPTS = 1_000_000_000
 MOST_LOST = 10_000
 LONGEST_DELAY = 60.0
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Outcome:
-    """What became of some deliveries in one transaction; `left` were not begun, `elsewhere` another one is doing."""
-
-    finished: list[Message] = field(default_factory=list)
-    duplicates: list[Message] = field(default_factory=list)
-    failed: list[tuple[Delivery, Exception]] = field(default_factory=list)
-    left: list[Delivery] = field(default_factory=list)
-    elsewhere: list[Message] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
 
 
 class IdempotentConsumer:
@@ -92,6 +81,10 @@ class IdempotentConsumer:
         retry_delay: float = 1.0,
         relay_lease: float = LEASE_SECONDS,
     ) -> None:
+        check_count("batch_size", batch_size, least=1)
+        check_count("max_delivery_attempts", max_delivery_attempts, least=1, most=MOST_ATTEMPTS)
+        check_seconds("retry_delay", retry_delay)
+        check_seconds("relay_lease", relay_lease, above_zero=True)
         self.monitor = Monitor(f"{group} on {topic}")
         self._run = run
         self._group = group

@@ -10,13 +10,14 @@ from uuid import UUID, uuid5
 
 from google.protobuf.message import Message as Payload
 
-from ticklake.consumer.processed import CHUNK, PACKAGE, check_age
+from ticklake.consumer.processed import CHUNK, PACKAGE
 from ticklake.database import Listener, Transaction
 from ticklake.database.names import check_name
 from ticklake.text import error_text
 from ticklake.topics import Run
+from ticklake.topics.checks import check_seconds
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
-from ticklake.topics.store import baton_topic, check_size, in_parts
+from ticklake.topics.store import baton_topic, check_size, fitting, in_parts
 
 COUNT_LIMIT = 1_000_000
 STILL_SECONDS = 60.0
@@ -83,9 +84,15 @@ class Outbox:
         return Attempts(*rows[0]) if rows else None
 
     def unsent(self, limit: int, connection: Transaction) -> list[Row]:
-        """The oldest; to be marked in the same transaction. Raises `LockNotAvailable` while another one has them."""
+        """The oldest, up to 16 MiB or one; to be marked in the same transaction.
+
+        Raises `LockNotAvailable` while another one has them.
+        """
         still_ms = round(STILL_SECONDS * 1000)
-        rows = connection.sql(PACKAGE).unsent(topic=self.topic, limit=limit, still_ms=still_ms)
+        sql = connection.sql(PACKAGE)
+        found = sql.unsent(topic=self.topic, limit=limit, still_ms=still_ms)
+        ids = [id_ for id_, _ in found[: fitting(size for _, size in found)]]
+        rows = sql.results(ids=json.dumps(ids)) if ids else []
         return [Row(id_, Envelope(message_id, timestamp, data)) for id_, message_id, timestamp, data in rows]
 
     def count_unsent(self) -> int:
@@ -106,7 +113,7 @@ class Outbox:
 
     def prune(self, max_age: float) -> int:
         """Forget what was sent more than `max_age` seconds ago, in small transactions; how many."""
-        check_age(max_age)
+        check_seconds("max_age", max_age)
         before = self._run.now_ms() - round(max_age * 1000)
         removed, rows = 0, CHUNK
         while rows == CHUNK:

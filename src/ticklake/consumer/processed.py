@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ticklake.database import Transaction
 from ticklake.topics import Run
-from ticklake.topics.errors import InvalidOption
+from ticklake.topics.checks import check_seconds
 from ticklake.topics.store import PACKAGE as TOPICS
 
 PACKAGE = "ticklake.consumer"
@@ -68,7 +68,7 @@ class ProcessedMessages:
         An event is kept for `max_age` longer than any message that is stored on one of the group's topics, this one or
         another, so one that was sent again within `max_age` is never done twice.
         """
-        check_age(max_age)
+        check_seconds("max_age", max_age)
         with self._run.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
             # In a transaction that may write: on SQLite nobody else has one open then.
@@ -82,8 +82,3 @@ class ProcessedMessages:
             removed += rows
         _log.info("Forgot %d processed messages of %s on %s", removed, self._place["group"], self._place["topic"])
         return removed
-
-
-def check_age(max_age: float) -> None:
-    if not 0 <= max_age < 1e9:
-        raise InvalidOption(option="max_age", value=max_age, allowed="0 to 1,000,000,000 seconds")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -16,8 +17,9 @@ from ticklake.database.errors import DatabaseClosed, LockNotAvailable
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
+from ticklake.topics.checks import check_count, check_seconds, deadline_after
 from ticklake.topics.envelope import client_clock_ms, wrap
-from ticklake.topics.errors import InvalidOption, TopicClosed
+from ticklake.topics.errors import TopicClosed
 from ticklake.topics.store import BATON_GROUP, baton_id, baton_topic
 
 LEASE_SECONDS = 5.0
@@ -38,8 +40,8 @@ class Relay:
     """
 
     def __init__(self, run: Run, topic: str, *, lease: float = LEASE_SECONDS, batch_size: int = 500) -> None:
-        if not lease > 0:
-            raise InvalidOption(option="lease", value=lease, allowed="more than 0 seconds")
+        check_seconds("lease", lease, above_zero=True)
+        check_count("batch_size", batch_size, least=1)
         self.monitor = Monitor(f"relay to {topic}")
         self._run = run
         self._outbox = Outbox(run, topic)
@@ -77,7 +79,8 @@ class Relay:
 
     def relay(self, timeout: float = 0.0) -> int:
         """Publish the next messages as soon as there are any and it is this relay's turn; how many."""
-        deadline = time.monotonic() + timeout
+        until = deadline_after(timeout, time.monotonic())
+        deadline = math.inf if until is None else until
         while not self._stopping:
             attempts = self._outbox.attempts() if self._leads(deadline) else None
             pause = None if attempts is None else _pause(attempts)

@@ -20,7 +20,7 @@ from ticklake.monitoring import Monitor
 from ticklake.text import storable
 from ticklake.ticks import TickRange, hull, subtract
 from ticklake.topics import Run
-from ticklake.topics.errors import InvalidOption
+from ticklake.topics.checks import check_count, check_seconds
 from ticklake.topics.reader import new_consumer_id
 
 PACKAGE = "ticklake.coordination"
@@ -55,10 +55,8 @@ class Coordinator:
         instance: str | None = None,
         monitor: Monitor | None = None,
     ) -> None:
-        if step < 1:
-            raise InvalidOption(option="sampling_interval", value=step, allowed="1 or more")
-        if not (lease > 0 and math.isfinite(lease)):
-            raise InvalidOption(option="claim_timeout", value=lease, allowed="more than 0 seconds")
+        check_count("sampling_interval", step, least=1)
+        check_seconds("claim_timeout", lease, above_zero=True)
         self.indexer_class = check_name("indexer class", indexer_class)
         self.step, self.lease = step, lease
         self._table = table

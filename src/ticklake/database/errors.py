@@ -45,6 +45,13 @@ class DatabaseLocked(TickLakeError):
     seconds: float
 
 
+class DatabaseBusy(DatabaseLocked):
+    message = (
+        "Another transaction of this process has kept {database} for {seconds:.0f} seconds. Look for a thread that "
+        "waits inside of one; make transactions shorter."
+    )
+
+
 class TablesLocked(TickLakeError):
     message = (
         "The tables of run {run_id} in {database} cannot be created or upgraded: {who} has locked them for "

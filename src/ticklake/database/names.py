@@ -34,3 +34,11 @@ def schema_name(run_id: str) -> str:
         return "SIM_" + run_id.replace("-", "_").upper()
     readable = re.sub(r"[^a-z0-9]+", "_", run_id.lower(), flags=re.ASCII).strip("_")[:24].upper()
     return f"SIM_{readable}__{hashlib.sha256(run_id.encode()).hexdigest()[:32].upper()}"
+
+
+def is_name_of(schema: str, run_id: str) -> bool:
+    """Whether a run's tables are in a schema of this name."""
+    try:
+        return schema == schema_name(run_id)
+    except InvalidName:
+        return False

@@ -241,6 +241,9 @@ class Schema(Protocol):
     def check_process(self) -> None:
         """Raises `DatabaseForked` if the process that opened it forked this one."""
 
+    def check_nesting(self) -> None:
+        """Raises `NestedTransaction` if a transaction would wait for one of this same thread."""
+
     @property
     def inherited(self) -> bool:
         """Whether the process that opened it forked this one."""

@@ -34,6 +34,8 @@ class Batch:
     status: str
     sequence: int = 0
     attempts: int = 0
+    size: int = 0
+    """The bytes of its events in the file."""
 
 
 class DeadBatch(NamedTuple):
@@ -150,7 +152,7 @@ class Batches:
                     sql.claim_batch(batch_id=batch_id)
                     sql.set_waiting(batch_id=batch_id, waiting=0)
                     transaction.after_commit(partial(self._in_hand.add, batch_id))
-                    batch = Batch(batch_id, created_at, events, count, "processing", sequence, attempts + 1)
+                    batch = Batch(batch_id, created_at, events, count, "processing", sequence, attempts + 1, len(data))
                     return Next(batch, dead=tuple(dead))
                 dead.append(batch_id)
         return Next(dead=tuple(dead))

@@ -19,6 +19,7 @@ from ticklake.events.ownership import Ownership
 from ticklake.monitoring import Monitor
 from ticklake.places import local_path
 from ticklake.text import error_text, message_text
+from ticklake.topics.checks import check_count, check_seconds, deadline_after
 from ticklake.topics.errors import InvalidOption
 
 DEFAULT_BATCH_SIZE = 100
@@ -26,6 +27,7 @@ FLUSH_TIMEOUT_MS = 500
 MAX_BATCH_SIZE = 1000
 MAX_BATCH_BYTES = LARGEST
 RETRY_SECONDS = 0.5
+LONGEST_AGE = 1_000_000_000_000
 _log = logging.getLogger(__name__)
 
 
@@ -53,8 +55,7 @@ class IndexerQueue:
     ) -> None:
         if when_full not in ("wait", "error"):
             raise InvalidOption(option="when_full", value=when_full, allowed='"wait" or "error"')
-        if max_attempts < 1:
-            raise InvalidOption(option="max_attempts", value=max_attempts, allowed="1 or more")
+        check_count("max_attempts", max_attempts, least=1)
         self.path = local_path(db_path, "An event queue").resolve()  # two names of one file are one queue
         self.monitor = Monitor(f"queue {self.path.name}")
         self._blocks = when_full == "wait"
@@ -133,7 +134,8 @@ class IndexerQueue:
 
     def get_next_batch(self, timeout: float = 0.1) -> Batch | None:
         """The oldest closed batch that nobody has; None after `timeout` seconds without one."""
-        deadline = time.monotonic() + timeout
+        until = deadline_after(timeout, time.monotonic())
+        deadline = threading.TIMEOUT_MAX if until is None else until
         while True:
             seen = self._version
             found = self._running().next()
@@ -170,6 +172,7 @@ class IndexerQueue:
 
     def dead_batches(self, limit: int = 100) -> list[DeadBatch]:
         """The dead letters of the queue, the oldest first."""
+        check_count("limit", limit)
         return self._running().dead(limit)
 
     def count_dead_batches(self) -> int:
@@ -187,8 +190,7 @@ class IndexerQueue:
 
         Never the events of a batch that is not done. How many batches and events.
         """
-        if not max_age >= 0:
-            raise InvalidOption(option="max_age", value=max_age, allowed="0 or more seconds")
+        check_seconds("max_age", max_age, most=LONGEST_AGE)
         return self._running().prune(max_age)
 
     def metrics(self) -> QueueMetrics:

@@ -26,6 +26,8 @@ from ticklake.lake.table import Table
 from ticklake.lake.verify import rows_of
 from ticklake.services import Service
 from ticklake.ticks import TickRange
+from ticklake.topics.checks import check_count
+from ticklake.topics.store import AT_ONCE
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -116,6 +118,7 @@ class EventIndexer(Service):
     ) -> None:
         """With `owns_queue` the queue is open while the indexer runs, and closed otherwise."""
         super().__init__(name)
+        check_count("max_batches", max_batches, least=1)
         self._queue, self._lake, self.run_id, self._spark = queue, lake, run_id, spark
         self._max_batches = max_batches
         self._until_drained = until_drained
@@ -144,9 +147,9 @@ class EventIndexer(Service):
         return EventLedger(directory, self._queue, self.run_id, first)
 
     def _collect(self) -> list[Batch]:
-        """What is there, up to a limit; waits for the first one only."""
+        """What is there, up to a limit; waits for the first one only. No further one is taken after 16 MiB."""
         batches: list[Batch] = []
-        while len(batches) < self._max_batches:
+        while len(batches) < self._max_batches and sum(batch.size for batch in batches) < AT_ONCE:
             try:
                 batch = self._queue.get_next_batch(timeout=0.0 if batches else 0.5)
             except TickLakeError:

@@ -20,8 +20,9 @@ from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Window
 from ticklake.text import message_text
+from ticklake.topics.checks import check_count, check_seconds, deadline_after
 from ticklake.topics.envelope import unwrap
-from ticklake.topics.errors import InvalidOption, TopicClosed, UndecodableMessage
+from ticklake.topics.errors import TopicClosed, UndecodableMessage
 from ticklake.topics.held_claims import InHand
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.retry import patiently
@@ -86,10 +87,12 @@ class TopicReader:
                 return messages[0]
 
     def poll_many(self, limit: int, timeout: float) -> list[Message]:
-        """Up to `limit` messages as soon as there is one; none after the timeout, or when somebody calls `wake()`."""
-        if limit < 1:
-            raise InvalidOption(option="limit", value=limit, allowed="at least 1")
-        return self._poll(limit, time.monotonic() + timeout)
+        """Up to `limit` messages as soon as there is one; none after the timeout, or when somebody calls `wake()`.
+
+        At most 16 MiB of them, or one.
+        """
+        check_count("limit", limit, least=1)
+        return self._poll(limit, deadline_after(timeout, time.monotonic()))
 
     def ack(self, message: Message) -> bool:
         """Done with it, for the whole group; False, and a warning, where the claim was lost. It can be repeated."""
@@ -123,6 +126,7 @@ class TopicReader:
 
     def release(self, messages: Iterable[Message], *, delay: float = 0.0) -> list[bool]:
         """Give them back undone, for anyone in the group to take, after `delay` seconds. Counts as no attempt."""
+        check_seconds("delay", delay)
         claims = _claims(messages)
         try:
             return self._give_back(claims, delay, forgiven=True) if claims else []
@@ -134,6 +138,7 @@ class TopicReader:
 
         `last`: it becomes one though it has attempts left.
         """
+        check_seconds("delay", delay)
         (claim,) = claims = _claims((message,))
         try:
             if last or claim.attempts >= self._consumer.max_attempts:

@@ -29,6 +29,7 @@ from ticklake.topics.admin import (
     stored_messages,
     topic_names,
 )
+from ticklake.topics.checks import check_count, check_seconds
 from ticklake.topics.errors import InvalidOption, MissingConsumerGroup, SchemaOutdated
 from ticklake.topics.metrics import TopicEnd, TopicMetrics
 from ticklake.topics.publisher import Publisher
@@ -41,6 +42,7 @@ from ticklake.topics.writer import TopicWriter
 _log = logging.getLogger(__name__)
 HELD_BACK_SECONDS = 60.0
 MIN_IDLE = 2
+MOST_ATTEMPTS = 2_000_000_000
 
 
 class Database:
@@ -55,10 +57,10 @@ class Database:
         metrics_window_seconds: float = METRICS_WINDOW_SECONDS,
         backend: Backend | None = None,
     ) -> None:
-        _check(max_pool_size >= 1, "max_pool_size", max_pool_size, "1 or more")
+        check_count("max_pool_size", max_pool_size, least=1)
         min_idle = min(MIN_IDLE, max_pool_size) if min_idle is None else min_idle
-        _check(0 <= min_idle <= max_pool_size, "min_idle", min_idle, "0 to max_pool_size")
-        _check(metrics_window_seconds > 0, "metrics_window_seconds", metrics_window_seconds, "more than 0 seconds")
+        check_count("min_idle", min_idle, most=max_pool_size)
+        check_seconds("metrics_window_seconds", metrics_window_seconds, above_zero=True)
         self.url = url
         self._backend = backend or open_backend(url, max_pool_size=max_pool_size, min_idle=min_idle)
         self._window_seconds = metrics_window_seconds
@@ -146,10 +148,11 @@ class Run:
         check_name("topic", topic)
         if not isinstance(group, str) or not group.strip():
             raise MissingConsumerGroup(topic=topic)
-        _check(claim_timeout >= 0 and math.isfinite(claim_timeout), "claim_timeout", claim_timeout, "0 or more seconds")
-        _check(max_delivery_attempts >= 1, "max_delivery_attempts", max_delivery_attempts, "1 or more")
-        _check(max_unacknowledged >= 1, "max_unacknowledged", max_unacknowledged, "1 or more")
-        _check(start in ("earliest", "end"), "start", start, "earliest or end")
+        check_seconds("claim_timeout", claim_timeout)
+        check_count("max_delivery_attempts", max_delivery_attempts, least=1, most=MOST_ATTEMPTS)
+        check_count("max_unacknowledged", max_unacknowledged, least=1)
+        if start not in ("earliest", "end"):
+            raise InvalidOption(option="start", value=start, allowed="earliest or end")
         who = Consumer(
             topic=topic,
             group=check_name("consumer group", group),
@@ -240,6 +243,7 @@ class Run:
 
     def held_back_by(self, seconds: float = HELD_BACK_SECONDS) -> OpenTransaction | None:
         """The transaction, open for longer than that, that keeps PostgreSQL's vacuum from its work."""
+        check_seconds("seconds", seconds)
         oldest = self._topics()[0].oldest_transaction()
         return oldest if oldest is not None and oldest.seconds > seconds else None
 
@@ -347,8 +351,3 @@ def open_store(schema: Schema) -> TopicStore:
     from ticklake.topics.store import PostgresTopicStore
 
     return PostgresTopicStore(schema)
-
-
-def _check(fits: bool, option: str, value: object, allowed: str) -> None:
-    if not fits:
-        raise InvalidOption(option=option, value=value, allowed=allowed)

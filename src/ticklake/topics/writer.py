@@ -91,6 +91,7 @@ class TopicWriter:
 
     def _write(self, publish: Callable[[], object]) -> None:
         self._store.schema.check_process()
+        self._store.schema.check_nesting()  # whoever leads the group commit would wait for this thread, and all for it
         try:
             started = time.perf_counter()
             publish()

@@ -15,7 +15,16 @@ VALUES = {"topic": "t", "group": "g", "event_ids": "[]", "ids": "[]", "limit": 1
     "sequence": 1,
     "in_hand": "[]",
 }
-CONSUMER = ["find_processed", "unsent", "outbox_head", "mark_sent", "backlog", "prune_processed", "prune_outbox"]
+CONSUMER = [
+    "find_processed",
+    "unsent",
+    "results",
+    "outbox_head",
+    "mark_sent",
+    "backlog",
+    "prune_processed",
+    "prune_outbox",
+]
 EVENTS = [
     "next_batch",
     "claim_batch",

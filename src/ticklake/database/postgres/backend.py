@@ -21,12 +21,11 @@ from ticklake.database.errors import (
     DatabaseClosed,
     DatabaseUnavailable,
     DatabaseUnusable,
-    InvalidName,
     ReadingOnly,
     RunNotInDatabase,
 )
 from ticklake.database.fork import Fork, Inheritable
-from ticklake.database.names import schema_name
+from ticklake.database.names import is_name_of, schema_name
 from ticklake.database.outages import postgres_fault, translate
 from ticklake.database.postgres.lock_waits import report_lock_waits
 from ticklake.database.postgres.pool import Pool
@@ -131,7 +130,7 @@ class PostgresBackend(Inheritable):
         """Lists the runs. Skips, with one warning, schemas that do not match their run: renamed or foreign ones."""
         found = []
         for run_id, name in self._query("list_runs"):
-            if _is_name_of(name, run_id):
+            if is_name_of(name, run_id):
                 found.append(run_id)
             elif name not in self._left_out:
                 self._left_out.add(name)
@@ -210,13 +209,6 @@ class PostgresBackend(Inheritable):
     def _disown(self, fork: Fork) -> None: ...
 
 
-def _is_name_of(schema: str, run_id: str) -> bool:
-    try:
-        return schema == schema_name(run_id)
-    except InvalidName:
-        return False
-
-
 def _usable(connection: Connection) -> bool:
     """Returns whether an idle connection is usable. If there is something to read, the server has closed it."""
     if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
@@ -251,6 +243,9 @@ class PostgresSchema:
 
     def check_process(self) -> None:
         self._backend.check_process(self._backend.name)
+
+    def check_nesting(self) -> None:
+        """A transaction inside of another one has a connection of its own."""
 
     @property
     def inherited(self) -> bool:

@@ -16,6 +16,7 @@ import apsw
 
 from ticklake import faults
 from ticklake.database.errors import (
+    DatabaseBusy,
     DatabaseClosed,
     DatabaseDamaged,
     DatabaseInUseAtFork,
@@ -32,9 +33,9 @@ from ticklake.database.outages import Fault, sqlite_fault, translate
 from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
+from ticklake.database.sqlite.connecting import connect
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
 from ticklake.database.sqlite.wakeups import HintListener, Hints
-from ticklake.database.sqlite.wal import switch_to_wal
 from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
 from ticklake.errors import TickLakeError
@@ -43,8 +44,6 @@ _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"
 SUFFIX = ".sqlite"
 LOCK_SECONDS = 30.0
-# A checkpoint waits for the disk several times. Four times the default distance makes it rare in claims and acks.
-CHECKPOINT_PAGES = 4000
 
 
 def wall_clock_ms() -> int:
@@ -140,6 +139,9 @@ class SqliteSchema:
 
     def check_process(self) -> None:
         self._writer.check_process(self.path)
+
+    def check_nesting(self) -> None:
+        self._writer.check_nesting()
 
     @property
     def inherited(self) -> bool:
@@ -311,11 +313,14 @@ class _SharedConnection(Inheritable):
 
     def acquire(self, work: SqliteWork, reference: weakref.ref[object]) -> None:
         self.check_process(self._path)
-        if self._is_mine():
-            raise NestedTransaction(database=self._path)
+        self.check_nesting()
         work.thread = threading.get_ident()
         if not self.turn.acquire(reference, LOCK_SECONDS):
-            raise DatabaseLocked(database=self._path, seconds=LOCK_SECONDS)
+            raise DatabaseBusy(database=self._path, seconds=LOCK_SECONDS)
+
+    def check_nesting(self) -> None:
+        if self._is_mine():
+            raise NestedTransaction(database=self._path)
 
     def connected(self) -> apsw.Connection:
         if self._closed:
@@ -325,7 +330,7 @@ class _SharedConnection(Inheritable):
             if self._place is not None:
                 self._place = self._place.first()
                 self.check_place()
-            self._connection = _connect(self._path, self._clock, write=self.write)
+            self._connection = connect(self._path, self._clock, LOCK_SECONDS, write=self.write)
             self.guard.watch(self._connection)
         return self._connection
 
@@ -407,25 +412,6 @@ class _SharedConnection(Inheritable):
         """Returns whether this thread holds the connection."""
         holder = self.turn.holder
         return isinstance(holder, SqliteWork) and holder.thread == threading.get_ident()
-
-
-def _connect(path: Path, clock: Callable[[], int], *, write: bool) -> apsw.Connection:
-    forked_files.check(path)
-    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if write else 0)
-    connection = apsw.Connection(str(path), flags=flags)
-    try:
-        connection.create_scalar_function("now_ms", lambda *_: clock(), 0)
-        connection.set_busy_timeout(int(LOCK_SECONDS * 1000))
-        # Wait for locks in the kernel instead of polling with growing pauses.
-        connection.setlk_timeout(int(LOCK_SECONDS * 1000), 0)
-        connection.pragma("query_only", not write)
-        if write:
-            switch_to_wal(connection, LOCK_SECONDS)
-            connection.wal_autocheckpoint(CHECKPOINT_PAGES)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _run_ids(path: Path) -> list[str]:

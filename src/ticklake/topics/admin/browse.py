@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ticklake.topics.admin.groups import COUNT_LIMIT
+from ticklake.topics.checks import check_count
 from ticklake.topics.envelope import Opened, unwrap
-from ticklake.topics.errors import InvalidOption, UndecodableMessage
+from ticklake.topics.errors import UndecodableMessage
 from ticklake.topics.store import PACKAGE, TopicStore
 
 
@@ -58,6 +59,8 @@ def stored_messages(
     store: TopicStore, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None
 ) -> list[StoredMessage]:
     """The next messages after an id, in order."""
+    check_count("after", after)
+    check_count("limit", limit)
     with store.schema.reading() as transaction:
         rows = transaction.sql(PACKAGE).browse(topic=topic, after=after, limit=limit, group=group)
     return [StoredMessage(*row) for row in rows]
@@ -65,7 +68,6 @@ def stored_messages(
 
 def position_before_last(store: TopicStore, topic: str, count: int) -> int:
     """The id after which the last `count` messages come; of none, the end."""
-    if count < 0:
-        raise InvalidOption(option="count", value=count, allowed="0 or more")
+    check_count("count", count)
     with store.schema.reading() as transaction:
         return int(transaction.sql(PACKAGE).newest(topic=topic, limit=count)[0][0])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ticklake.database import Transaction
+from ticklake.topics.checks import check_count
 from ticklake.topics.errors import NoClaimsNamed
 from ticklake.topics.store import PACKAGE, TopicStore
 
@@ -44,7 +45,7 @@ class Claims:
     ) -> list[HeldClaim]:
         """The oldest first. Stuck: expired, or (where claims never expire) held for more than five minutes."""
         which = {"topic": topic, "group": group, "message_id": message_id, "stuck": int(stuck)}
-        count = _ALL if limit is None else limit
+        count = _ALL if limit is None else check_count("limit", limit)
         with self._store.schema.reading() as transaction:
             rows = transaction.sql(PACKAGE).claims(**which, older_ms=STUCK_SECONDS * 1000, limit=count)
         return [HeldClaim(*row) for row in rows]

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from ticklake.database import Transaction
+from ticklake.topics.checks import check_count
 from ticklake.topics.envelope import Opened, unwrap
 from ticklake.topics.errors import UndecodableMessage
 from ticklake.topics.store import PACKAGE, TopicStore
@@ -53,6 +54,7 @@ class DeadLetters:
 
     def list(self, which: DeadLetterFilter = ALL, limit: int = 100) -> list[DeadLetter]:
         """The oldest first."""
+        check_count("limit", limit)
         with self._store.schema.reading() as transaction:
             rows = transaction.sql(PACKAGE).dead_letters(**asdict(which), limit=limit)
         return [DeadLetter(*row) for row in rows]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from functools import partial
-from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from ticklake.database import Transaction
 from ticklake.topics import removed as removed_files
+from ticklake.topics.checks import check_count, check_seconds
 from ticklake.topics.errors import InvalidOption
-from ticklake.topics.store import PACKAGE, TopicStore
+from ticklake.topics.store import PACKAGE, TopicStore, fitting
 
 _log = logging.getLogger(__name__)
 CHUNK = 5_000
-CHUNK_BYTES = 16 * 1024 * 1024
 _FOR_EVER_MS = 1000 * 365 * 86_400_000
 _ANY_NUMBER = 1 << 60
 
@@ -59,8 +58,7 @@ def _remove_next(
     rows = sql.outdated(**values, limit=CHUNK)
     if rows and not dry_run:
         # They are read, for the files they tell of. The next ones are found again.
-        sizes = takewhile(lambda size: size <= CHUNK_BYTES, accumulate(size for _, _, size in rows))
-        rows = rows[: max(1, sum(1 for _ in sizes))]
+        rows = rows[: fitting(size for _, _, size in rows)]
         message_ids = [message_id for _, message_id, _ in rows]
         removed_files.record(transaction, topic, message_ids)
         sql.remove_claims(topic=topic, message_ids=json.dumps(message_ids))
@@ -71,9 +69,10 @@ def _remove_next(
 def _values(topic: str, keep: Retention, force: bool) -> dict[str, object]:
     if keep.max_age is None and keep.max_count is None:
         raise InvalidOption(option="retention", value=None, allowed="give a max_age, a max_count or both")
-    for option, value in keep._asdict().items():
-        if value is not None and not value >= 0:
-            raise InvalidOption(option=option, value=value, allowed="0 or more")
+    if keep.max_age is not None:
+        check_seconds("max_age", keep.max_age, most=_FOR_EVER_MS)
+    if keep.max_count is not None:
+        check_count("max_count", keep.max_count)
     return {
         "topic": topic,
         "max_age_ms": _FOR_EVER_MS if keep.max_age is None else min(round(keep.max_age * 1000), _FOR_EVER_MS),

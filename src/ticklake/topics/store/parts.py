@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, takewhile
 
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.errors import MessageTooLarge
 
 LARGEST_MESSAGE = 256 * 1024 * 1024
 LARGEST_PART = 64 * 1024 * 1024
+AT_ONCE = 16 * 1024 * 1024
+"""So many bytes of messages are read at once, or one message: whoever reads them has them in memory."""
 
 
 def check_size(envelope: Envelope) -> Envelope:
@@ -16,6 +19,12 @@ def check_size(envelope: Envelope) -> Envelope:
     if len(envelope.data) > LARGEST_MESSAGE:
         raise MessageTooLarge(size=f"{len(envelope.data):,}", most=f"{LARGEST_MESSAGE:,}")
     return envelope
+
+
+def fitting(sizes: Iterable[int], most: int | None = None) -> int:
+    """How many of these, from the first on, have at most so many bytes (16 MiB) together. The first one always fits."""
+    totals, limit = list(accumulate(sizes)), AT_ONCE if most is None else most
+    return max(min(1, len(totals)), sum(1 for _ in takewhile(lambda total: total <= limit, totals)))
 
 
 def in_parts(envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:

@@ -11,6 +11,7 @@ from ticklake.database.errors import UniqueViolation
 from ticklake.database.schema import Statements
 from ticklake.text import error_text
 from ticklake.topics.envelope import Envelope
+from ticklake.topics.store.parts import AT_ONCE, fitting
 from ticklake.topics.store.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, trace
 
 
@@ -53,9 +54,10 @@ class SqliteTopicStore(TopicStore):
         if look.set_back:
             sql.restart(**values)
             look = _look(sql, consumer)
-        again, dead = self._claim_again(sql, consumer, values, limit) if look.wait_ms == 0 else ([], [])
+        again, dead, cut = self._claim_again(sql, consumer, values, limit) if look.wait_ms == 0 else ([], [], False)
         # If some died, others that are free may be left, and they are older.
-        new = self._claim_fresh(sql, values, limit - len(again) - len(dead))
+        room, used = 0 if cut else limit - len(again) - len(dead), sum(len(claim.data) for claim in again)
+        new = self._claim_fresh(sql, values, room, AT_ONCE - used, at_least_one=not again)
         return Claimed((*again, *new), dead, 0 if again or new or dead else look.wait_ms)
 
     def _look_first(self, consumer: Consumer) -> _Look:
@@ -86,24 +88,38 @@ class SqliteTopicStore(TopicStore):
 
     def _claim_again(
         self, sql: Statements, consumer: Consumer, values: dict[str, Any], limit: int
-    ) -> tuple[list[Claim], list[str]]:
-        """What was delivered before and is free again; what was delivered too often becomes a dead letter."""
+    ) -> tuple[list[Claim], list[str], bool]:
+        """What was delivered before and is free again; what was delivered too often becomes a dead letter.
+
+        The last of the three says whether some are left because they have too many bytes.
+        """
         sql.expire(**values)
         rows = sql.available(**values, limit=limit)
-        found = [Claim(message_id, version, attempts, data, by) for message_id, version, attempts, by, _, data in rows]
+        sizes = {message_id: size for message_id, *_, size in rows}
+        found = [Claim(message_id, version, attempts, b"", by) for message_id, version, attempts, by, _ in rows]
         spent = [claim for claim in found if claim.attempts >= consumer.max_attempts]
         for claim in spent:
             reason = f"delivered {claim.attempts} times and never acknowledged"
             self._bury(sql, consumer, claim, reason, holder=claim.taken_from)
-        again = [claim for claim in found if claim.attempts < consumer.max_attempts]
+        free = [claim for claim in found if claim.attempts < consumer.max_attempts]
+        again = free[: fitting(sizes[claim.message_id] for claim in free)]
         sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
-        taken = [claim._replace(version=claim.version + 1, attempts=claim.attempts + 1) for claim in again]
-        return taken, [claim.message_id for claim in spent]
+        ids = json.dumps([claim.message_id for claim in again])
+        data: dict[str, bytes] = dict(sql.envelopes(topic=consumer.topic, message_ids=ids)) if again else {}
+        taken = [
+            claim._replace(version=claim.version + 1, attempts=claim.attempts + 1, data=data[claim.message_id])
+            for claim in again
+        ]
+        return taken, [claim.message_id for claim in spent], len(again) < len(free)
 
     @staticmethod
-    def _claim_fresh(sql: Statements, values: dict[str, Any], limit: int) -> list[Claim]:
+    def _claim_fresh(
+        sql: Statements, values: dict[str, Any], limit: int, most_bytes: int, *, at_least_one: bool
+    ) -> list[Claim]:
         rows = sql.fresh(**values, limit=limit) if limit else []
-        if not rows:
+        if rows and (at_least_one or rows[0][2] <= most_bytes):
+            rows = rows[: fitting((size for _, _, size in rows), most_bytes)]
+        else:
             return []
         values |= {"first": rows[0][0], "last": rows[-1][0]}
         versions: dict[str, int] = {}
@@ -112,7 +128,11 @@ class SqliteTopicStore(TopicStore):
         except UniqueViolation:  # the group was set back
             versions = dict(sql.take_again(**values))
         sql.advance(**values)
-        return [Claim(message_id, versions.get(message_id, 1), 1, data) for _, message_id, data in rows]
+        bodies = sql.bodies(topic=values["topic"], first=values["first"], last=values["last"])
+        return [
+            Claim(message_id, versions.get(message_id, 1), 1, data)
+            for (_, message_id, _), (data,) in zip(rows, bodies, strict=True)
+        ]
 
 
 def _look(sql: Statements, consumer: Consumer) -> _Look:

@@ -13,13 +13,18 @@ SELECT attempts, abs((extract(epoch FROM now_at() - attempted_at) * 1000)::bigin
 WHERE topic_name = %(topic)s AND sent_at IS NULL ORDER BY id LIMIT 1
 
 -- name: unsent
--- The messages stay locked until they are marked. A relay that has lost its lease without noticing finds them locked, and
+-- The oldest, and their sizes. They stay locked until they are marked. A relay that has lost its lease without noticing finds them locked, and
 -- later sent. Nobody waits here, because whoever has the lock may stand still. The server ends the transaction of one
 -- that does (idx_outbox_unsent).
-SELECT id, message_id, timestamp, envelope FROM outbox_messages
+SELECT id, octet_length(envelope) FROM outbox_messages
 WHERE topic_name = %(topic)s AND sent_at IS NULL
   AND (SELECT set_config('idle_in_transaction_session_timeout', %(still_ms)s::bigint::text, true)) IS NOT NULL
 ORDER BY id LIMIT %(limit)s FOR UPDATE NOWAIT
+
+-- name: results
+-- Those of `unsent` that are read at once (primary key).
+SELECT id, message_id, timestamp, envelope FROM outbox_messages
+WHERE id = ANY (ARRAY(SELECT value::bigint FROM json_array_elements_text(%(ids)s::json))) ORDER BY id
 
 -- name: mark_sent
 SELECT consumer_mark_sent(%(ids)s::json)

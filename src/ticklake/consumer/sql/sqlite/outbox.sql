@@ -11,9 +11,14 @@ SELECT attempts, abs(now_ms() - attempted_at), id FROM outbox_messages
 WHERE topic_name = :topic AND sent_at IS NULL ORDER BY id LIMIT 1
 
 -- name: unsent
--- A file has one writer at a time, so no other relay sends the same (idx_outbox_unsent).
-SELECT id, message_id, timestamp, envelope FROM outbox_messages
+-- The oldest, and their sizes. A file has one writer at a time, so no other relay sends the same (idx_outbox_unsent).
+SELECT id, length(envelope) FROM outbox_messages
 WHERE topic_name = :topic AND sent_at IS NULL ORDER BY id LIMIT :limit
+
+-- name: results
+-- Those of `unsent` that are read at once (primary key).
+SELECT id, message_id, timestamp, envelope FROM outbox_messages
+WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 
 -- name: mark_sent
 UPDATE outbox_messages SET sent_at = now_ms() WHERE id IN (SELECT value FROM json_each(:ids))

@@ -10,7 +10,7 @@ SELECT (SELECT greatest(0, available_at - now_ms()) FROM topic_consumer_group
 
 -- name: claim
 -- topic_claim() locks the row of the group, so the claims of a group are made one after the other. It is in
--- schema/005_steady_claims.sql.
+-- schema/007_claims_by_bytes.sql.
 SELECT r_message_id, r_version, r_attempts, r_taken_from, r_dead, r_envelope
 FROM topic_claim(%(topic)s, %(group)s, %(consumer)s, %(lease_ms)s::bigint, %(max_attempts)s::integer, %(limit)s::integer)
 

@@ -32,8 +32,8 @@ WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NUL
   AND available_at > 0 AND available_at <= now_ms()
 
 -- name: available
--- Messages that were delivered before and are free again, oldest first (idx_topic_group_open).
-SELECT c.message_id, c.claim_version, c.attempts, c.claimed_by, c.claimed_at, m.envelope
+-- Messages that were delivered before and are free again, oldest first, with their sizes (idx_topic_group_open).
+SELECT c.message_id, c.claim_version, c.attempts, c.claimed_by, length(m.envelope)
 FROM topic_consumer_group AS c JOIN topic_messages AS m ON m.id = c.id
 WHERE c.topic_name = :topic AND c.consumer_group = :group AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL
   AND c.available_at = 0
@@ -49,14 +49,23 @@ SET claimed_by = :consumer, claimed_at = now_ms(), since = now_ms(), lease_until
 WHERE topic_name = :topic AND consumer_group = :group AND message_id = :message_id
 
 -- name: fresh
--- Messages that were not delivered yet, oldest first (idx_topic_messages). A file has one writer at a time, so ids commit
--- in order.
-SELECT m.id, m.message_id, m.envelope
+-- Messages that were not delivered yet, oldest first, with their sizes (idx_topic_messages). A file has one writer at a
+-- time, so ids commit in order.
+SELECT m.id, m.message_id, length(m.envelope)
 FROM topic_messages AS m
 WHERE m.topic_name = :topic
   AND m.id > (SELECT frontier FROM topic_group_positions WHERE topic_name = :topic AND consumer_group = :group)
 ORDER BY m.id
 LIMIT :limit
+
+-- name: bodies
+-- What `fresh` has shown and is taken, in the same transaction (idx_topic_messages).
+SELECT envelope FROM topic_messages WHERE topic_name = :topic AND id BETWEEN :first AND :last ORDER BY id
+
+-- name: envelopes
+-- What `available` has shown and is taken, in the same transaction (uk_topic_message).
+SELECT message_id, envelope FROM topic_messages
+WHERE topic_name = :topic AND message_id IN (SELECT value FROM json_each(:message_ids))
 
 -- name: take
 -- Claims what `fresh` has shown, in the same transaction (idx_topic_messages). It fails if the group was set back and has
