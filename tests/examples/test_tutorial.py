@@ -164,7 +164,7 @@ def test_every_step_does_what_the_page_shows(
     shell.run("unset TICKLAKE_FAULT")
     follow("kill -9")
     assert "Released" in follow("ticklake claims release")
-    assert "everything that was accepted is written" in follow("ticklake run indexers.conf")
+    assert "Everything that was accepted is written" in follow("ticklake run indexers.conf")
     assert "0 missing, 0 duplicated" in follow("ticklake verify")
     rows, keys = follow("ticklake sql").split()[-2:]
     assert rows == keys

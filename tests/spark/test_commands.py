@@ -117,7 +117,7 @@ def test_a_node_stops_gracefully_and_leaves_no_buffered_tick(
             if node.poll() is None:
                 os.killpg(node.pid, signal.SIGKILL)
     assert node.returncode == 0, said
-    assert "everything that was accepted is written" in said
+    assert "Everything that was accepted is written" in said
     (run,) = (tmp_path / "data" / "lake").iterdir()
     stored = max(int(path.name.split("_")[2].partition(".")[0]) for path in tmp_path.glob("data/storage/*/batch_*"))
     ticks = (

@@ -232,7 +232,7 @@ def test_series_say_which_births_and_deaths_are_a_lower_bound(told: Told) -> Non
     found = told.series(points=1000)
     assert found["births_deaths_exact"] == [told.truth.exact(tick, tick) for tick in found["from_tick"]]
     assert ("at least" in found["births_and_deaths"]) is not exact
-    assert ("at least, since the sampled tick before" in told.page("/charts")) is not exact
+    assert ("at least, since the previous sampled tick" in told.page("/charts")) is not exact
     lives, last = told.story.lives, max(told.truth.ticks)
     if min(told.truth.ticks) == 0 and not told.truth.missing():
         born = sum(told.truth.figures(tick)["births"] for tick in told.truth.ticks)
@@ -498,7 +498,7 @@ def test_overview_and_top_show_a_dash_for_what_is_not_known(
     told = Told(story, tmp_path, stories.write(story, tmp_path), serve_site(Site(lake=tmp_path / "lake")))
     shown = told.page("/")
     assert f"lag {DASH} messages" in shown and f"lag {DASH} oldest message" in shown
-    assert f"dead letters {DASH} look" in shown and "gaps 1 ranges missing" in shown
+    assert f"dead letters {DASH} show" in shown and "gaps 1 ranges missing" in shown
     assert f"{DASH} dead letters   1 gaps" in told.command("top", "--once", places="l")
     assert told.json("top", "--once", places="l")["dead_letters"] is None
     assert f"0 dead letters   {DASH} gaps" in told.command("top", "--once", places="d")
@@ -563,7 +563,7 @@ def test_status_and_verify_agree_on_ticks_that_are_off_the_grid(tmp_path: Path) 
     gaps = told.command("gaps")
     assert "4 of 5 ticks in [0, 12]" in gaps
     assert "  not expected: " in gaps
-    assert "Do not fit the sampling interval or the end of the run: batch_0000000001_0000000004.pb" in gaps
+    assert "Files that do not match the sampling interval or the end of the run: batch_0000000001_0000000004.pb" in gaps
 
 
 def test_topics_groups_and_claims_are_counted(told: Told) -> None:

@@ -362,7 +362,7 @@ def test_the_doctor_counts_runs_claims_and_dead_letters(told: Told) -> None:
     messages = {one["check"]: one["message"] for one in findings}
     assert f"it has {len(runs)} runs" in messages["database"]
     assert f": {sum(dead)} dead letters, " in messages["dead letters"]
-    assert f": {sum(stuck)} messages in the hands" in messages["stuck claims"]
+    assert f": {sum(stuck)} messages claimed by a consumer that is gone" in messages["stuck claims"]
     details = {one["check"]: one["details"] for one in findings}
     assert details["dead letters"] == [f"{STORY.run_id}: 3", f"{OTHER}: 3"]
     assert details["stuck claims"] == [f"{STORY.run_id}: 3"]
@@ -384,7 +384,7 @@ def test_the_doctor_counts_every_stuck_claim(tmp_path: Path) -> None:
             time.sleep(0.01)
             found = Told(STORY, tmp_path, database.url, httpx.Client()).json("doctor", places="d", codes=(0, 1))
             (stuck,) = [one for one in found if one["check"] == "stuck claims"]
-            assert ": 1,200 messages in the hands" in stuck["message"]
+            assert ": 1,200 messages claimed by a consumer that is gone" in stuck["message"]
             assert stuck["details"] == [f"{STORY.run_id}: 1200"]
 
 
@@ -396,7 +396,7 @@ def test_overview_of_a_backlog(told: Told) -> None:
     newest = max(int(file.stem.split("_")[2]) for file in (told.root / "storage" / STORY.run_id).glob("batch_*"))
     behind = newest - STORY.files[-1].end
     assert (newest, behind) == (69, 40)
-    assert f"lag {lag} messages lag {behind} ticks lag {oldest} h oldest message dead letters {dead} look" in shown
+    assert f"lag {lag} messages lag {behind} ticks lag {oldest} h oldest message dead letters {dead} show" in shown
     assert shown.count(f"batch-topic {lag} waiting {dead} dead letters") == 2, "drawn wide and tall"
     for name, group in groups.items():
         assert f"{name} {group.lag} behind, {group.hours} h old {group.claimed} claimed" in shown

@@ -118,7 +118,7 @@ def test_instances_that_compete_run_side_by_side(run: Started, write_config: Cal
 def test_a_node_whose_services_have_all_ended_ends_by_itself(run: Started, write_config: Callable[..., Path]) -> None:
     node = run("run", write_config(simulation=", max_ticks = 20"))
     assert node.end() == 0
-    assert "everything that was accepted is written" in node.text
+    assert "Everything that was accepted is written" in node.text
 
 
 def test_a_stop_that_takes_too_long_is_exit_code_3(run: Started, write_config: Callable[..., Path]) -> None:
