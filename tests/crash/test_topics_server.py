@@ -206,7 +206,7 @@ def test_who_waits_for_a_connection_has_one_when_the_server_is_back(
         server.stop()
         asking = threading.Thread(target=ask)
         asking.start()
-        eventually(lambda: caplog.text.count("Trying again to connect") > 3, timeout=60)
+        eventually(lambda: caplog.text.count("Retrying to connect") > 3, timeout=60)
         server.start()
         asking.join(60)
         assert answers == [[]]

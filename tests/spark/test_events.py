@@ -271,7 +271,7 @@ def test_a_configuration_drains_a_queue(queue: IndexerQueue, maker: Any, spark: 
 def test_a_configuration_must_say_which_run_events_belong_to(maker: Any, tmp_path: Path) -> None:
     file = tmp_path / "node.conf"
     file.write_text(CONFIGURATION.format(queue=tmp_path / "queue.db", lake=maker.lake.root, run_id=""))
-    with pytest.raises(EventRunMissing, match=r"event-indexer.*Give it run_id"):
+    with pytest.raises(EventRunMissing, match=r"event-indexer.*Set its run_id"):
         Node(load(file))
 
 

@@ -116,7 +116,7 @@ def surveys(site: Site) -> PerRun[Sampler[Survey]]:
     """Returns a sampler per run, shared by all viewers."""
 
     def of(run_id: str) -> Sampler[Survey]:
-        assert site.storage is not None  # noqa: S101  without one nobody asks
+        assert site.storage is not None  # noqa: S101  the page checks it
         storage = site.storage
         return Sampler(lambda: surveyed(run_id, storage, site), SECONDS)
 

@@ -121,9 +121,9 @@ class Guard:
 
     def _has_session(self, method: str, headers: Mapping[str, str]) -> bool:
         """Returns whether the session is valid. A change also needs the right origin: browsers always send cookies."""
-        told = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
+        same_site = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
         known = sessions.is_valid(self.token, headers.get("cookie", ""), self.clock())
-        return known and (method in READS or told)
+        return known and (method in READS or same_site)
 
     def _has_token(self, headers: Mapping[str, str]) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")

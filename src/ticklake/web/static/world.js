@@ -81,7 +81,7 @@ function describe() {
     ["frame", `${(frame.bytes / 1024).toFixed(1)} KiB`]]);
   const entries = colour.value === "type"
     ? TYPES.flatMap(([name, shade], kind) => frame.present >> kind & 1 ? [[name, shade]] : [])
-    : colour.value === "owner" ? [["nobody's", ownerColour(0)], ["each owner its own colour", ownerColour(1)]] : [];
+    : colour.value === "owner" ? [["no owner", ownerColour(0)], ["each owner its own colour", ownerColour(1)]] : [];
   const items = entries.map(([name, shade]) => swatch(name, shade));
   if (colour.value === "value" && frame.cells) items.push(ramp(frame.low, frame.high));
   if (!frame.cells) { const item = document.createElement("li"); item.textContent = frame.lacks & 1 ? "This tick is not in the table, so the world is unknown." : "No cell at this tick."; items.push(item); }
