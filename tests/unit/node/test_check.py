@@ -262,7 +262,7 @@ def test_a_host_that_cannot_be_listened_on_is_told_to_be_the_host(
 
 
 def test_a_database_without_its_library_is_one_line(monkeypatch: Any) -> None:
-    for module in ("ticklake.database.postgres.backend", "psycopg", "psycopg_pool"):
+    for module in ("ticklake.database.postgres", "ticklake.database.postgres.backend", "psycopg", "psycopg_pool"):
         monkeypatch.delitem(__import__("sys").modules, module, raising=False)
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(PostgresMissing, match="psycopg"):
