@@ -158,7 +158,7 @@ def test_what_fails_after_a_commit_does_not_look_like_a_failed_commit(run: Run) 
     assert done == [1]
 
 
-@pytest.mark.warns("whose file is named", "which does not match its name")
+@pytest.mark.warns("whose file is named", "has another run in its comment")
 def test_a_copy_of_a_run_is_not_another_run(database: Database, run: Run, database_url: str) -> None:
     """A backup beside the file, a schema that was renamed, one of somebody else: the run is listed once."""
     run.topics()

@@ -233,10 +233,10 @@ def test_a_dead_letter_is_replayed_once_the_token_is_given(
         page.goto(f"{str(client.base_url).rstrip('/')}/dead-letters")
         page.locator("summary").click()
         assert "Traceback" in page.locator("form.card").last.inner_text()
-        page.get_by_role("checkbox", name="Tick").check()
-        page.get_by_role("button", name="Replay the ticked").click()
+        page.get_by_role("checkbox", name="Select").check()
+        page.get_by_role("button", name="Replay selected").click()
         page.get_by_label("Token").fill(TOKEN)
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         page.get_by_text("1 dead letters replayed.").wait_for()
         assert database.run(indexed.RUN_ID).dead_letters.count() == 0
         page.goto(f"{str(client.base_url).rstrip('/')}/topics")
@@ -261,7 +261,7 @@ def test_from_elsewhere_one_signs_in_and_sees_what_one_asked_for(
     assert flaws(page) == []
     page.get_by_label("Token").fill("not-the-token-at-all")
     page.keyboard.press("Enter")
-    page.get_by_text("That is not the token.").wait_for()
+    page.get_by_text("Wrong token.").wait_for()
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()
     page.locator("#environment_data").wait_for()
@@ -318,7 +318,7 @@ def test_a_zoom_stays_on_sampled_ticks_and_says_what_is_not_exact(sampled: str, 
         page.fill("input[name=to]", asked[1])
         page.click("#range button:has-text('Show')")
         until(page, f"{shown} === '{answered}'")
-    assert "at least, since the sampled tick before" in page.inner_text(".charts")
+    assert "at least, since the previous sampled tick" in page.inner_text(".charts")
     page.click("#whole")
     until(page, f"{shown} === '0-500'")
     assert "some ticks of this range are not in" in page.inner_text("#how")
@@ -365,4 +365,4 @@ def test_a_tick_that_is_missing_is_said_to_be(sampled: str, open_page: Callable[
     page = open_page(f"{sampled}/world?tick=250")
     until(page, "document.getElementById('world').dataset.shown === '250'")
     assert page.inner_text("#facts").count("not in the table") == 2
-    assert "what the world was like is not known" in page.inner_text("#legend")
+    assert "so the world is unknown" in page.inner_text("#legend")

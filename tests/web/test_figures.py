@@ -232,7 +232,7 @@ def test_series_say_which_births_and_deaths_are_a_lower_bound(told: Told) -> Non
     found = told.series(points=1000)
     assert found["births_deaths_exact"] == [told.truth.exact(tick, tick) for tick in found["from_tick"]]
     assert ("at least" in found["births_and_deaths"]) is not exact
-    assert ("at least, since the sampled tick before" in told.page("/charts")) is not exact
+    assert ("at least, since the previous sampled tick" in told.page("/charts")) is not exact
     lives, last = told.story.lives, max(told.truth.ticks)
     if min(told.truth.ticks) == 0 and not told.truth.missing():
         born = sum(told.truth.figures(tick)["births"] for tick in told.truth.ticks)
@@ -498,7 +498,7 @@ def test_overview_and_top_show_a_dash_for_what_is_not_known(
     told = Told(story, tmp_path, stories.write(story, tmp_path), serve_site(Site(lake=tmp_path / "lake")))
     shown = told.page("/")
     assert f"lag {DASH} messages" in shown and f"lag {DASH} oldest message" in shown
-    assert f"dead letters {DASH} look" in shown and "gaps 1 ranges missing" in shown
+    assert f"dead letters {DASH} show" in shown and "gaps 1 ranges missing" in shown
     assert f"{DASH} dead letters   1 gaps" in told.command("top", "--once", places="l")
     assert told.json("top", "--once", places="l")["dead_letters"] is None
     assert f"0 dead letters   {DASH} gaps" in told.command("top", "--once", places="d")

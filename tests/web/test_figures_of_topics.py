@@ -396,7 +396,7 @@ def test_overview_of_a_backlog(told: Told) -> None:
     newest = max(int(file.stem.split("_")[2]) for file in (told.root / "storage" / STORY.run_id).glob("batch_*"))
     behind = newest - STORY.files[-1].end
     assert (newest, behind) == (69, 40)
-    assert f"lag {lag} messages lag {behind} ticks lag {oldest} h oldest message dead letters {dead} look" in shown
+    assert f"lag {lag} messages lag {behind} ticks lag {oldest} h oldest message dead letters {dead} show" in shown
     assert shown.count(f"batch-topic {lag} waiting {dead} dead letters") == 2, "drawn wide and tall"
     for name, group in groups.items():
         assert f"{name} {group.lag} behind, {group.hours} h old {group.claimed} claimed" in shown

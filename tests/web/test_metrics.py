@@ -74,7 +74,7 @@ def test_the_lag_of_a_group_comes_from_the_store_with_no_consumer_alive(
 
 def test_the_store_is_asked_seldom_however_often_somebody_scrapes(node: Node) -> None:
     now = [0.0]
-    sampler = Sampler(lambda: lag.ask(node, node.databases), 5, clock=lambda: now[0])
+    sampler = Sampler(lambda: lag.sample(node, node.databases), 5, clock=lambda: now[0])
     first = sampler.latest()
     assert sampler.latest() is first
     now[0] = 5.0
@@ -87,7 +87,7 @@ def test_a_store_that_does_not_answer_is_said_and_nothing_is_guessed(
     published = node.services["persistence-service"].monitor.counter("notifications_sent")
     eventually(lambda: published.value > 0)
     node.stop()
-    sample = lag.ask(node, node.databases)
+    sample = lag.sample(node, node.databases)
     assert (sample.up, sample.groups, len(sample.away)) == (False, [], 1)
 
 

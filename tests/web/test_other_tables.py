@@ -63,7 +63,7 @@ def test_completeness_shows_events_by_their_batches_and_names_what_it_cannot_jud
     text = pages.get("/completeness").text
     assert "2 event batches" in text
     assert "[2, 2]" in text
-    assert "Not drawn, for they have no key that begins with a number: notes" in text
+    assert "Not drawn, because their key does not start with a number: notes" in text
 
 
 def test_a_commit_of_events_names_their_batches(pages: httpx.Client) -> None:

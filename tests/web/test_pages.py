@@ -56,7 +56,7 @@ def test_text_from_outside_is_shown_as_text(pages: httpx.Client, path: str, inde
 def test_a_page_without_anything_to_show_says_so(tmp_path: Path, serve_site: Serve, path: str) -> None:
     answer = serve_site(Site(Storage(tmp_path / "storage"), tmp_path / "lake")).get(path)
     assert answer.status_code == 200
-    assert re.search("Nothing here yet|not known here|No database|without a node", answer.text)
+    assert re.search("Nothing here yet|no storage is given|No database|have no node", answer.text)
 
 
 def test_a_run_that_is_not_there_is_a_page_that_says_so(pages: httpx.Client) -> None:
@@ -90,13 +90,13 @@ def test_pages_of_their_own_show_a_node_that_runs_elsewhere(
 ) -> None:
     client = serve_site(Site(settings=node.settings))
     lock = Path(node.settings.node.directory) / f"{node.settings.node.name}.lock"
-    assert "does not run on this machine" in client.get("/system").text
+    assert "is not running on this machine" in client.get("/system").text
     url = str(serve(node).base_url).rstrip("/")
     lock.write_text(json.dumps({"url": url}))
     shown = client.get("/system").text
     assert "persistence-service" in shown and f'href="{url}/system"' in shown and "hx-post" not in shown
     lock.write_text(json.dumps({"url": "http://127.0.0.1:9"}))
-    assert "nobody answers" in client.get("/system").text
+    assert "does not answer now" in client.get("/system").text
     lock.write_text(json.dumps({"url": "javascript:alert(1)"}))
     assert 'href="javascript' not in client.get("/system").text
 
@@ -266,7 +266,7 @@ class TestChanges:
     def test_a_dead_letter_is_replayed(self, own: Any, indexed: Any) -> None:
         client, database = own
         letters, path = database.run(indexed.RUN_ID).dead_letters, f"/runs/{indexed.RUN_ID}/dead-letters/replay"
-        assert "Nothing was ticked." in client.post(path).text
+        assert "Nothing was selected." in client.post(path).text
         assert "1 dead letters would be" in client.post(path, data={"every": "1", "dry_run": "1"}).text
         (name,) = re.findall(r'name="letter" value="([^"]*)"', client.get("/dead-letters").text)
         chosen = name.replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">").replace("&#39;", "'")
@@ -306,7 +306,7 @@ class TestLive:
             viewer.start()
         for viewer in viewers:
             viewer.join()
-        assert watch.looks == 1
+        assert watch.samples == 1
         assert watch.flow().lag_ticks == 20
 
     def test_a_topic_of_any_name_tells_of_files_also_if_nobody_reads_it(

@@ -130,7 +130,7 @@ class SparkOptions(Options):
 
 
 def _flattened(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """HOCON reads `spark.ui.enabled` as three nested blocks."""
+    """Flattens nested blocks: HOCON reads `spark.ui.enabled` as three of them."""
     for key, value in values.items():
         name = "" if not prefix and key == "settings" and isinstance(value, dict) else f"{prefix}{key}"
         if isinstance(value, dict):

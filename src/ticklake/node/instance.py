@@ -52,7 +52,7 @@ class Instance:
 
 
 def read_holder(file: Path) -> dict[str, Any]:
-    """Reads what the holder of a lock wrote to it; empty if nobody has written anything."""
+    """Reads what the holder of a lock wrote to it; empty if there is nothing."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,1 +1,1 @@
-"""The HTTP side of a node: metrics, health, control. Needs the extra `web`."""
+"""The HTTP server: pages, API, metrics, health. Needs the extra `web`."""

@@ -7,7 +7,7 @@ from ticklake.errors import TickLakeError
 
 class AddressUnavailable(TickLakeError):
     message = (
-        "HTTP cannot listen on {host} port {port}: {reason}. Choose another node.http.port, or 0 for any free one."
+        "HTTP cannot listen on {host} port {port}: {reason}. Choose another node.http.port, or 0 for any free port."
     )
     host: str
     port: int
@@ -17,7 +17,7 @@ class AddressUnavailable(TickLakeError):
 class HostUnavailable(TickLakeError):
     message = (
         "HTTP cannot listen on host {host!r}: {reason}. Give an address of this machine as node.http.host or --host: "
-        "127.0.0.1 for this machine alone, 0.0.0.0 for all of its addresses."
+        "127.0.0.1 for this machine only, 0.0.0.0 for all of its addresses."
     )
     host: str
     reason: object
@@ -25,14 +25,14 @@ class HostUnavailable(TickLakeError):
 
 class TokenMissing(TickLakeError):
     message = (
-        "HTTP on {host} can be reached by other machines and needs a token: put one into the environment as "
-        "{variable}, or listen on 127.0.0.1."
+        "HTTP on {host} is reachable from other machines and needs a token: set the environment variable {variable}, "
+        "or listen on 127.0.0.1."
     )
     host: str
     variable: str
 
 
 class TokenTooShort(TickLakeError):
-    message = "The token in {variable} is too short to be a secret: give it {shortest} characters or more."
+    message = "The token in {variable} is too short: use at least {shortest} characters."
     variable: str
     shortest: int

@@ -1,4 +1,4 @@
-"""Changes that a page asks for: a small form, posted."""
+"""Changes requested by pages: small posted forms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from starlette.responses import Response
 from ticklake.errors import TickLakeError
 from ticklake.web.rendering import refused
 
-LARGEST = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 
 class Form:
-    """What was filled in. What is empty is not there."""
+    """The fields of a form. Empty fields count as missing."""
 
     def __init__(self, text: str) -> None:
         self._values = parse_qs(text)
@@ -37,7 +37,7 @@ Act = Callable[[Request, Form], Response]
 
 
 def posted(act: Act) -> Callable[[Request], Awaitable[Response]]:
-    """An endpoint that reads its form and acts in a thread; a refusal becomes a note in the page."""
+    """Returns an endpoint that reads the form and acts in a thread. A refusal becomes a note on the page."""
 
     async def answer(request: Request) -> Response:
         form = Form(await _text(request))
@@ -53,6 +53,6 @@ async def _text(request: Request) -> str:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > LARGEST:
+        if len(body) > MAX_BYTES:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     return body.decode("utf-8", "replace")

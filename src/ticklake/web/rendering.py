@@ -1,4 +1,4 @@
-"""Pages from templates: everything that comes from outside is escaped, and the browser is told to run nothing else."""
+"""Renders pages from templates. Foreign text is escaped, and a content security policy forbids foreign scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-# A form posted from a page that names no referrer has no origin either, and would be refused.
+# Without a referrer, a posted form has no origin and would be refused.
 HEADERS = {"content-security-policy": POLICY, "referrer-policy": "same-origin"}
 LAST_TICK = 2**63 - 1
 UNKNOWN = "\N{EN DASH}"
@@ -54,14 +54,14 @@ MENU = (
 
 
 def number(value: float | None) -> str:
-    """1,234 or, below ten, 1.5; a dash for what is not known."""
+    """Formats 1,234 or, below ten, 1.5; a dash if unknown."""
     if value is None:
         return UNKNOWN
     return f"{value:,.1f}" if isinstance(value, float) and 0 < abs(value) < 10 else f"{round(value):,}"
 
 
 def short(value: float | None) -> str:
-    """For small places: 950, 1.2 k, 3.4 M."""
+    """Formats a number in little space: 950, 1.2 k, 3.4 M."""
     if value is None:
         return UNKNOWN
     for power, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -121,7 +121,7 @@ def site_of(request: Request) -> Site:
 
 
 def page(request: Request, template: str, *, run_id: str | None = None, status: int = 200, **values: Any) -> Response:
-    """A whole page; a page of one run has its `run_id`."""
+    """Renders a whole page. A page of one run has its `run_id`."""
     site, prefix = site_of(request), request.app.state.prefix
     shown = {
         "menu": MENU,
@@ -138,23 +138,23 @@ def page(request: Request, template: str, *, run_id: str | None = None, status: 
 def nothing(
     request: Request, title: str, run_id: str | None, text: str = "Nothing here yet.", hint: str = ""
 ) -> Response:
-    """A page that has nothing to show, and says what would help."""
+    """Renders a page without content, with a hint."""
     return page(request, "empty.html", run_id=run_id, title=title, text=text, hint=hint)
 
 
 def part(template: str, *, status: int = 200, **values: Any) -> Response:
-    """A piece of a page, to be put into it."""
+    """Renders a part of a page."""
     return HTMLResponse(fragment(template, **values), status, HEADERS)
 
 
 def refused(request: Request, error: TickLakeError) -> Response:
-    """A note for the page that asked. The pages' script shows only what has status 200."""
+    """Renders an error as a note. Its status is 200, because htmx does not show other responses."""
     status = HTTPStatus.OK if request.headers.get("hx-request") else status_of(error)
     return part("refused.html", status=status, message=redacted(str(error)))
 
 
 def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """What TickLake says no to becomes a page that says so."""
+    """Shows an error of TickLake as a page."""
 
     @functools.wraps(endpoint)
     def answer(request: Request) -> Response:
@@ -169,7 +169,7 @@ def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Re
 
 
 def chosen_run(request: Request) -> str | None:
-    """The run that the address names, or the newest; None where there is none yet."""
+    """Returns the run of the request, or the newest; None if there is no run yet."""
     wanted = request.query_params.get("run")
     runs = site_of(request).places.runs()
     if wanted and wanted not in runs:
@@ -178,7 +178,7 @@ def chosen_run(request: Request) -> str | None:
 
 
 def whole_number(name: str, text: str, largest: int = LAST_TICK) -> int:
-    """The number that a parameter has. Only plain digits will do: no sign, no space, no digits of other scripts."""
+    """Parses a parameter. Accepts only ASCII digits: no sign and no space."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= largest):
         shown = text if len(text) <= 40 else f"{text[:40]}…"
         raise InvalidOption(option=name, value=shown, allowed=f"a whole number from 0 to {largest}")
@@ -186,30 +186,30 @@ def whole_number(name: str, text: str, largest: int = LAST_TICK) -> int:
 
 
 def not_in_lake(request: Request, run_id: str) -> RunNotInLake:
-    """The error that names the runs that the lake has."""
+    """Returns the error that lists the runs of the lake."""
     catalog = site_of(request).catalog
     runs = catalog.runs()[-5:] if catalog is not None else []
     return RunNotInLake(run_id=run_id, lake=site_of(request).lake, found=", ".join(runs) or "none")
 
 
 def asked_ticks(request: Request, whole: TickRange) -> TickRange:
-    """The part of a run that the address asks for with `from` and `to`. A range that has nothing of it is refused."""
+    """Returns the requested range, `from` and `to`, within the run. Raises `InvalidOption` if they do not overlap."""
     bounds = []
     for name, default in (("from", whole.start), ("to", whole.end)):
         text = request.query_params.get(name)
         bounds.append(whole_number(name, text) if text else default)
     start, end = bounds
     if start > end:
-        raise InvalidOption(option="from", value=start, allowed=f"a tick up to `to`, which is {end}")
+        raise InvalidOption(option="from", value=start, allowed=f"a tick of at most `to`, {end}")
     shown = TickRange(start, end).within(whole)
     if not shown:
-        allowed = f"some of the ticks that there are, {whole.start} to {whole.end}"
+        allowed = f"a range that overlaps the existing ticks, {whole.start} to {whole.end}"
         raise InvalidOption(option="from and to", value=f"{start} to {end}", allowed=allowed)
     return shown
 
 
 def _runs(site: Site) -> list[str]:
-    """The newest of them, newest first."""
+    """Returns the newest runs, newest first."""
     try:
         return site.places.runs()[:-51:-1]
     except TickLakeError:

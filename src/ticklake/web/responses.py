@@ -1,4 +1,4 @@
-"""What every answer looks like: JSON, and errors in one shape."""
+"""JSON responses, and errors in a uniform shape."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STATUSES: dict[HTTPStatus, tuple[type[TickLakeError], ...]] = {
         UnknownService,
     ),
     HTTPStatus.CONFLICT: (QueueClosed, WrongServiceState),
-    # What is damaged or away here is not the fault of the request.
+    # Damage and outages are not the fault of the request.
     HTTPStatus.SERVICE_UNAVAILABLE: (
         DamagedCommit,
         DamagedTableFile,
@@ -67,7 +67,7 @@ STATUSES: dict[HTTPStatus, tuple[type[TickLakeError], ...]] = {
 
 
 def status_of(error: TickLakeError) -> HTTPStatus:
-    """The status of an answer that tells of an error; 400 if no other one fits."""
+    """Returns the status for an error; 400 by default."""
     return next((status for status, kinds in STATUSES.items() if isinstance(error, kinds)), HTTPStatus.BAD_REQUEST)
 
 
@@ -78,7 +78,7 @@ def problem(status: int, message: str, headers: dict[str, str] | None = None) ->
 
 
 def refused(_request: Request, error: Exception) -> JSONResponse:
-    """What the node itself says no to."""
+    """Answers with an error of TickLake."""
     return problem(status_of(error) if isinstance(error, TickLakeError) else HTTPStatus.BAD_REQUEST, str(error))
 
 
@@ -89,6 +89,6 @@ def wrong_request(request: Request, error: Exception) -> JSONResponse:
 
 
 def failed(request: Request, error: Exception) -> JSONResponse:
-    """A mistake of ours: the log has it, the answer does not."""
+    """Logs an unexpected error. The response does not contain it."""
     log.error("%s %s failed: %s", request.method, request.url.path, error_text(error))
-    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong here; the node's log says what.")
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error; see the node's log.")

@@ -1,4 +1,4 @@
-"""The server: a socket, a thread, and a clean end."""
+"""The HTTP server: a socket and a thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_HOST = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EINVAL)
 
 
 class HttpServer:
-    """Has its address from the moment it is made; answers between `start` and `stop`."""
+    """Binds its address on creation. Answers between `start` and `stop`."""
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
         self._app = app
@@ -53,9 +53,9 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Requests under way are answered first, for a few seconds."""
+        """Stops the server. Waits a few seconds for active requests."""
         if live := getattr(self._app.state, "live", None):
-            live.closing = True  # a live page would stay as long as its viewer
+            live.closing = True  # otherwise live pages would stay open
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(STOP_SECONDS * 2)
@@ -68,7 +68,7 @@ class HttpServer:
 
 
 def open_server(node: Node, options: HttpOptions) -> HttpServer:
-    """The server of a node, bound to its address. Raises `AddressUnavailable`, `HostUnavailable` or `TokenMissing`."""
+    """Opens the server of a node. Raises `AddressUnavailable`, `HostUnavailable` or `TokenMissing`."""
     guard, site = _guard(options, node.settings.node.directory), Site.of(node, options.read_only)
     app = create_app(node, guard, ROUTES, site.databases)
     join(app, site)
@@ -76,7 +76,7 @@ def open_server(node: Node, options: HttpOptions) -> HttpServer:
 
 
 def open_site(site: Site, options: HttpOptions, directory: str | Path) -> HttpServer:
-    """A server of pages alone, for places that no node of this process works on."""
+    """Opens a server with pages only, without a node."""
     guard = _guard(options, directory)
     app = assembled([*ROUTES, *routes([HEALTH])], guard)
     join(app, site)
@@ -89,7 +89,7 @@ def _guard(options: HttpOptions, directory: str | Path) -> Guard:
 
 
 def check_host(host: str) -> None:
-    """Raises `HostUnavailable` if no port of this host could be listened on. Leaves none open."""
+    """Raises `HostUnavailable` if the server cannot listen on this host."""
     _bound(host, 0).close()
 
 
@@ -100,8 +100,8 @@ def _bound(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except socket.gaierror as error:
         raise HostUnavailable(host=host, reason=error.strerror) from error
-    except ValueError as error:  # a part of a name between two dots is too long
-        raise HostUnavailable(host=host, reason="That is no name of a host") from error
+    except ValueError as error:  # a label of the name is too long
+        raise HostUnavailable(host=host, reason="not a valid host name") from error
     except OSError as error:
         if error.errno in _NO_HOST:
             raise HostUnavailable(host=host, reason=_reason(error)) from error
@@ -109,5 +109,5 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _reason(error: OSError) -> str:
-    """Without what `create_server` adds to it."""
+    """Returns the reason without the text that `create_server` adds."""
     return os.strerror(error.errno) if error.errno else str(error)

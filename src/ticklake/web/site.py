@@ -1,4 +1,4 @@
-"""What the pages look at: the places of a run, and the node where the pages are its own."""
+"""The data sources of the pages: places and, if the pages are part of a node, that node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ticklake.topics import Database
 
 @dataclass
 class Site:
-    """Each place is optional; the pages show what the given ones can tell. A lake may come into being later."""
+    """Each place is optional; the pages show what is available. A lake may be created later."""
 
     storage: Storage | None = None
     lake: Path | None = None
@@ -26,13 +26,13 @@ class Site:
     read_only: bool = False
     presence: Presence = field(default_factory=Presence, repr=False)
     opened: Sequence[Database] = ()
-    """Those of the databases that the pages opened themselves, and close."""
+    """The databases that the pages have opened themselves and must close."""
 
     _frames: Frames | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, node: Node, read_only: bool = False) -> Site:
-        """The places of a node's configuration, through the connections that the node has anyway."""
+        """Returns the places of a node's configuration. Reuses the connections of the node."""
         found = node.settings.places()
         known = {one.url: one for one in node.databases}
         opened = [Database(url, min_idle=0) for url in found.databases if url not in known]
@@ -60,7 +60,7 @@ class Site:
 
     @property
     def frames(self) -> Frames | None:
-        """One for all viewers: it keeps tables open."""
+        """The shared reader of frames, which keeps tables open."""
         catalog = self.catalog
         if self._frames is None and catalog is not None:
             self._frames = Frames(catalog)

@@ -134,9 +134,7 @@ class PostgresBackend(Inheritable):
                 found.append(run_id)
             elif name not in self._left_out:
                 self._left_out.add(name)
-                _log.warning(
-                    "Schema %s of %s has the comment %r, which does not match its name", name, self.name, run_id
-                )
+                _log.warning("Schema %s of %s has another run in its comment: %r", name, self.name, run_id)
         return found
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 _OWN = "ticklake.database"
 POLL_SECONDS = 2.0
 LOCK_SECONDS = 60.0
-_BLOCKING = """SELECT coalesce(nullif(a.application_name, ''), a.usename, 'somebody'), b.pid
+_BLOCKING = """SELECT coalesce(nullif(a.application_name, ''), a.usename, 'unknown'), b.pid
 FROM unnest(pg_blocking_pids(%s)) AS b (pid) LEFT JOIN pg_stat_activity AS a USING (pid) ORDER BY b.pid"""
 
 

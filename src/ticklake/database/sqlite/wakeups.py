@@ -34,7 +34,7 @@ class Hints:
         return HintListener(self._database, self._folder, _prefix(channel))
 
     def _make_folder(self) -> None:
-        """Creates the folder with the permissions of the file, regardless of the umask."""
+        """Creates the folder with the permissions of its parent, regardless of the umask."""
         if not self._folder.exists():
             self._folder.mkdir(exist_ok=True)
             self._folder.chmod(self._folder.parent.stat().st_mode & 0o777)

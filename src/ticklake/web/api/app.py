@@ -1,4 +1,4 @@
-"""The application: routes, guard and errors put together. Pages join in as further routes."""
+"""Assembles the application from routes, guard and error handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ticklake.web.feeds.sampling import Sampler
 from ticklake.web.security.guard import Guard, Guarded
 
 LAG_SECONDS = 5.0
-"""The databases are not asked at every scrape."""
+"""Databases are queried at most this often, not at every scrape."""
 
 
 def show_openapi(request: Request) -> Response:
@@ -41,16 +41,16 @@ OPERATIONS = (
 def create_app(
     node: Node, guard: Guard, pages: Sequence[BaseRoute] = (), databases: Sequence[Database] = ()
 ) -> Starlette:
-    """Everything below the guard's prefix. `pages` come after the API's own routes."""
+    """Creates the application below the guard's prefix. `pages` come after the routes of the API."""
     app = assembled([*routes(OPERATIONS), *pages], guard)
     app.state.node = node
-    app.state.lag = Sampler(lambda: lag.ask(node, databases or node.databases), LAG_SECONDS)
+    app.state.lag = Sampler(lambda: lag.sample(node, databases or node.databases), LAG_SECONDS)
     app.state.exposition = Exposition(node, app.state.lag)
     return app
 
 
 def assembled(found: Sequence[BaseRoute], guard: Guard) -> Starlette:
-    """An application of these routes behind the guard."""
+    """Returns an application with these routes behind the guard."""
     app = Starlette(
         routes=[Mount(guard.prefix, routes=found)] if guard.prefix else found,
         middleware=[Middleware(Guarded, guard=guard)],

@@ -1,4 +1,4 @@
-"""The API: what there is, how it is, and start, stop, pause, resume."""
+"""The API: services and resources of a node, and start, stop, pause, resume."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ticklake.web.api.operations import Operation
 from ticklake.web.responses import problem
 
 STOP_SECONDS = 10.0
-"""How long an answer waits for a service to stop; it goes on stopping after that."""
+"""How long a response waits for a service to stop. The service continues to stop after that."""
 
 ACTIONS = ("start", "stop", "pause", "resume")
 
@@ -47,7 +47,7 @@ def change_service(request: Request) -> Response:
     node, name, action = node_of(request), request.path_params["name"], request.path_params["action"]
     service = node.service(name)
     if action not in ACTIONS:
-        return problem(HTTPStatus.NOT_FOUND, f"A service cannot {action}; it can {', '.join(ACTIONS)}.")
+        return problem(HTTPStatus.NOT_FOUND, f"Unknown action {action}; known: {', '.join(ACTIONS)}.")
     done = True
     if action == "start":
         node.supervisor.start(name)
@@ -62,17 +62,19 @@ def change_service(request: Request) -> Response:
 
 OPERATIONS = (
     Operation("GET", "/api/node", show_node, "The node itself", "Node"),
-    Operation("GET", "/api/services", list_services, "All services, in the order in which they start", "Services"),
+    Operation("GET", "/api/services", list_services, "All services, in start order", "Services"),
     Operation("GET", "/api/services/{name}", show_service, "One service", "Service", refusals=(404,)),
-    Operation("GET", "/api/services/{name}/errors", list_errors, "Its last 100 errors", "Errors", refusals=(404,)),
+    Operation(
+        "GET", "/api/services/{name}/errors", list_errors, "The last 100 errors of a service", "Errors", refusals=(404,)
+    ),
     Operation(
         "POST",
         "/api/services/{name}/{action}",
         change_service,
-        "Start, stop, pause or resume a service; 202 where it is still stopping",
+        "Start, stop, pause or resume a service; 202 if it is still stopping",
         "Service",
         refusals=(401, 404, 409),
         choices={"action": ACTIONS},
     ),
-    Operation("GET", "/api/resources", list_resources, "All resources and who uses them", "Resources"),
+    Operation("GET", "/api/resources", list_resources, "All resources and the services that use them", "Resources"),
 )

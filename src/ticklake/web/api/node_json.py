@@ -1,4 +1,4 @@
-"""A node as plain values: what the API answers with and what pages show."""
+"""A node as plain values, for the API and the pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def node_view(node: Node) -> dict[str, Any]:
 
 
 def services_view(node: Node) -> list[dict[str, Any]]:
-    """In the order in which they start."""
+    """Returns the services in start order."""
     return [service_view(node, name) for name in node.services]
 
 
@@ -53,7 +53,7 @@ def service_view(node: Node, name: str) -> dict[str, Any]:
 
 
 def errors_view(node: Node, name: str) -> list[dict[str, Any]]:
-    """The last of them, oldest first."""
+    """Returns the last errors of a service, oldest first."""
     return [
         {"at": _moment(error.at), "code": error.code, "message": redacted(error.message), "details": error.details}
         for error in node.service(name).monitor.errors
@@ -61,7 +61,7 @@ def errors_view(node: Node, name: str) -> list[dict[str, Any]]:
 
 
 def resources_view(node: Node) -> list[dict[str, Any]]:
-    """Each with its options, without passwords, and who uses it for what."""
+    """Returns the resources with their options, without passwords, and the services that use them."""
     plain = showing.as_dict(node.settings)["resources"]
     uses = {service: node.settings.uses(service) for service in node.services}
     return [
@@ -81,7 +81,7 @@ def resources_view(node: Node) -> list[dict[str, Any]]:
 
 
 def not_ready(node: Node) -> dict[str, str]:
-    """Which services cannot do their work just now, and why."""
+    """Returns the services that cannot work at the moment, with the reason."""
     if node.started_at is None or node.stopping:
         return {"node": "stopping" if node.stopping else "starting"}
     return {

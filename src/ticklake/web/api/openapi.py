@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the operations themselves."""
+"""Generates the OpenAPI document from the operations."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _answer(one: Operation) -> dict[str, Any]:
 
 
 def _refusal(one: Operation, status: int) -> dict[str, Any]:
-    # Not ready is an answer, not an error.
+    # "Not ready" is a regular response, not an error.
     schema = one.answers if status == HTTPStatus.SERVICE_UNAVAILABLE and one.answers else "Problem"
     content = {"application/json": {"schema": _reference(schema)}}
     return {"description": HTTPStatus(status).phrase, "content": content}

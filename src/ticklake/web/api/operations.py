@@ -1,4 +1,4 @@
-"""One thing the API can do: its route and its documentation in one place, so that they cannot drift apart."""
+"""An operation of the API: its route and its documentation in one place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Endpoint = Callable[[Request], Response]
 
 @dataclass(frozen=True)
 class Operation:
-    """`answers` names a schema of the OpenAPI document; None is text. `refusals` are its other statuses."""
+    """`answers` names a schema of the OpenAPI document; None means text. `refusals` are the error statuses."""
 
     method: str
     path: str

@@ -1,4 +1,4 @@
-"""For machines that watch: is it alive, is it ready, what does it count."""
+"""Probes for monitoring: health, readiness, metrics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ticklake.web.api.operations import Operation
 
 
 def health(_request: Request) -> Response:
-    """Alive: this process answers. Whether it gets its work done is what `/ready` says."""
+    """Answers if the process is alive. `/ready` tells whether it can work."""
     return JSONResponse({"status": "ok"})
 
 
 def ready(request: Request) -> Response:
-    """Every service can do its work, and every database of the configuration answers."""
+    """Returns 200 if every service can work and every database of the configuration answers."""
     problems, away = node_json.not_ready(node_of(request)), request.app.state.lag.latest().away
     if problems or away:
         found = {"status": "not ready", "services": problems, "databases": away}
@@ -38,7 +38,7 @@ OPERATIONS = (
         "GET",
         "/ready",
         ready,
-        "Whether every service can do its work, and every database answers",
+        "Whether every service can work and every database answers",
         "Readiness",
         refusals=(503,),
     ),

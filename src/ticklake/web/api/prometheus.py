@@ -1,4 +1,4 @@
-"""What the node counts, as Prometheus reads it."""
+"""The metrics of a node in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ticklake.web.feeds.lag import LagSample
 from ticklake.web.feeds.sampling import Sampler
 
 _Family = TypeVar("_Family", bound=Metric)
-OWN = "Counted by an indexer of your own."
+OWN = "Counted by your own indexer."
 
 
 class Exposition:
@@ -38,7 +38,7 @@ class Exposition:
 
 
 class NodeCollector(Collector):
-    """Reads every monitor of the node at each scrape; each costs the same however much it has counted."""
+    """Reads all monitors of the node at each scrape, at a constant cost per monitor."""
 
     def __init__(self, node: Node, sampler: Sampler[LagSample]) -> None:
         self._node, self._lag = node, sampler
@@ -56,7 +56,7 @@ class NodeCollector(Collector):
         yield from families
 
     def _collect_runs(self, families: Families) -> None:
-        """A run whose topics lie in several databases is one run: its labels come once."""
+        """Merges a run whose topics are in several databases, so that its labels occur once."""
         monitors: defaultdict[tuple[Scope, tuple[str, ...]], list[Monitor]] = defaultdict(list)
         for run in (run for database in self._node.databases for run in database.opened):
             monitors[TOPICS, (run.id,)].append(run.monitor)
@@ -98,7 +98,7 @@ def _collect_service(families: Families, name: str, service: Service) -> None:
 
 
 class Families:
-    """Metric families in the making, by their full names."""
+    """Collects metric families by their full names."""
 
     def __init__(self) -> None:
         self._families: dict[str, Metric] = {}
@@ -118,7 +118,7 @@ class Families:
         self._add(family).add_metric(values, float(number))
 
     def monitors(self, scope: Scope, values: Sequence[str], monitors: Sequence[Monitor]) -> None:
-        """Monitors with the same labels as one: counts and rates added up, of ratios and latencies the worst."""
+        """Merges monitors with the same labels: adds counts and rates, keeps the worst ratio and latency."""
         for name in _names(one.counters for one in monitors):
             self.counter(scope, name, values, sum(one.counters[name].value for one in monitors if name in one.counters))
         for name in _names(one.windows for one in monitors):

@@ -1,1 +1,1 @@
-"""What pages show and keep up to date: samples, lag, the pipeline, completeness."""
+"""The data of live pages: samples, lag, the pipeline, completeness."""

@@ -1,4 +1,4 @@
-"""How far behind the groups of a node are, asked of the store itself."""
+"""The lag of a node's groups, read from the databases."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 
 
 class LagSample(NamedTuple):
-    """Of the databases that answered; `away` names the others, about which nothing is known.
+    """The lag in the databases that answered; `away` names the others.
 
-    `held_back`: transactions that keep a database's vacuum from its work, with their ages in seconds.
+    `held_back`: transactions that hold back the vacuum of a database, with their ages in seconds.
     """
 
     groups: list[tuple[str, GroupReport]]
@@ -31,8 +31,8 @@ class LagSample(NamedTuple):
         return not self.away
 
 
-def ask(node: Node, databases: Sequence[Database]) -> LagSample:
-    """The groups of the node's runs in all databases, one report a run, topic and group."""
+def sample(node: Node, databases: Sequence[Database]) -> LagSample:
+    """Returns the groups of the node's runs in all databases, one report per run, topic and group."""
     found: dict[tuple[str, str, str], GroupReport] = {}
     away: dict[str, str] = {}
     held_back: dict[str, float] = {}
@@ -40,7 +40,7 @@ def ask(node: Node, databases: Sequence[Database]) -> LagSample:
         try:
             reports = [(run, one) for run in node.runs() for one in groups_of([database], run)]
             held = [one for run in node.runs() for one in held_back_of([database], run)]
-            database.runs()  # where the node has no run yet, nothing else has asked
+            database.runs()  # detects an outage even if the node has no run yet
         except (TickLakeError, OSError) as error:
             away[split_password(database.url)[0]] = redacted(str(error))
             log.debug("A database did not answer: %s", error)
@@ -48,12 +48,12 @@ def ask(node: Node, databases: Sequence[Database]) -> LagSample:
         held_back |= {one.who: one.seconds for one in held}
         for run, one in reports:
             key = (run, one.topic, one.group)
-            found[key] = _together(found[key], one) if key in found else one
+            found[key] = _merged(found[key], one) if key in found else one
     return LagSample([(run, one) for (run, _, _), one in found.items()], away, held_back)
 
 
-def _together(one: GroupReport, other: GroupReport) -> GroupReport:
-    """A topic that lies in two databases is one topic of that name."""
+def _merged(one: GroupReport, other: GroupReport) -> GroupReport:
+    """Merges the reports of a topic that is in two databases."""
     ages = [age for age in (one.oldest_seconds, other.oldest_seconds) if age is not None]
     return GroupReport(
         one.topic,

@@ -1,4 +1,4 @@
-"""What live pages show, sampled once for all who look."""
+"""The data of live pages, sampled once for all viewers."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from ticklake.web.feeds.sampling import PerRun, Sampler
 from ticklake.web.site import Site
 
 SAMPLE_SECONDS = 2.0
-STEP_SECONDS = 0.5
-REMEMBERED = 90
+POLL_SECONDS = 0.5
+HISTORY_LENGTH = 90
 
 
 class Watch:
-    """One run, looked at every two seconds as long as somebody wants to know."""
+    """Samples a run every two seconds while it has viewers."""
 
     def __init__(self, site: Site, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._site, self._run_id = site, run_id
         self._flow: Flow | None = None
-        self._sampler = Sampler(self._look, SAMPLE_SECONDS, clock)
+        self._sampler = Sampler(self._sample, SAMPLE_SECONDS, clock)
         self._drawn: tuple[Flow, str] | None = None
-        self.history: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+        self.history: deque[tuple[float, float]] = deque(maxlen=HISTORY_LENGTH)
 
     @property
-    def looks(self) -> int:
-        return self._sampler.looks
+    def samples(self) -> int:
+        return self._sampler.samples
 
     def flow(self) -> Flow:
         return self._sampler.latest()
 
     def drawn(self, draw: Callable[[Flow], str]) -> str:
-        """What `draw` makes of the last look: drawn once, for all who look."""
+        """Returns the last sample as drawn by `draw`. It is drawn once for all viewers."""
         flow, drawn = self.flow(), self._drawn
         if drawn is None or drawn[0] is not flow:
             drawn = self._drawn = flow, draw(flow)
         return drawn[1]
 
-    def _look(self) -> Flow:
+    def _sample(self) -> Flow:
         self._flow = self._compared(self._flow)
         return self._flow
 
@@ -78,7 +78,7 @@ class Watch:
 
 
 class Live:
-    """The runs that are being watched."""
+    """The runs that have viewers."""
 
     def __init__(self, site: Site) -> None:
         self._watches = PerRun(lambda run_id: Watch(site, run_id))
@@ -88,13 +88,13 @@ class Live:
         return self._watches[run_id]
 
     async def events(self, run_id: str, render: Callable[[Watch], str]) -> AsyncIterator[str]:
-        """Server-sent events, one a sample, until the viewer leaves or the server stops."""
+        """Yields server-sent events, one per sample, until the viewer leaves or the server stops."""
         watch = self.watch(run_id)
         while not self.closing:
             yield _event(await run_in_threadpool(render, watch))
             until = time.monotonic() + SAMPLE_SECONDS
             while not self.closing and time.monotonic() < until:
-                await asyncio.sleep(STEP_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
 
 
 def _event(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The pipeline as a drawing: stages in columns, pipes between them. Pure: figures in, places on a canvas out."""
+"""Lays out the pipeline as a drawing: stages in columns, pipes between them. Pure functions without I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME_LENGTH = 19
 
 @dataclass(frozen=True)
 class Stage:
-    """One box: what it is, its name, figures in up to two lines, how it is, where a click leads, what it `reads`."""
+    """A box: kind, name, up to two lines of figures, state, the page that a click opens, and what it `reads`."""
 
     kind: str
     name: str
@@ -31,7 +31,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Producer:
-    """The simulation where this node runs it; else only what its batch files tell."""
+    """The simulation of this node. Of other producers only the batch files are known."""
 
     name: str
     state: str
@@ -40,7 +40,7 @@ class Producer:
 
 @dataclass(frozen=True)
 class Flow:
-    """A run at one moment, ready to be shown. `ticks_per_second` is that of the batch files."""
+    """A run at one moment. `ticks_per_second` is computed from the batch files."""
 
     glance: Glance
     announced: Announcement | None
@@ -69,15 +69,15 @@ class Flow:
 
     @property
     def newest_tick(self) -> int | None:
-        """The newest tick that a batch file is known to have. A table may have a newer one than the last messages."""
+        """The newest tick that is known to be in a batch file. A table may have a newer tick than the last messages."""
         if self.announced is None:
             return None
         return max([self.announced.ticks.end, *(table.ticks.end for table in self.glance.tables if table.ticks)])
 
     def behind(self, table: TableReport) -> int | None:
-        """How far the newest tick of a table is behind the newest that the topic has told of.
+        """Returns the ticks between the newest tick of a table and the newest announced tick.
 
-        Only the last messages are read. As long as any message waits, it may tell of more than the table has.
+        Only the last messages are read. While messages are waiting, they may announce more than the table has.
         """
         if self.announced is None or table.ticks is None:
             return None
@@ -110,12 +110,12 @@ class Drawing:
 
 
 def writers_of(table: TableReport, groups: Sequence[GroupReport]) -> Sequence[GroupReport]:
-    """The groups that write a table, as far as names tell; if they tell nothing, it may be any of them."""
-    return [group for group in groups if _akin(group.group, table.name)] or groups
+    """Returns the groups that write a table, judged by their names; all groups if no name matches."""
+    return [group for group in groups if _names_match(group.group, table.name)] or groups
 
 
 def stages(flow: Flow) -> list[list[Stage]]:
-    """From left to right: simulation, storage, topics, indexers, tables."""
+    """Returns the columns from left to right: simulation, storage, topics, indexers, tables."""
     topics = sorted(
         {group.topic for group in flow.glance.groups} | ({flow.announced.topic} if flow.announced else set())
     )
@@ -134,7 +134,7 @@ def _simulation(flow: Flow) -> Stage:
     producer = flow.producer
     rate = f"{short(flow.ticks_per_second)} ticks/s" if flow.ticks_per_second else "no new ticks"
     if producer is None:
-        return Stage("simulation", "producer", (rate, "runs elsewhere"), "idle", "/", bool(flow.ticks_per_second))
+        return Stage("simulation", "producer", (rate, "another process"), "idle", "/", bool(flow.ticks_per_second))
     state = {"running": "ok", "error": "error"}.get(producer.state, "idle")
     figures = (f"tick {number(producer.tick)}", f"{producer.state}, {rate}")
     return Stage("simulation", producer.name, figures, state, "/system", producer.state == "running")
@@ -151,7 +151,7 @@ def _storage(flow: Flow) -> Stage:
 def _topic(topic: str, groups: Sequence[GroupReport], moving: bool) -> Stage:
     own = [group for group in groups if group.topic == topic]
     if not own:
-        return Stage("topic", topic, ("no group reads it",), "idle", "/topics", moving)
+        return Stage("topic", topic, ("no groups",), "idle", "/topics", moving)
     lag, dead = max(group.lag for group in own), sum(group.dead_letters for group in own)
     letters = f"{number(dead)} dead letters" if dead else "no dead letters"
     return Stage("topic", topic, (f"{number(lag)} waiting", letters), "error" if dead else "ok", "/topics", moving)
@@ -162,7 +162,7 @@ def _indexer(group: GroupReport, gaps: Sequence[GapsReport], rates: dict[str, fl
     lag = f"{number(group.lag)} behind{oldest}" if group.lag else "caught up"
     lost = sum(gap.permanent for gap in gaps)
     state = "error" if group.dead_letters or lost else "warn" if group.lag > 100 else "ok"
-    flows = any(rates.get(table, 0) > 0 for table in rates if _akin(group.group, table))
+    flows = any(rates.get(table, 0) > 0 for table in rates if _names_match(group.group, table))
     figures = (lag, f"{number(group.claimed)} claimed")
     return Stage("indexer", group.group, figures, state, "/topics", flows, reads=group.topic)
 
@@ -179,7 +179,7 @@ def _table(table: TableReport, flow: Flow) -> Stage:
 
 
 def _progress(table: TableReport, behind: int | None, rate: float) -> str:
-    """What is most worth knowing. Up to date is only what lacks nothing, and only if somebody says what there is."""
+    """Returns the most important fact. A table is up to date only if nothing is missing and all ticks are known."""
     if table.missing:
         return f"{number(table.missing)} gap{'' if table.missing == 1 else 's'}"
     if rate:
@@ -192,15 +192,15 @@ def _progress(table: TableReport, behind: int | None, rate: float) -> str:
 
 
 def _in_order(flow: Flow) -> list[TableReport]:
-    """Tables beside the indexers that write them, so that pipes do not cross."""
+    """Orders tables like the indexers that write them, so that pipes do not cross."""
     groups = [group.group for group in flow.glance.groups]
 
     names = [table.name for table in flow.glance.tables]
-    strangers = (at for at, group in enumerate(groups) if not any(_akin(group, name) for name in names))
-    stranger = next(strangers, len(groups))
+    unmatched = (at for at, group in enumerate(groups) if not any(_names_match(group, name) for name in names))
+    unmatched_at = next(unmatched, len(groups))
 
     def place(table: TableReport) -> int:
-        return next((at for at, group in enumerate(groups) if _akin(group, table.name)), stranger)
+        return next((at for at, group in enumerate(groups) if _names_match(group, table.name)), unmatched_at)
 
     return sorted(flow.glance.tables, key=place)
 
@@ -209,14 +209,14 @@ def _nothing(kind: str, page: str) -> Stage:
     return Stage(kind, "none yet", (), "idle", page)
 
 
-def _akin(group: str, table: str) -> bool:
-    """By their first words: environment-indexer writes environment_data."""
+def _names_match(group: str, table: str) -> bool:
+    """Compares the first words: environment-indexer writes environment_data."""
     first = group.replace("_", "-").lower().split("-")[0]
     return table.lower().split("_")[0] == first
 
 
 def drawn_wide(columns: Sequence[Sequence[Stage]], width: int = 198, height: int = 92, gap: int = 44) -> Drawing:
-    """Columns from left to right."""
+    """Draws the columns from left to right."""
     tall = max(len(column) for column in columns)
     total = tall * (height + 18) - 18
     placed = [
@@ -241,7 +241,7 @@ def drawn_wide(columns: Sequence[Sequence[Stage]], width: int = 198, height: int
 
 
 def drawn_tall(columns: Sequence[Sequence[Stage]], width: int = 320, height: int = 76) -> Drawing:
-    """One below the other, for narrow screens."""
+    """Draws the stages one below the other, for narrow screens."""
     boxes: list[Box] = []
     pipes: list[Pipe] = []
     y = 2
@@ -256,17 +256,17 @@ def drawn_tall(columns: Sequence[Sequence[Stage]], width: int = 320, height: int
 
 
 def _pairs(before: Sequence[Box], after: Sequence[Box]) -> Iterator[tuple[Box, Box]]:
-    """Who hands over to whom: by name where names tell, otherwise everyone whose name tells nothing."""
-    told = [(left, right) for left in before for right in after if _tells(left.stage, right.stage)]
-    feeding, fed = {id(left) for left, _ in told}, {id(right) for _, right in told}
-    yield from told
+    """Yields connected boxes: those whose names match, and all others with each other."""
+    matched = [(left, right) for left in before for right in after if _connected(left.stage, right.stage)]
+    feeding, fed = {id(left) for left, _ in matched}, {id(right) for _, right in matched}
+    yield from matched
     yield from ((one, other) for one in before for other in after if id(one) not in feeding and id(other) not in fed)
 
 
-def _tells(left: Stage, right: Stage) -> bool:
+def _connected(left: Stage, right: Stage) -> bool:
     if left.kind == "topic":
         return right.reads == left.name
-    return left.kind == "indexer" and right.kind == "table" and _akin(left.name, right.name)
+    return left.kind == "indexer" and right.kind == "table" and _names_match(left.name, right.name)
 
 
 def _curve(left: Box, right: Box) -> Pipe:

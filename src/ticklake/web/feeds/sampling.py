@@ -1,4 +1,4 @@
-"""Looking at something for many who want to know, but not each time that one of them asks."""
+"""Samples shared by many viewers, taken at most every few seconds."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 _Seen = TypeVar("_Seen")
-_SHARE = 10
-"""A look that takes a second is good for ten: whoever watches shall not keep the machine busy."""
+_KEEP_FACTOR = 10
+"""A sample that took a second is kept for ten, so that viewers do not keep the machine busy."""
 
 
 class Sampler(Generic[_Seen]):
-    """The last look, about `seconds` old at most.
+    """Keeps the last sample, which is at most about `seconds` old.
 
-    The first is waited for. Later ones are taken by one of those who ask, while the others get the one before.
+    All callers wait for the first sample. Later ones are taken by one caller, while the others get the previous one.
     """
 
-    def __init__(self, look: Callable[[], _Seen], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._look, self._seconds, self._clock = look, seconds, clock
-        self._looking = threading.Lock()
+    def __init__(self, take: Callable[[], _Seen], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._take, self._seconds, self._clock = take, seconds, clock
+        self._taking = threading.Lock()
         self._seen: list[_Seen] = []
         self._next = clock()
-        self.looks = 0
+        self.samples = 0
 
     def latest(self) -> _Seen:
-        if self._clock() >= self._next and self._looking.acquire(blocking=not self._seen):
+        if self._clock() >= self._next and self._taking.acquire(blocking=not self._seen):
             try:
                 if self._clock() >= self._next:
-                    self._take()
+                    self._update()
             finally:
-                self._looking.release()
+                self._taking.release()
         return self._seen[-1]
 
-    def _take(self) -> None:
+    def _update(self) -> None:
         started = self._clock()
-        self._seen = [self._look()]
-        self.looks += 1
-        self._next = self._clock() + max(self._seconds, (self._clock() - started) * _SHARE)
+        self._seen = [self._take()]
+        self.samples += 1
+        self._next = self._clock() + max(self._seconds, (self._clock() - started) * _KEEP_FACTOR)
 
 
 class PerRun(Generic[_Seen]):
-    """One thing a run; that of the run that nobody has asked for longest makes room."""
+    """A cache with one object per run. It drops the least recently used one."""
 
     def __init__(self, make: Callable[[str], _Seen], most: int = 16) -> None:
         self._make, self._most = make, most

@@ -1,4 +1,4 @@
-"""What completeness finds of a run, kept small: ranges as numbers, of which a map shows as many as it has pixels."""
+"""The completeness of a run in compact form, and its ranges as stripes of a map."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ticklake.web.site import Site
 
 SECONDS = 2.0
 WIDTH = 1000
-NAMED = 50
-"""Ranges that are told by their numbers."""
+LISTED_RANGES = 50
+"""Number of ranges that are listed."""
 
-MOST_MESSAGES = 100_000
-"""All of them are read to find files that were never announced: of more, `ticklake verify` tells."""
+MAX_MESSAGES = 100_000
+"""Finding unannounced files reads all messages. With more messages, use `ticklake verify`."""
 
 
 class Stripe(NamedTuple):
-    """A part of a map, in thousandths of what is shown."""
+    """A part of a map, in thousandths of the shown range."""
 
     kind: str
     x: float
@@ -34,17 +34,17 @@ class Stripe(NamedTuple):
 
 
 class Ranges:
-    """Many ranges of ticks, in order, none overlapping another."""
+    """Ranges of ticks, in order and without overlaps."""
 
     def __init__(self, ranges: Sequence[TickRange]) -> None:
         self._bounds: npt.NDArray[np.int64] = np.array(ranges, np.int64).reshape(-1, 2)
-        self.first = list(ranges[:NAMED])
+        self.first = list(ranges[:LISTED_RANGES])
 
     def __len__(self) -> int:
         return len(self._bounds)
 
     def stripes(self, kind: str, shown: TickRange, step: int) -> list[Stripe]:
-        """Those that are closer than half a pixel become one; the smallest is wide enough to be seen."""
+        """Returns stripes. Ranges closer than half a pixel are merged; each stripe is wide enough to be visible."""
         low, high = self._bounds.T
         seen = slice(np.searchsorted(high, shown.start), np.searchsorted(low, shown.end, "right"))
         scale = WIDTH / (shown.end - shown.start + step)
@@ -60,7 +60,7 @@ class Ranges:
 
 @dataclass(frozen=True)
 class TableMap:
-    """A table's ticks: those there, those that wait for their file to be indexed, those in no file."""
+    """The ticks of a table: present, waiting in a file, and without a file."""
 
     table: str
     verdict: Verdict
@@ -82,18 +82,18 @@ class TableMap:
         )
 
     def seen(self, shown: TickRange | None) -> TickRange | None:
-        """The part of it to be drawn: the ticks that are shown, or all of a table that counts by something else."""
+        """Returns the part to draw: the shown ticks, or everything if the table does not count ticks."""
         return shown if self.unit == "ticks" else self.whole or None
 
     def stripes(self, shown: TickRange) -> list[Stripe]:
-        """The bad lies over the good."""
+        """Returns the stripes, with missing ranges above present ones."""
         kinds = (("covered", self.covered), ("missing", self.waiting), ("lost", self.lost))
         return [stripe for kind, ranges in kinds for stripe in ranges.stripes(kind, shown, self.step)]
 
 
 @dataclass(frozen=True)
 class Survey:
-    """A run at one moment. `messages` is None where they were not compared."""
+    """A run at one moment. `messages` is None if they were not compared."""
 
     verdict: Verdict
     ticks: TickRange
@@ -105,7 +105,7 @@ class Survey:
 
 
 def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
-    """Rows are not counted: that reads every key of every table. `ticklake verify` does."""
+    """Surveys a run. Does not count rows, which would read every key of every table; `ticklake verify` does."""
     topic = site.settings.places().batch_topic if site.settings is not None else None
     looked = Completeness(run_id, storage, site.catalog, *site.databases, topic=topic)
     found = looked.verify(count_rows=False, read_messages=_few_messages(site.databases, run_id))
@@ -115,10 +115,10 @@ def surveyed(run_id: str, storage: Storage, site: Site) -> Survey:
 
 
 def surveys(site: Site) -> PerRun[Sampler[Survey]]:
-    """One a run, for all who look, however they zoom."""
+    """Returns a sampler per run, shared by all viewers."""
 
     def of(run_id: str) -> Sampler[Survey]:
-        assert site.storage is not None  # noqa: S101  without one nobody asks
+        assert site.storage is not None  # noqa: S101  the page checks it
         storage = site.storage
         return Sampler(lambda: surveyed(run_id, storage, site), SECONDS)
 
@@ -127,4 +127,4 @@ def surveys(site: Site) -> PerRun[Sampler[Survey]]:
 
 def _few_messages(databases: Sequence[Database], run_id: str) -> bool:
     topics = [topic for run in runs_in(databases, run_id) for topic in run.topics()]
-    return sum(topic.messages for topic in topics) <= MOST_MESSAGES
+    return sum(topic.messages for topic in topics) <= MAX_MESSAGES

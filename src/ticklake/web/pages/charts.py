@@ -1,4 +1,4 @@
-"""Charts of a run: its figures over the ticks, and whatever a query of one's own finds."""
+"""Charts of a run: its figures over the ticks, and results of user queries."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from ticklake.web.rendering import (
 POINTS = 240
 NO_TICK = TickRange(0, -1)
 QUERIES = threading.BoundedSemaphore(2)
-"""Queries at once, of all viewers: the others are told to wait, so that the server stays there for the pages."""
+"""Limits concurrent queries of all viewers, so that the server can still serve pages. Others must retry."""
 
-LONGEST_QUERY = 8_000
+MAX_QUERY_LENGTH = 8_000
 EXAMPLE = "SELECT tick_number, avg(age) AS age, max(age) AS oldest\nFROM organism_data GROUP BY tick_number ORDER BY 1"
 BIRTHS_AND_DEATHS = {
-    True: "at a tick; founders, who have no parent, are no births",
-    False: "at least, since the sampled tick before: whoever was born and died between the two was never seen",
+    True: "per tick; founders, which have no parent, do not count as births",
+    False: "at least, since the previous sampled tick: organisms that were born and died in between are not recorded",
 }
-"""By whether they are exact: they are if every tick was recorded."""
+"""By whether the counts are exact, that is, whether every tick was recorded."""
 
-MOST_EXACT = 2**53
-"""A browser's numbers are exact up to here; larger ones are sent as text."""
+MAX_EXACT_INTEGER = 2**53
+"""Numbers are exact in a browser up to this value. Larger ones are sent as text."""
 
-LONGEST_TEXT = 200
+MAX_TEXT_LENGTH = 200
 
 
 @explained
@@ -76,7 +76,7 @@ def show_charts(request: Request) -> Response:
 
 
 def show_series(request: Request) -> Response:
-    """`from`, `to`, `points`; as JSON, CSV or Parquet."""
+    """Answers with the series of `from`, `to` and `points` as JSON, CSV or Parquet."""
     frames, run_id = site_of(request).frames, request.path_params["run"]
     series = Series(frames) if frames is not None else None
     if frames is None or series is None or not frames.tables(run_id):
@@ -88,16 +88,16 @@ def show_series(request: Request) -> Response:
 
 
 def show_query(request: Request) -> Response:
-    """`sql`, one SELECT; as JSON, CSV or Parquet."""
-    # Here, so that a node of which nobody asks anything does without DuckDB.
+    """Answers with the result of `sql`, one SELECT, as JSON, CSV or Parquet."""
+    # Imported here, so that a node without queries does not load DuckDB.
     from ticklake.lake.read import Limits, limited_query
 
     limits = Limits()
     catalog, sql = site_of(request).catalog, request.query_params.get("sql", "")
     if catalog is None:
         raise not_in_lake(request, request.path_params["run"])
-    if len(sql) > LONGEST_QUERY:
-        raise InvalidOption(option="sql", value=f"{sql[:20]}…", allowed=f"at most {LONGEST_QUERY:,} characters")
+    if len(sql) > MAX_QUERY_LENGTH:
+        raise InvalidOption(option="sql", value=f"{sql[:20]}…", allowed=f"at most {MAX_QUERY_LENGTH:,} characters")
     if not QUERIES.acquire(blocking=False):
         raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS)
     try:
@@ -109,17 +109,17 @@ def show_query(request: Request) -> Response:
 
 
 def panels(step: int) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The charts of a page: title, what is counted, and the figures."""
+    """Returns the charts of the page: title, description and figures."""
     return [
-        ("Population", "living organisms at a tick", ("population",)),
+        ("Population", "living organisms per tick", ("population",)),
         ("Births and deaths", BIRTHS_AND_DEATHS[step == 1], ("births", "deaths")),
-        ("Energy", "of the living together", ("energy",)),
-        ("Occupied cells", "of the world at a tick", ("occupied_cells",)),
+        ("Energy", "of all living organisms", ("energy",)),
+        ("Occupied cells", "per tick", ("occupied_cells",)),
     ]
 
 
 def _asked(request: Request, whole: TickRange, step: int) -> TickRange:
-    """The sampled ticks that the address asks for. A range that has none is refused."""
+    """Returns the requested sampled ticks. Raises `InvalidOption` if the range has none."""
     asked = asked_ticks(request, whole)
     shown = on_grid(asked, step)
     if not shown:
@@ -141,7 +141,7 @@ def _facts(found: Charted, whole: TickRange | None) -> dict[str, Any]:
 
 
 def _answer(request: Request, table: pa.Table, name: str, facts: Callable[[], dict[str, Any]]) -> Response:
-    """The same table in the form that the address asks for."""
+    """Answers with the table in the requested format."""
     form = request.query_params.get("format", "json")
     if form == "json":
         return JSONResponse(facts() | {"columns": [_column(table, at) for at in range(table.num_columns)]})
@@ -154,9 +154,9 @@ def _answer(request: Request, table: pa.Table, name: str, facts: Callable[[], di
 
 
 def _column(table: pa.Table, at: int) -> dict[str, Any]:
-    """Numbers as numbers if a browser can hold them, true and false as such, all else as text.
+    """Returns a column: booleans, numbers that are exact in a browser, and all else as text.
 
-    JSON knows neither NaN nor infinity.
+    JSON has neither NaN nor infinity.
     """
     column, kind = table.column(at), table.schema.field(at).type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
@@ -170,12 +170,12 @@ def _column(table: pa.Table, at: int) -> dict[str, Any]:
 
 
 def _is_exact(value: Any) -> bool:
-    """Whether a browser's number is this very value as it is written."""
-    return abs(value) <= MOST_EXACT and (isinstance(value, int) or Decimal(repr(float(value))) == value)
+    """Returns whether a browser represents this value exactly."""
+    return abs(value) <= MAX_EXACT_INTEGER and (isinstance(value, int) or Decimal(repr(float(value))) == value)
 
 
 def _plain(value: Any) -> float | None:
-    """A number that JSON knows."""
+    """Returns a number that JSON can represent, or None."""
     if isinstance(value, int) or value is None:
         return value
     number = float(value)
@@ -183,11 +183,11 @@ def _plain(value: Any) -> float | None:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return text if len(text) <= MAX_TEXT_LENGTH else f"{text[: MAX_TEXT_LENGTH - 1]}…"
 
 
 def _csv(table: pa.Table) -> bytes:
-    # Arrow writes a day that it does not know, such as infinity, as another one.
+    # Arrow writes dates out of its range, such as infinity, as wrong dates.
     columns = [_as_text(column) if _is_time(column.type) else column for column in table.columns]
     return _written(pa.table(columns, names=table.column_names), pa_csv.write_csv)
 
@@ -197,14 +197,14 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def _written(table: pa.Table, write: Callable[[pa.Table, io.BytesIO], None]) -> bytes:
-    """What the format cannot hold becomes text: lists in CSV, intervals in both."""
-    columns = [column if _holds(write, column) else _as_text(column) for column in table.columns]
+    """Writes a table. Columns that the format does not support become text: lists in CSV, intervals in both."""
+    columns = [column if _supports(write, column) else _as_text(column) for column in table.columns]
     out = io.BytesIO()
     write(pa.table(columns, names=table.column_names), out)
     return out.getvalue()
 
 
-def _holds(write: Callable[[pa.Table, io.BytesIO], None], column: pa.ChunkedArray) -> bool:
+def _supports(write: Callable[[pa.Table, io.BytesIO], None], column: pa.ChunkedArray) -> bool:
     try:
         write(pa.table([column], names=["one"]), io.BytesIO())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -217,9 +217,9 @@ def _as_text(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    """As Python writes them, but for times: Python knows the years from 1 to 9999 alone."""
+    """Formats values as Python does, except times: Python only supports the years 1 to 9999."""
     if not _is_time(column.type):
-        with suppress(OverflowError, ValueError):  # there may be times deep inside
+        with suppress(OverflowError, ValueError):  # a nested value may contain such a time
             return [None if value is None else _text(value) for value in column.to_pylist()]
     from ticklake.lake.read import texts
 
@@ -231,7 +231,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _text(value: object) -> str:
-    """An interval as ISO 8601 writes it; all else as Python does."""
+    """Formats an interval as ISO 8601, all else as Python does."""
     if isinstance(value, pa.MonthDayNano):
         months, days, nanoseconds = value
         return f"P{months}M{days}DT{Decimal(nanoseconds) / 10**9:f}S"

@@ -1,4 +1,4 @@
-"""Completeness of a run: which ticks each table has, which it waits for, which are lost; and the verdict."""
+"""Completeness of a run: present, waiting and missing ticks of each table, and the verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ticklake.web.rendering import asked_ticks, chosen_run, explained, nothing, 
 def show_completeness(request: Request) -> Response:
     site, run_id = site_of(request), chosen_run(request)
     if run_id is None or site.storage is None or run_id not in site.storage.runs():
-        text = "The batch files of this run are not known here: only they tell what it has."
+        text = "Completeness needs the batch files of this run, but no storage is given."
         return nothing(request, "Completeness", run_id, text, "ticklake ui --storage DIR")
     survey: Survey = request.app.state.surveys[run_id].latest()
     shown = asked_ticks(request, survey.ticks) if survey.ticks else None
@@ -27,7 +27,7 @@ def show_completeness(request: Request) -> Response:
 
 
 def zooming(shown: TickRange, whole: TickRange) -> list[tuple[str, str, TickRange]]:
-    """Where one can go from here: its name, its sign, the ticks."""
+    """Returns the zoom links: name, sign and ticks."""
     quarter, half = (shown.end - shown.start) // 4, (shown.end - shown.start) // 2
     earlier, later = min(half, shown.start - whole.start), min(half, whole.end - shown.end)
     return [

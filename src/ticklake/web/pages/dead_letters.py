@@ -1,4 +1,4 @@
-"""Dead letters of a run: why, what, and having them delivered again."""
+"""Dead letters of a run: reasons, content, replay and discard."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reason(NamedTuple):
 def show_letters(request: Request) -> Response:
     runs = runs_chosen(request)
     if not runs:
-        return nothing(request, "Dead letters", chosen_run(request), "No database to look into.")
+        return nothing(request, "Dead letters", chosen_run(request), "No database is given.")
     return page(request, "letters.html", run_id=runs[0].id, **_state(runs, _filter(request.query_params)))
 
 
@@ -44,14 +44,14 @@ def discard(request: Request, form: Form) -> Response:
 
 
 def reasons(letters: list[DeadLetter]) -> list[Reason]:
-    """The most frequent first lines of what was said."""
+    """Returns the most frequent first lines of the errors."""
     counts = Counter((letter.error.strip().splitlines() or ["no reason"])[0][:160] for letter in letters)
     most = counts.most_common(REASONS)
     return [Reason(text, count, count / most[0][1]) for text, count in most]
 
 
 def payload(letter: DeadLetter) -> str:
-    """The message as JSON where its type is known here, else its first bytes."""
+    """Returns the message as JSON if its type is known, else its first bytes."""
     opened = letter.opened()
     if opened is None:
         return letter.envelope[:512].hex(" ")
@@ -60,7 +60,7 @@ def payload(letter: DeadLetter) -> str:
 
 
 def _act(request: Request, form: Form, done: str) -> Response:
-    """On the ones that were ticked, or on all that match."""
+    """Acts on the selected dead letters, or on all that match."""
     runs = named_runs(request)
     shown = DeadLetterFilter(form["topic"], form["group"], None, form["error"])
     chosen = [_named(one) for one in form.all("letter")]
@@ -72,7 +72,7 @@ def _act(request: Request, form: Form, done: str) -> Response:
         acts = [one.replay if done == "replayed" else one.discard for one in letters]
         note = f"{sum(act(one) for act in acts for one in which):,} dead letters {done}."
     if not which:
-        note = "Nothing was ticked."
+        note = "Nothing was selected."
     prefix = request.app.state.prefix
     return part(
         "letters_list.html", note=note, run_id=runs[0].id, prefix=prefix, read_only=False, **_state(runs, shown)
@@ -80,7 +80,7 @@ def _act(request: Request, form: Form, done: str) -> Response:
 
 
 def _named(text: str) -> DeadLetterFilter:
-    """A box's value: topic, group and message id as JSON."""
+    """Parses the value of a checkbox: topic, group and message id as JSON."""
     try:
         topic, group, message_id = map(str, json.loads(text))
     except (TypeError, ValueError, RecursionError):
@@ -93,7 +93,7 @@ def _filter(values: Mapping[str, str]) -> DeadLetterFilter:
 
 
 def _state(runs: Sequence[Run], which: DeadLetterFilter) -> dict[str, Any]:
-    """Bounded: reasons of the first thousand, the first fifty in full."""
+    """Returns a bounded view: reasons of the first thousand, details of the first fifty."""
     every = [one for run in runs for one in run.dead_letters.list(which, LOOKED_AT)]
     found = sorted(every, key=lambda one: one.dead_at_ms)[:LOOKED_AT]
     letters = [(one, payload(one), json.dumps([one.topic, one.group, one.message_id])) for one in found[:LISTED]]

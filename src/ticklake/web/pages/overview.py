@@ -1,4 +1,4 @@
-"""The overview: a run's pipeline as it flows, live."""
+"""The overview: the live pipeline of a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def follow(request: Request) -> Response:
 
 
 def picture(watch: Watch, prefix: str) -> str:
-    """What changes on the page, as HTML."""
+    """Returns the changing part of the page as HTML."""
 
     def draw(flow: Flow) -> str:
         columns = stages(flow)
@@ -49,7 +49,7 @@ def picture(watch: Watch, prefix: str) -> str:
 
 
 def sparkline(values: list[float]) -> str:
-    """The points of a line through all values; nothing where there are not two."""
+    """Returns the points of a line through all values; empty for fewer than two."""
     if len(values) < 2 or not max(values):
         return ""
     step, top = SPARK_WIDTH / (len(values) - 1), max(values)

@@ -1,4 +1,4 @@
-"""All pages, their static files, and what they share."""
+"""The routes of all pages and static files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUTES: list[BaseRoute] = [
 
 
 def join(app: Starlette, site: Site) -> None:
-    """Gives the pages of an application something to show."""
+    """Sets the site that the pages of an application show."""
     app.state.site = site
     app.state.live = Live(site)
     app.state.surveys = surveys(site)

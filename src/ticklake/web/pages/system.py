@@ -1,4 +1,4 @@
-"""The system: services with start, stop, pause and resume, their errors, and what the doctor says."""
+"""The system: services with start, stop, pause and resume, their errors, and the doctor's findings."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ ALLOWED = {"running": ("pause", "stop"), "paused": ("resume", "stop"), "stopped"
 def show_system(request: Request) -> Response:
     site = site_of(request)
     if site.node is None:
-        return page(request, "system.html", services=None, node=None, **_elsewhere(site))
+        return page(request, "system.html", services=None, node=None, **_other_node(site))
     return page(request, "system.html", services=_services(site), node=node_json.node_view(site.node), allowed=ALLOWED)
 
 
 @explained
 def show_doctor(request: Request) -> Response:
-    """Apart from the page: it may take a second or two."""
+    """Loaded separately from the page, because it may take a few seconds."""
     return part("doctor.html", findings=list(_findings(site_of(request))))
 
 
 def change(request: Request, form: Form) -> Response:
     site, name, action = site_of(request), form["service"] or "", form["action"]
     if site.node is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND)  # there was no button for it
+        raise HTTPException(HTTPStatus.NOT_FOUND)  # no button sends this
     service = site.node.service(name)
     if action == "start":
         site.node.supervisor.start(name)
@@ -55,14 +55,14 @@ def change(request: Request, form: Form) -> Response:
     return part("services.html", services=_services(site), allowed=ALLOWED, note=note, prefix=prefix, read_only=False)
 
 
-def _elsewhere(site: Site) -> dict[str, Any]:
-    """The node of the configuration, where there is one: it is steered on its own pages."""
+def _other_node(site: Site) -> dict[str, Any]:
+    """Returns the node of the configuration, if it is in another process. It is controlled on its own pages."""
     url = address_of(site.settings) if site.settings is not None else None
     name = site.settings.node.name if site.settings is not None else None
     file = str(site.settings.file) if site.settings is not None else None
     try:
         found = services_of(url)
-    except TickLakeError:  # it answers, but not to those who have no token
+    except TickLakeError:  # it answers, but requires a token
         found = None
     return {"name": name, "file": file, "address": url, "found": found}
 

@@ -1,4 +1,4 @@
-"""The tables of a run: size, files, where each commit's rows came from, and how to read them elsewhere."""
+"""The tables of a run: size, files, sources of each commit, and code to read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMITS = 15
 
 @dataclass(frozen=True)
 class CommitView:
-    """One commit: what it did, and which batch files its rows are from."""
+    """A commit: what it did, and the sources of its rows."""
 
     at_ms: int | None
     operation: str
@@ -57,7 +57,7 @@ def _view(catalog: Catalog, run_id: str, report: TableReport) -> TableView:
 
 
 def _commit(info: Mapping[str, Any]) -> CommitView:
-    """`ticklake.sources` is text from a log that anybody may have written."""
+    """Parses a commit. `ticklake.sources` is untrusted text."""
     try:
         sources = json.loads(info.get("ticklake.sources", "[]"))
     except (TypeError, ValueError, RecursionError):
@@ -74,7 +74,7 @@ def _source(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def snippets(lake: str, run_id: str, table: str) -> list[tuple[str, str]]:
-    """To be copied; each reads the table as it is."""
+    """Returns snippets that read the table, ready to copy."""
     path = json.dumps(f"{lake}/{run_id}/{table}")
     read = f'import ticklake\n\nrows = ticklake.read({json.dumps(f"{lake}/{run_id}")}, "{table}")\n'
     return [

@@ -1,4 +1,4 @@
-"""Topics, consumer groups and claims of a run: how far behind, who holds what; release and reset."""
+"""Topics, consumer groups and claims of a run; release and reset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLAIMS, TAIL = 100, 20
 
 
 class Shown(NamedTuple):
-    """A message of the tail, decoded where its type is known here."""
+    """A message of the tail, decoded if its type is known."""
 
     at_ms: int
     id: str
@@ -51,7 +51,7 @@ def show_topics(request: Request) -> Response:
 
 
 def reset(request: Request, form: Form) -> Response:
-    """Another position for a group; with `dry_run` only what it would mean."""
+    """Sets a group to another position; with `dry_run`, only shows the effect."""
     runs, topic, group, dry_run = named_runs(request), form["topic"] or "", form["group"] or "", form.says("dry_run")
     known = [run for run in runs if any(one.group == group for one in run.groups.list(topic))]
     to = parse_position(form["to"] or form["where"] or "earliest")
@@ -60,7 +60,7 @@ def reset(request: Request, form: Form) -> Response:
 
 
 def release(request: Request, form: Form) -> Response:
-    """Takes a claim, or all that are stuck, from their holders."""
+    """Releases a claim, or all that are stuck."""
     runs = named_runs(request)
     which = {"topic": form["topic"], "group": form["group"], "message_id": form["message"]}
     held = [(run, run.claims.named(**which, stuck=form.says("stuck"))) for run in runs]
@@ -69,21 +69,21 @@ def release(request: Request, form: Form) -> Response:
 
 
 def runs_chosen(request: Request) -> list[Run]:
-    """The chosen run in each of the databases that have it."""
+    """Returns the chosen run in each database that has it."""
     run_id = chosen_run(request)
     return runs_in(site_of(request).databases, run_id) if run_id is not None else []
 
 
 def named_runs(request: Request) -> list[Run]:
-    """The run of an address that changes something, in each of the databases that have it."""
+    """Returns the run in the path of a changing request, in each database that has it."""
     databases, run_id = site_of(request).databases, request.path_params["run"]
     if not databases:
-        raise HTTPException(HTTPStatus.NOT_FOUND)  # there was no button for it
+        raise HTTPException(HTTPStatus.NOT_FOUND)  # no button sends this
     return runs_in(databases, run_id) or [databases[0].run(run_id, create=False)]
 
 
 def _state(runs: Sequence[Run]) -> dict[str, Any]:
-    """The oldest claims of all databases; one more than is shown tells that there are more."""
+    """Returns the oldest claims of all databases. Reads one more than shown, to detect that there are more."""
     claims = sorted((one for run in runs for one in run.claims.list(limit=CLAIMS + 1)), key=lambda one: -one.age_ms)
     groups = [one for run in runs for one in run.groups.list()]
     return {"groups": groups, "claims": claims[:CLAIMS], "more_claims": len(claims) > CLAIMS}
@@ -97,7 +97,7 @@ def _answer(request: Request, runs: Sequence[Run], note: str) -> Response:
 def shown(message: StoredMessage) -> Shown:
     opened = message.opened()
     if opened is None:
-        return Shown(message.published_at_ms, message.message_id, "?", "cannot be decoded here")
+        return Shown(message.published_at_ms, message.message_id, "?", "cannot be decoded")
     text = json.dumps(json_format.MessageToDict(opened.payload, preserving_proto_field_name=True))
     return Shown(message.published_at_ms, message.message_id, opened.payload.DESCRIPTOR.name, text)
 

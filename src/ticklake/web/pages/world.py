@@ -1,4 +1,4 @@
-"""The world of a run at a tick: its frame as compact binary, the past of a cell, the life of an organism."""
+"""The world of a run at a tick: a binary frame, the history of a cell, the life of an organism."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CELLS, ORGANISMS = "environment_data", "organism_data"
 HEADER = struct.Struct("<4sIIIq")
 MAGIC = b"TLF2"
 NO_CELLS, NO_ORGANISMS = 1, 2
-"""Flags of a frame: this tick is not in the table of the cells, or of the organisms. An empty world has neither."""
+"""Flags of a frame: the tick is not in the table of cells or organisms. An empty world has no flag."""
 
 SAMPLES = 400
 CHILDREN = 50
@@ -39,7 +39,7 @@ def show_world(request: Request) -> Response:
     if world is None or ticks is None:
         return nothing(request, "World", run_id, hint=f"ticklake index {run_id} --storage DIR --lake DIR")
     if len(world.shape) > 2:
-        return nothing(request, "World", run_id, "Only flat worlds are drawn.")
+        return nothing(request, "World", run_id, "Only two-dimensional worlds are drawn.")
     width, height = (*world.shape, 1)[:2]
     facts = {"width": width, "height": height, "first": ticks.start, "last": ticks.end, "step": world.sampling_interval}
     return page(request, "world.html", run_id=run_id, world=facts)
@@ -62,7 +62,7 @@ def show_organism(request: Request) -> Response:
 
 
 def show_ticks(request: Request) -> Response:
-    """How far the table is by now, for a slider that grows with it."""
+    """Answers with the current ticks of the table, for the slider."""
     frames, run_id = _frames(request)
     ticks = ticks_of(frames, run_id)
     return JSONResponse({"first": ticks.start, "last": ticks.end} if ticks else {"first": None, "last": None})
@@ -73,8 +73,8 @@ def ticks_of(frames: Frames, run_id: str) -> TickRange | None:
 
 
 def frame(frames: Frames, run_id: str, tick: int) -> bytes:
-    """Header with flags, then column after column: cells' id, owner; organisms' id, x, y, energy; cells' value, type;
-    whether organisms are dead."""
+    """Returns a header with flags, then these columns: cells' id, owner; organisms' id, x, y, energy; cells' value,
+    type; whether organisms are dead."""
     columns = ("cell_id", "owner_id", "molecule_value", "molecule_type")
     cells, has_cells = _at(frames, run_id, CELLS, tick, columns)
     found, has_organisms = _organisms(frames, run_id, tick)
@@ -91,15 +91,15 @@ def frame(frames: Frames, run_id: str, tick: int) -> bytes:
 
 
 def history(frames: Frames, run_id: str, cell: int, tick: int) -> dict[str, Any]:
-    """What was in a cell at the last ticks; `changes` has also when it was empty, and when nobody knows."""
+    """Returns the content of a cell at the last ticks. `changes` also lists when it was empty or unknown."""
     step = _step(frames, run_id)
     span = frames.reach(run_id, CELLS, tick, step, SAMPLES)
     columns = ("tick_number", "molecule_type", "molecule_value", "owner_id")
 
-    def looked_at(table: OpenTable) -> tuple[list[dict[str, Any]], list[int]]:
+    def read(table: OpenTable) -> tuple[list[dict[str, Any]], list[int]]:
         return table.look_back(span, columns, pc.field("cell_id") == cell).to_pylist(), table.has(span).tolist()
 
-    rows, ticks = frames.reading(run_id, CELLS, looked_at)
+    rows, ticks = frames.reading(run_id, CELLS, read)
     for row in rows:
         row["molecule_type"] >>= 16
     changes = changed(rows, ticks, span, step)
@@ -107,7 +107,7 @@ def history(frames: Frames, run_id: str, cell: int, tick: int) -> dict[str, Any]
 
 
 def changed(rows: list[dict[str, Any]], ticks: list[int], span: TickRange, step: int) -> list[dict[str, Any]]:
-    """The first tick of each state of a cell: `occupied`, `empty`, or `unknown` if its table lacks the ticks."""
+    """Returns the first tick of each state of a cell: `occupied`, `empty`, or `unknown` if the ticks are missing."""
     there = {row["tick_number"]: row for row in rows}
     found: list[dict[str, Any]] = []
     before = span.start - 1
@@ -125,19 +125,19 @@ def changed(rows: list[dict[str, Any]], ticks: list[int], span: TickRange, step:
 
 
 def life(frames: Frames, run_id: str, organism: int, tick: int) -> dict[str, Any]:
-    """An organism's last ticks, its parent, and the children that were seen in them.
+    """Returns the last ticks of an organism, its parent, and its children in these ticks.
 
-    Energy and age are those of the tick at which it was `last_seen`.
+    Energy and age are from the tick at which it was `last_seen`.
     """
     span = frames.reach(run_id, ORGANISMS, tick, _step(frames, run_id), SAMPLES)
     columns = ("tick_number", "x", "y", "energy", "age", "parent_id", "birth_tick", "program_id", "is_dead")
 
-    def looked_at(table: OpenTable) -> tuple[list[dict[str, Any]], pa.Table, bool]:
+    def read(table: OpenTable) -> tuple[list[dict[str, Any]], pa.Table, bool]:
         own = table.look_back(span, columns, pc.field("organism_id") == organism).to_pylist()
         born = table.look_back(span, ("tick_number", "organism_id"), pc.field("parent_id") == organism)
         return own, born, bool(len(table.has(TickRange(tick, tick))))
 
-    rows, born, recorded = frames.reading(run_id, ORGANISMS, looked_at)
+    rows, born, recorded = frames.reading(run_id, ORGANISMS, read)
     children = sorted(set(born["organism_id"].to_pylist()))
     last = rows[-1] if rows else {}
     return {
@@ -154,8 +154,8 @@ def life(frames: Frames, run_id: str, organism: int, tick: int) -> dict[str, Any
 
 
 def _state(last: dict[str, Any], tick: int, recorded: bool) -> str:
-    """At a tick: `alive`, `dead`, `gone` (no row any more: runs that record only the living end a life so), `absent`
-    (no row at all in what was looked at), or `unknown`, if the table lacks the tick."""
+    """Returns the state at a tick: `alive`, `dead`, `gone` (no row any more, in runs that record only the living),
+    `absent` (no row in the ticks that were read), or `unknown` if the table lacks the tick."""
     if last.get("is_dead"):
         return "dead"
     if last.get("tick_number") == tick:
@@ -166,7 +166,7 @@ def _state(last: dict[str, Any], tick: int, recorded: bool) -> str:
 
 
 def _at(frames: Frames, run_id: str, table: str, tick: int, columns: Sequence[str]) -> tuple[pa.Table, bool]:
-    """The rows of a tick, and whether the table has it: an empty tick has no rows."""
+    """Returns the rows of a tick and whether the table has the tick, which may be empty."""
 
     def read(opened: OpenTable) -> tuple[pa.Table, bool]:
         rows = opened.tick(tick, columns)
@@ -196,7 +196,7 @@ def _step(frames: Frames, run_id: str) -> int:
 
 
 def _frames(request: Request, table: str | None = None) -> tuple[Frames, str]:
-    """The run of the address, which must have the table."""
+    """Returns the run of the request. Raises if it lacks the table."""
     frames, run_id = site_of(request).frames, request.path_params["run"]
     tables = frames.tables(run_id) if frames is not None else []
     if frames is None or not tables:

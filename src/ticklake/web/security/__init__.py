@@ -1,1 +1,1 @@
-"""Who may ask: tokens, sessions, sign-in."""
+"""Access control: tokens, sessions, sign-in."""

@@ -1,4 +1,4 @@
-"""Who may ask for what: a token for changes, no foreign pages, no names that somebody else has pointed here."""
+"""Access control: a token for changes, no requests from foreign pages, no foreign host names (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ticklake.node.client import TOKEN_VARIABLE
 from ticklake.web.errors import TokenMissing, TokenTooShort
 from ticklake.web.responses import problem
 from ticklake.web.security import sessions
-from ticklake.web.security.login import LOGIN, LOGOUT, ask
+from ticklake.web.security.login import LOGIN, LOGOUT, login_page
 
 TOKEN_FILE = "http-token"  # noqa: S105
-SHORTEST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 READS = ("GET", "HEAD")
 OPEN = ("/health", "/ready")
-"""Whoever restarts a node that is stuck must not need a secret to see it."""
+"""Probes need no token, so that a supervisor can detect a stuck node without a secret."""
 
 STATIC = "/static/"
 
@@ -42,7 +42,7 @@ HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this address can be reached from this machine only."""
+    """Returns whether this address is reachable only from this machine."""
     name = host.strip("[]").lower()
     try:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -51,12 +51,12 @@ def is_loopback(host: str) -> bool:
 
 
 def find_token(host: str, directory: str | Path, environment: Mapping[str, str] = os.environ) -> str:
-    """From the environment; on loopback else one of the node's own, made once, that only its user can read."""
+    """Returns the token of the environment or, on loopback, the node's own, which only its user can read."""
     token = environment.get(TOKEN_VARIABLE, "").strip()
     if not token and not is_loopback(host):
         raise TokenMissing(host=host, variable=TOKEN_VARIABLE)
-    if token and len(token) < SHORTEST_TOKEN:
-        raise TokenTooShort(variable=TOKEN_VARIABLE, shortest=SHORTEST_TOKEN)
+    if token and len(token) < MIN_TOKEN_LENGTH:
+        raise TokenTooShort(variable=TOKEN_VARIABLE, shortest=MIN_TOKEN_LENGTH)
     return token or _own_token(Path(directory) / TOKEN_FILE)
 
 
@@ -67,7 +67,7 @@ def _own_token(file: Path) -> str:
         new.touch(mode=0o600)
         new.write_text(secrets.token_urlsafe(32), encoding="ascii")
         try:
-            os.link(new, file)  # whole or not there, and never over one that another node has just made
+            os.link(new, file)  # atomic, and never replaces the token of another node
         except FileExistsError:
             pass
         finally:
@@ -77,9 +77,9 @@ def _own_token(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Guard:
-    """`hosts` are the names a request may call this server by; on loopback these are the machine's own.
+    """`hosts` are the allowed host names of requests; on loopback, the names of this machine.
 
-    Where others than this machine can connect, reading needs the token as well.
+    If other machines can connect, reading needs the token too.
     """
 
     token: str
@@ -90,15 +90,15 @@ class Guard:
     clock: Callable[[], float] = time.time
 
     def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[HTTPStatus, str] | None:
-        """Why a request is refused, or None."""
+        """Returns why a request is refused, or None."""
         if not self._knows(headers.get("host", "")):
-            return HTTPStatus.FORBIDDEN, "This server is not known by that name; node.http.allowed_hosts can add one."
+            return HTTPStatus.FORBIDDEN, "Unknown host name; add it to node.http.allowed_hosts."
         if not _same_origin(headers):
-            return HTTPStatus.FORBIDDEN, "A page of another origin may not ask this server."
+            return HTTPStatus.FORBIDDEN, "Requests from pages of another origin are refused."
         if self._is_open(method, path):
             return None
         if self.read_only and method not in READS:
-            return HTTPStatus.FORBIDDEN, "This server only shows; it was started to change nothing."
+            return HTTPStatus.FORBIDDEN, "This server is read-only."
         if self._needs_token(method) and not (self._has_token(headers) or self._has_session(method, headers)):
             return HTTPStatus.UNAUTHORIZED, "This needs the node's token: Authorization: Bearer TOKEN."
         return None
@@ -110,7 +110,7 @@ class Guard:
         return is_loopback(name) if is_loopback(self.host) else not self.allowed_hosts
 
     def _is_open(self, method: str, path: str) -> bool:
-        """What a stranger may ask for: probes, the sheets and scripts of the pages, and, from elsewhere, to sign in."""
+        """Returns whether a request needs no token: probes, static files and, from other machines, sign-in."""
         inside = path.removeprefix(self.prefix)
         if method in READS:
             return inside in OPEN or (inside.startswith(STATIC) and ".." not in inside)
@@ -120,10 +120,10 @@ class Guard:
         return method not in READS or not is_loopback(self.host)
 
     def _has_session(self, method: str, headers: Mapping[str, str]) -> bool:
-        """A browser sends its cookie by itself, so a change must also say that it comes from a page of this server."""
-        told = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
+        """Returns whether the session is valid. A change also needs the right origin: browsers always send cookies."""
+        same_site = "origin" in headers or headers.get("sec-fetch-site") == "same-origin"
         known = sessions.is_valid(self.token, headers.get("cookie", ""), self.clock())
-        return known and (method in READS or told)
+        return known and (method in READS or same_site)
 
     def _has_token(self, headers: Mapping[str, str]) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -131,7 +131,7 @@ class Guard:
 
 
 def _same_origin(headers: Mapping[str, str]) -> bool:
-    """Requests without an Origin do not come from a page's script or form."""
+    """Returns whether the origin is this server. Requests without an Origin do not come from a script or form."""
     origin = headers.get("origin")
     if headers.get("sec-fetch-site", "none") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
         return False
@@ -139,7 +139,7 @@ def _same_origin(headers: Mapping[str, str]) -> bool:
 
 
 class Guarded:
-    """The guard in front of an application, and strict headers on what comes out of it."""
+    """Puts the guard in front of an application and adds strict headers to responses."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
@@ -166,10 +166,10 @@ class Guarded:
 
 
 def _refused(scope: Scope, headers: Headers, refusal: tuple[HTTPStatus, str], prefix: str) -> Response:
-    """Who looks at a page is asked for the token; a program is told what it lacks."""
+    """Answers a refused request: a browser gets the sign-in page, a program an error."""
     if refusal[0] is not HTTPStatus.UNAUTHORIZED:
         return problem(*refusal)
     if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
         query = scope["query_string"].decode("latin-1")
-        return ask(prefix, scope["path"] + (f"?{query}" if query else ""))
+        return login_page(prefix, scope["path"] + (f"?{query}" if query else ""))
     return problem(*refusal, {"www-authenticate": "Bearer"})

@@ -1,4 +1,4 @@
-"""Signing in with the token, where others than this machine can connect; and out."""
+"""Sign-in with the token, if other machines can connect, and sign-out."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ticklake.web.security import sessions
 LOGIN, LOGOUT = "/login", "/logout"
 
 
-def ask(prefix: str, target: str, *, wrong: bool = False) -> Response:
-    """The page in place of the one that was asked for."""
+def login_page(prefix: str, target: str, *, wrong: bool = False) -> Response:
+    """Returns the sign-in page instead of the requested one."""
     text = fragment("login.html", prefix=prefix, target=target, wrong=wrong)
     return HTMLResponse(text, HTTPStatus.UNAUTHORIZED, HEADERS)
 
@@ -27,7 +27,7 @@ def sign_in(request: Request, form: Form) -> Response:
     token, prefix = request.app.state.token, request.app.state.prefix
     target = form["target"] or ""
     if not secrets.compare_digest((form["token"] or "").strip().encode(), token.encode()):
-        return ask(prefix, target, wrong=True)
+        return login_page(prefix, target, wrong=True)
     answer = RedirectResponse(_here(target, prefix), HTTPStatus.SEE_OTHER)
     answer.set_cookie(
         sessions.COOKIE,
@@ -49,7 +49,7 @@ def sign_out(request: Request, _form: Form) -> Response:
 
 
 def _here(target: str, prefix: str) -> str:
-    """A place on this server: what looks like one and leads elsewhere becomes the first page."""
+    """Returns the target if it is on this server, else the first page."""
     inside = target.startswith(f"{prefix}/") and not target.startswith("//") and "\\" not in target
     return target if inside and target.isprintable() else f"{prefix}/"
 

@@ -1,4 +1,4 @@
-"""What a browser keeps once somebody has shown the token: an expiry and a signature, from which nobody learns it."""
+"""Session cookies: an expiry and a signature. They do not reveal the token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def issued(token: str, now: float) -> str:
 
 
 def is_valid(token: str, cookies: str, now: float) -> bool:
-    """Whether the header `Cookie` has a session of this token that is not over."""
+    """Returns whether the header `Cookie` has an unexpired session of this token."""
     try:
         found = SimpleCookie(cookies).get(COOKIE)
     except CookieError:

@@ -1,4 +1,4 @@
-// Charts on canvases: the server sends buckets with mean, least and most; all panels share range and cursor.
+// Charts on canvases. The server sends buckets with mean, minimum and maximum. All panels share range and cursor.
 const by = (id) => document.getElementById(id);
 const root = by("charts"), { run } = root.dataset;
 const api = `${document.body.dataset.prefix}/api/runs/${encodeURIComponent(run)}`;
@@ -6,7 +6,7 @@ const address = new URLSearchParams(location.search);
 const PAD = { left: 58, right: 14, top: 12, bottom: 26 };
 const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-// For axes, legends and counts. A table lists the values themselves.
+// For axes, legends and counts. Tables show exact values.
 const rounded = (value) => value === null || value === undefined ? "–" : value.toLocaleString("en", Math.abs(value) < 1 ? { maximumSignificantDigits: 3 } : { maximumFractionDigits: Math.abs(value) < 100 ? 2 : 0 });
 const listedValue = (value) => value === null || value === undefined ? "–" : String(value);
 const plural = (count, noun) => `${rounded(count)} ${noun}${count === 1 ? "" : "s"}`;
@@ -46,7 +46,7 @@ class Chart {
     let low = 0, high = 1;
     if (values.length) {
       low = values.reduce((a, b) => Math.min(a, b)); high = values.reduce((a, b) => Math.max(a, b));
-      // From zero, unless that would flatten everything into a line at the top.
+      // Start at zero, unless that would flatten the curve.
       if (low > 0 && (data.bars || low < (high - low) * 2)) low = 0;
       const spread = high - low || Math.abs(high) || 1;
       high += spread * 0.06; if (low !== 0) low -= spread * 0.06;
@@ -143,7 +143,7 @@ class Chart {
     }
   }
 
-  // A line alone stands on its ground.
+  // Fill the area below a single line.
   shade(pen, line, start, end, colour) {
     const { x } = this.data, ground = this.height - PAD.bottom, fade = pen.createLinearGradient(0, PAD.top, 0, ground);
     fade.addColorStop(0, `${colour}50`); fade.addColorStop(1, `${colour}05`);
@@ -180,7 +180,7 @@ class Chart {
     });
   }
 
-  // The legend; with a cursor also what is there.
+  // The legend; with a cursor, also the values there.
   tell() {
     const { x, until, lines, bars } = this.data, at = this.cursor;
     const items = lines.map((line, i) => {
@@ -200,7 +200,7 @@ class Chart {
     this.readout.replaceChildren(...items);
   }
 
-  // `columns` are all that was found, also what cannot be drawn.
+  // `columns` are all results, including those that cannot be drawn.
   fill() {
     if (this.data.columns) { this.table.replaceChildren(listed(this.data.columns)); return; }
     const { x, since, until, lines } = this.data, table = document.createElement("table");
@@ -283,7 +283,7 @@ function listed(columns) {
   return table;
 }
 
-// Stretches without holes.
+// Ranges without holes.
 function spans(values) {
   const found = [];
   let start = -1;
@@ -304,7 +304,7 @@ function summary(line) {
 async function ask(url) {
   const answer = await fetch(url);
   const found = await answer.json();
-  if (!answer.ok) throw new Error(answer.status === 429 ? "Other queries are being answered just now; try again in a moment." : found.error.message);
+  if (!answer.ok) throw new Error(answer.status === 429 ? "The server is busy with other queries; try again in a moment." : found.error.message);
   return found;
 }
 
@@ -315,7 +315,7 @@ const panels = [...root.querySelectorAll(".panel")].map((panel) => {
 let first = Number(root.dataset.first), last = Number(root.dataset.last);
 let from = Number(root.dataset.from), to = Number(root.dataset.to), step = Number(root.dataset.step);
 
-// While one answer is on its way, only the newest wish after it is remembered.
+// While a request is active, only the newest further request is kept.
 let wanted = null, loading = false;
 async function load() {
   wanted = [from, to];
@@ -330,7 +330,7 @@ async function load() {
     }
     by("how").className = "";
   } catch (error) {
-    // What is drawn is still the range before.
+    // The charts still show the previous range.
     wanted = null; [from, to] = root.dataset.shown ? root.dataset.shown.split("-").map(Number) : [first, last];
     by("how").textContent = error.message; by("how").className = "wrong";
   } finally { loading = false; root.classList.remove("loading"); }
@@ -349,8 +349,8 @@ function spread(found) {
   form.elements.from.value = from; form.elements.to.value = to;
   by("extent").textContent = `ticks ${rounded(from)} to ${rounded(to)}`;
   const missing = ["organism_data", "environment_data"].filter((table) => column[`${table}_ticks`]?.some((count, i) => found.exact ? count < column.ticks[i] : !count));
-  const lacks = missing.length ? [`some ticks of this range are not in ${missing.join(" and ")}: figures are of those that are`] : [];
-  const read = found.exact ? `every ${step > 1 ? "sampled " : ""}tick was read` : "too many rows to read them all: each point is the mean of some ticks of its part";
+  const lacks = missing.length ? [`some ticks of this range are not in ${missing.join(" and ")}; figures cover the others`] : [];
+  const read = found.exact ? `every ${step > 1 ? "sampled " : ""}tick was read` : "too many rows to read all: each point is the mean of some ticks of its range";
   by("how").textContent = [...(found.exact && missing.length ? [] : [read]), ...lacks].join("; ");
   for (const form of ["csv", "parquet"]) by(form).href = `${api}/series?from=${from}&to=${to}&format=${form}`;
   remember("from", from === first ? "" : from, "to", to === last ? "" : to);
@@ -363,11 +363,11 @@ function remember(...pairs) {
   history.replaceState(null, "", `${location.pathname}?${address}`);
 }
 
-// The sampled tick that is nearest: there are no figures between two of them.
+// The nearest sampled tick: there are no figures in between.
 const sampled = (tick) => { const at = first + Math.round((clamp(tick, first, last) - first) / step) * step; return at > last ? at - step : at; };
 function range(start, end) {
   start = sampled(start); end = sampled(end);
-  // Zooming has a least width; a range that was typed has none.
+  // Zooming has a minimum width; a typed range has none.
   if (end - start < 2 * step) { const middle = sampled((start + end) / 2); start = sampled(middle - step); end = sampled(middle + step); }
   from = start; to = end;
   load();
@@ -402,7 +402,7 @@ async function answer() {
     const found = await ask(url), [head, ...rest] = found.columns, lines = rest.filter((one) => one.number).slice(0, LINES);
     by("answer").hidden = by("taken").hidden = false;
     for (const form of ["csv", "parquet"]) by(`query-${form}`).href = `${url}&format=${form}`;
-    // One column alone is drawn over its place.
+    // A single column is drawn over its row numbers.
     const x = lines.length ? head.values : head.values.map((_, i) => i + 1), bars = lines.length > 0 && !head.number;
     const drawn = lines.length ? lines : [head].filter((one) => one.number), rows = head.values.length;
     own.canvas.hidden = own.readout.hidden = by("own").querySelector(".png").hidden = !drawn.length;

@@ -1,9 +1,9 @@
-// Paints frames in a thread of its own: the page moves on while a million cells become a picture.
+// Paints frames in a worker, so that the page stays responsive while a million cells are painted.
 import { EMPTY, RAMP, SHADES, kindOf, ownerColour } from "./colours.js";
 
 let cells = null, facts = null, image = null;
 
-// Without a frame the last one is painted again, in another colour.
+// Without a new frame, the last one is painted again in another colour.
 self.onmessage = async ({ data: { buffer, mode, width, height } }) => {
   if (buffer) decode(buffer);
   image ??= new ImageData(width, height);

@@ -1,4 +1,4 @@
-// What all pages share: the token for changes, selects that submit their form, buttons that copy.
+// Shared by all pages: the token for changes, selects that submit their form, copy buttons.
 "use strict";
 (() => {
   const KEY = "ticklake-token:" + document.body.dataset.prefix;
@@ -13,7 +13,7 @@
     if (event.detail.verb !== "get" && token) event.detail.headers.Authorization = `Bearer ${token}`;
   });
 
-  // Answers that refuse say why: show that instead of nothing.
+  // Show the reason of a refused request.
   document.addEventListener("htmx:beforeSwap", (event) => {
     const { xhr, target } = event.detail;
     if (xhr.status === 401) ask(event.detail.requestConfig);

@@ -1,4 +1,4 @@
-// The world on a canvas. A frame is one binary answer; painter.js makes a picture of it in a thread of its own.
+// The world on a canvas. A frame is one binary response; painter.js paints it in a worker.
 import { RAMP, TYPES, nameOf, ownerColour } from "./colours.js";
 
 const root = document.getElementById("world");
@@ -11,7 +11,7 @@ const canvas = by("canvas"), time = by("time"), colour = by("colour"), play = by
 const api = `${prefix}/api/runs/${encodeURIComponent(run)}`;
 const address = new URLSearchParams(location.search);
 
-// The newest picture, and what the painter says about it.
+// The newest picture and its facts from the painter.
 let frame = null, view = { scale: 1, x: 0, y: 0 }, marked = null, path = null;
 const context = canvas.getContext("2d", { alpha: false });
 
@@ -35,7 +35,7 @@ function draw() {
   }
 }
 
-// Not the colour of an empty world: nothing is known of this tick.
+// Not the colour of an empty world: this tick is unknown.
 function drawUnknown(scale, x, y) {
   context.fillStyle = "#2b2230"; context.fillRect(x, y, width * scale, height * scale);
   context.fillStyle = "#ffffff"; context.font = "600 16px sans-serif"; context.textAlign = "center";
@@ -81,10 +81,10 @@ function describe() {
     ["frame", `${(frame.bytes / 1024).toFixed(1)} KiB`]]);
   const entries = colour.value === "type"
     ? TYPES.flatMap(([name, shade], kind) => frame.present >> kind & 1 ? [[name, shade]] : [])
-    : colour.value === "owner" ? [["nobody's", ownerColour(0)], ["each owner its own colour", ownerColour(1)]] : [];
+    : colour.value === "owner" ? [["no owner", ownerColour(0)], ["each owner its own colour", ownerColour(1)]] : [];
   const items = entries.map(([name, shade]) => swatch(name, shade));
   if (colour.value === "value" && frame.cells) items.push(ramp(frame.low, frame.high));
-  if (!frame.cells) { const item = document.createElement("li"); item.textContent = frame.lacks & 1 ? "This tick is not in the table: what the world was like is not known." : "No cell at this tick."; items.push(item); }
+  if (!frame.cells) { const item = document.createElement("li"); item.textContent = frame.lacks & 1 ? "This tick is not in the table, so the world is unknown." : "No cell at this tick."; items.push(item); }
   by("legend").replaceChildren(...items);
 }
 
@@ -122,7 +122,7 @@ async function fetched(tick) {
   return answer.arrayBuffer();
 }
 
-// While one frame is on its way, only the newest wish after it is remembered.
+// While a frame is loading, only the newest further request is kept.
 let wanted = null, loading = false;
 async function show(tick) {
   wanted = onGrid(tick);
@@ -133,7 +133,7 @@ async function show(tick) {
     while (wanted !== null) {
       const next = wanted;
       wanted = null;
-      // Another colour for the same tick needs no other frame; one that was empty may be filled by now.
+      // Another colour of the same tick needs no new frame; an empty one may have been filled meanwhile.
       const known = frame?.tick === next && frame.cells;
       const newest = await painted(known ? null : await fetched(next));
       frame?.picture.close();
@@ -293,7 +293,7 @@ by("out").addEventListener("click", () => zoom(1 / 1.4));
 by("fit").addEventListener("click", fit);
 addEventListener("resize", () => { resize(); fit(); });
 
-// A run that is being indexed grows: so does the slider.
+// The slider grows with a run that is being indexed.
 setInterval(async () => {
   const answer = await fetch(`${api}/ticks`).catch(() => null);
   if (answer?.ok) { last = Math.max(last, (await answer.json()).last); time.max = last; }
