@@ -24,7 +24,7 @@ from ticklake.errors import DatabaseUnavailable
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
 from ticklake.topics.store.store import OpenTransaction
-from ticklake.web.feeds.lag import ask
+from ticklake.web.feeds.lag import sample
 
 
 @pytest.fixture
@@ -485,7 +485,7 @@ def test_a_metric_names_the_transaction_that_holds_vacuum_back(run: Run, monkeyp
         def runs(self) -> list[str]:
             return [run.id]
 
-    assert ask(Known(), [Stored()]).held_back == {"a long report (pid 7)": 90.0}  # type: ignore[arg-type, list-item]
+    assert sample(Known(), [Stored()]).held_back == {"a long report (pid 7)": 90.0}  # type: ignore[arg-type, list-item]
 
 
 def waiting_for_a_row(connection: psycopg.Connection[tuple[int]], run: Run) -> bool:
