@@ -27,7 +27,6 @@ from ticklake.lake.verify import rows_of
 from ticklake.services import Service
 from ticklake.ticks import TickRange
 from ticklake.topics.checks import check_count
-from ticklake.topics.store import AT_ONCE
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ QUEUE = "ticklake.queue"
 FIRST = "ticklake.first_batch"
 """The table property that has the number of the first batch that belongs to the run."""
 _RETRY_SECONDS = 5.0
+AT_ONCE = 16 * 1024 * 1024
+"""Flushes at most this many bytes of events at once, or one batch."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ticklake.topics.errors import InvalidOption
 LONGEST_SECONDS = 1_000_000_000
 """About 30 years: every database and every clock can add that to the time."""
 
-LARGEST_COUNT = 1 << 60
+LARGEST_COUNT = (1 << 63) - 1
 
 
 def check_seconds(option: str, value: float, *, above_zero: bool = False, most: int = LONGEST_SECONDS) -> float:
