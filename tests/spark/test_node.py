@@ -194,7 +194,8 @@ def test_a_node_that_runs_on_holds_no_more_than_it_did(
     while time.monotonic() < end or node.counted("organism-indexer", "flushes") < flushes + 5:
         breathe(node, eventually)
     after = at_rest(node, eventually)
-    assert after.own < before.own * 1.1 + 32, (before, after)
+    # The first flushes and merges fill the allocators; a quarter of a minute is too short to be past that.
+    assert after.own < before.own * 1.1 + (32 if seconds >= MINUTE else 128), (before, after)
     assert after.tree < before.tree * 1.2 + 64, (before, after)
     assert after.threads <= before.threads + 4, (before, after)
     assert after.handles <= before.handles + 8, (before, after)
