@@ -152,6 +152,19 @@ def test_a_count_that_cannot_be_is_refused_and_the_database_not_blamed(run: Run,
     assert len(run.browse("t")) == 1
 
 
+@pytest.mark.parametrize("count", [2**31, 2**63 - 1])
+def test_the_largest_counts_mean_everything(run: Run, count: int) -> None:
+    with run.writer("t") as writer:
+        writer.send(BatchInfo())
+    with run.reader("t", group="g", max_unacknowledged=count) as reader:
+        assert len(reader.poll_many(count, 0)) == 1
+    assert len(run.browse("t", limit=count)) == len(run.browse_last("t", count)) == 1
+    assert run.remove_outdated("t", max_count=count) == 0
+    assert run.dead_letters.list(limit=count) == []
+    with IdempotentConsumer(run, "t", "g", lambda _, __: None, batch_size=count) as one:
+        assert one.run_until_caught_up() == 1
+
+
 @pytest.mark.parametrize("seconds", NO_TIMES)
 def test_a_time_of_a_reader_or_consumer_that_cannot_be_is_refused(run: Run, seconds: float) -> None:
     with pytest.raises(InvalidOption, match="claim_timeout"):

@@ -126,8 +126,8 @@ class IdempotentConsumer:
         fails.
         """
         total = 0
-        while not self._stopping and (dealt_with := self.process(0)):
-            total += dealt_with
+        while not self._stopping and (messages := self._poll(0)):
+            total += self._process_polled(messages)
         if self._outbox is not None:
             with Relay(self._run, self._outbox.topic, lease=self._relay_lease) as relay:
                 left = relay.drain()
@@ -137,8 +137,14 @@ class IdempotentConsumer:
 
     def process(self, timeout: float = POLL_SECONDS) -> int:
         """Deal with the next messages, waiting up to `timeout` for the first; how many. Results go into the outbox."""
+        return self._process_polled(self._poll(timeout))
+
+    def _poll(self, timeout: float) -> list[Message]:
+        return self._reader.poll_many(1 if self._alone_next else self._batch_size, timeout)
+
+    def _process_polled(self, messages: Sequence[Message]) -> int:
+        """Returns how many messages are done; not those that were put off."""
         put_off = 0
-        messages = self._reader.poll_many(1 if self._alone_next else self._batch_size, timeout)
         try:
             found = self._not_done(self._identified(messages))
             deliveries = self._at_once(found)

@@ -21,6 +21,9 @@ from ticklake.topics.store.store import PACKAGE, Claim, Claimed, Consumer, OpenT
 LOCKED_MS = 50
 """How long to let an open transaction have what is free but locked, before the next look."""
 
+MOST_AT_ONCE = 1_000_000
+"""Claims at most this many messages in one call, whatever the caller's limit."""
+
 LOCK_TIMEOUT = "500ms"
 """So long an operator's act waits for a lock, and others wait for it; so long an indexer waits for the tracker."""
 
@@ -61,7 +64,7 @@ class PostgresTopicStore(TopicStore):
                 consumer=consumer.id,
                 lease_ms=consumer.lease_ms,
                 max_attempts=consumer.max_attempts,
-                limit=limit,
+                limit=min(limit, MOST_AT_ONCE),
             )
             if not rows:
                 return Claimed(wait_ms=self._wait_ms(sql, consumer))
