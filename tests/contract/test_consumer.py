@@ -346,7 +346,7 @@ def test_an_event_id_that_is_none_is_a_dead_letter(run: Run, ledger: Ledger, con
 @pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
 @pytest.mark.parametrize(
     ("publishes", "result", "message"),
-    [(None, MetadataInfo(), "publishes nowhere"), (OUT, "text", "carries protobuf messages"), (OUT, 7, "is a int")],
+    [(None, MetadataInfo(), "publishes nowhere"), (OUT, "text", "stores protobuf messages"), (OUT, 7, "is a int")],
 )
 def test_a_result_that_cannot_be_published_fails_the_message(
     run: Run, ledger: Ledger, consume, publishes: str | None, result: object, message: str

@@ -17,7 +17,7 @@ from ticklake.text import error_text
 from ticklake.topics import Run
 from ticklake.topics.checks import check_seconds
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
-from ticklake.topics.store import baton_topic, check_size, fitting, in_parts
+from ticklake.topics.store import baton_topic, check_size, count_fitting, in_parts
 
 COUNT_LIMIT = 1_000_000
 STILL_SECONDS = 60.0
@@ -91,7 +91,7 @@ class Outbox:
         still_ms = round(STILL_SECONDS * 1000)
         sql = connection.sql(PACKAGE)
         found = sql.unsent(topic=self.topic, limit=limit, still_ms=still_ms)
-        ids = [id_ for id_, _ in found[: fitting(size for _, size in found)]]
+        ids = [id_ for id_, _ in found[: count_fitting(size for _, size in found)]]
         rows = sql.results(ids=json.dumps(ids)) if ids else []
         return [Row(id_, Envelope(message_id, timestamp, data)) for id_, message_id, timestamp, data in rows]
 
