@@ -115,7 +115,7 @@ class Publisher:
             retry_while_unavailable(
                 lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), on_error=self.on_error
             )
-        except (DatabaseUnavailable, DatabaseLocked) as error:  # whatever is sent, and after a long wait
+        except (DatabaseUnavailable, DatabaseLocked) as error:  # already retried for long; no parcel is the cause
             for parcel in parcels:
                 parcel.error = error
         except TickLakeError as error:

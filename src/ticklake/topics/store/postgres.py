@@ -22,7 +22,7 @@ LOCKED_MS = 50
 """The pause before the next claim if all available messages are locked by open transactions."""
 
 MOST_AT_ONCE = 1_000_000
-"""Claims at most this many messages in one call, whatever the caller's limit."""
+"""The most messages that one call claims, even if the caller's limit is higher."""
 
 LOCK_TIMEOUT = "500ms"
 """The longest wait for a lock: of operators, of those who wait for them, and of indexers for the tracker."""
