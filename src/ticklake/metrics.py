@@ -173,7 +173,7 @@ METRICS: tuple[Metric, ...] = (
     *_all(
         READER,
         "gauge",
-        messages_in_hand="Messages claimed and not yet acknowledged, including expired claims.",
+        messages_held="Messages claimed and not yet acknowledged, including expired claims.",
         claim_conflict_ratio="Share of polls in the window that found nothing after a wake-up, 0 to 1.",
         read_throughput_per_sec="Messages claimed per second.",
     ),

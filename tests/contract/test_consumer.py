@@ -346,7 +346,7 @@ def test_an_event_id_that_is_none_is_a_dead_letter(run: Run, ledger: Ledger, con
 @pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
 @pytest.mark.parametrize(
     ("publishes", "result", "message"),
-    [(None, MetadataInfo(), "publishes nowhere"), (OUT, "text", "carries protobuf messages"), (OUT, 7, "is a int")],
+    [(None, MetadataInfo(), "has no topic for it"), (OUT, "text", "stores protobuf messages"), (OUT, 7, "is a int")],
 )
 def test_a_result_that_cannot_be_published_fails_the_message(
     run: Run, ledger: Ledger, consume, publishes: str | None, result: object, message: str
@@ -570,6 +570,28 @@ def test_a_consumer_that_stands_still_at_work_stops_nobody_else_and_costs_no_att
     pass_time(60)
     healthy.run_until_caught_up()
     assert ledger.booked == [0, 1, 2, 10, 11, 12]
+    assert lag(run) == [(0, 0)]
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+def test_messages_that_another_consumer_is_processing_do_not_end_the_catching_up(
+    run: Run, database_url: str, ledger: Ledger, consume, pass_time
+) -> None:
+    send(run, *(trade(number) for number in range(3)))
+    with run.reader(IN, group=GROUP) as reader:
+        for message in reader.poll_many(2, 0):
+            assert not reader.fail(message, "delivered once")
+    with Database(database_url) as other_database:
+        other = other_database.run(run.id)
+        processed, events = ProcessedMessages(other, IN, GROUP), [str(UUID(int=number)) for number in range(2)]
+        with other.transaction() as transaction:
+            assert processed.mark(events, transaction).ours == frozenset(events)
+            assert consume(batch_size=2, retry_delay=60.0).run_until_caught_up() == 1
+            assert ledger.booked == [2]
+            processed.unmark(events, transaction)
+    pass_time(61)
+    assert consume().run_until_caught_up() == 2
+    assert ledger.booked == [0, 1, 2]
     assert lag(run) == [(0, 0)]
 
 

@@ -95,7 +95,7 @@ def test_a_delay_that_cannot_be_is_refused_and_the_claim_kept(run: Run, delay: f
             reader.fail(message, "no luck", delay=delay)
         with pytest.raises(InvalidOption, match="delay"):
             reader.release([message], delay=delay)
-        assert reader.monitor.snapshot()["messages_in_hand"] == 1
+        assert reader.monitor.snapshot()["messages_held"] == 1
         assert reader.ack(message), "nothing has changed"
 
 

@@ -198,8 +198,8 @@ class TopicMachine(RuleBasedStateMachine):
     def crash(self, group: str) -> None:
         """The consumer is gone and gives nothing back; another one takes its place."""
         if group in self.readers:
-            held = self.readers[group]._in_hand
-            held.let_go(held.claims())
+            held = self.readers[group]._held
+            held.forget(held.claims())
             self.readers[group].close()
             self.readers[group] = self.new_reader(group)
 

@@ -93,7 +93,7 @@ FILL = """
     ANALYZE;
 """
 FENCED = ("ack", "extend", "release", "acknowledged")
-HOT = ("look", "expire", "available", "fresh", "take", "take_again", "reclaim", "advance", *FENCED)
+HOT = ("look", "expire", "available", "fresh", "claim_fresh", "claim_after_reset", "reclaim", "advance", *FENCED)
 
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])

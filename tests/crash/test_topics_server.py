@@ -19,7 +19,7 @@ from ticklake.database.postgres import backend as postgres
 from ticklake.errors import DatabaseUnavailable
 from ticklake.topics import publisher, reader, writer
 from ticklake.topics.envelope import client_clock_ms, wrap_all
-from ticklake.topics.retry import patiently
+from ticklake.topics.retry import retry_while_unavailable
 
 RUN_ID = "20251014-143025-0000beef"
 
@@ -162,7 +162,7 @@ def test_an_outage_longer_than_our_patience_is_an_error_and_everything_goes_on_a
     server: Any, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (publisher, reader, writer):
-        monkeypatch.setattr(module, "patiently", partial(patiently, seconds=0.1))
+        monkeypatch.setattr(module, "retry_while_unavailable", partial(retry_while_unavailable, seconds=0.1))
     with Database(server.get_uri()) as database:
         traffic = Traffic(database, "long")
         eventually(lambda: len(traffic.acked) > 50)

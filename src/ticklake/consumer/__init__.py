@@ -1,4 +1,4 @@
-"""Idempotent consumers: each event's work and its results happen once, however often its message is delivered."""
+"""Idempotent consumers: each event is processed once, even if its message is delivered several times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way to a consumer: a decorated function."""
+"""A decorator that makes a function a consumer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ticklake.topics import Run
 
 
 class ConsumerFunction:
-    """A function that is also a consumer: call it as it is, or open a consumer of a run with `on(run)`."""
+    """A decorated function. It can still be called, and `on(run)` opens a consumer."""
 
     def __init__(self, function: Handler, topic: str, group: str, publishes: str | None, options: Any) -> None:
         update_wrapper(self, function)
@@ -26,15 +26,15 @@ class ConsumerFunction:
         return self._function(payload, transaction)
 
     def on(self, run: Run) -> IdempotentConsumer:
-        """A consumer of this run; use it in a `with` block."""
+        """Opens a consumer of this run. Use it in a `with` block."""
         return IdempotentConsumer(run, self.topic, self.group, self._function, self.publishes, **self._options)
 
 
 def consumer(
     topic: str, *, group: str, publishes: str | None = None, **options: Any
 ) -> Callable[[Handler], ConsumerFunction]:
-    """`@consumer("ingestion-topic", group="validation-consumer-group", publishes="validation-topic")`.
+    """Makes a handler a consumer. Accepts the options of `IdempotentConsumer`.
 
-    Options are those of `IdempotentConsumer`.
+    Example: `@consumer("ingestion-topic", group="validation-consumer-group", publishes="validation-topic")`.
     """
     return lambda function: ConsumerFunction(function, topic, group, publishes, options)

@@ -1,4 +1,4 @@
-"""Messages on their way through a consumer, with the event that each is about."""
+"""Messages in a consumer, with their event ids."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from ticklake.topics import Message
 
 
 class Delivery(NamedTuple):
+    """A message and the id of its event."""
+
     event_id: str
     message: Message
 
 
 @dataclass
 class Outcome:
-    """What became of some deliveries in one transaction; `left` were not begun, `elsewhere` another one is doing."""
+    """The result of a transaction. `left` were not started. Another consumer is processing `elsewhere`."""
 
     finished: list[Message] = field(default_factory=list)
     duplicates: list[Message] = field(default_factory=list)
@@ -31,27 +33,28 @@ class Outcome:
     results: list[Result] = field(default_factory=list)
 
 
-def apart(deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
-    """The first delivery of each event, and its twins."""
+def first_of_each_event(deliveries: Sequence[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+    """Returns the first delivery of each event, and all other deliveries."""
     firsts = {delivery.event_id: delivery for delivery in reversed(deliveries)}
-    twins = [delivery for delivery in deliveries if firsts[delivery.event_id] is not delivery]
-    return [delivery for delivery in deliveries if firsts[delivery.event_id] is delivery], twins
+    others = [delivery for delivery in deliveries if firsts[delivery.event_id] is not delivery]
+    return [delivery for delivery in deliveries if firsts[delivery.event_id] is delivery], others
 
 
 def copied(payload: Payload) -> Payload:
-    """For one attempt: a handler may change what it gets, and the next attempt begins with what was sent."""
+    """Copies a payload for one attempt. The handler may change it, but the next attempt must get the original."""
     copy = type(payload)()
     copy.CopyFrom(payload)
     return copy
 
 
 def payloads_of(returned: Any) -> Iterable[Payload]:
-    one = isinstance(returned, Payload) or not isinstance(returned, Iterable)  # a Struct can be iterated over, too
+    """Returns the result of a handler as several payloads."""
+    one = isinstance(returned, Payload) or not isinstance(returned, Iterable)  # a Struct is iterable, too
     return [returned] if one else returned
 
 
 def uuid_of(event_id: str) -> str:
-    """One spelling for each id."""
+    """Returns the standard spelling of an event id. Raises `InvalidEventId` if it is not a UUID."""
     try:
         return str(UUID(event_id))
     except (AttributeError, TypeError, ValueError) as error:

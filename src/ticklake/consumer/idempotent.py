@@ -1,4 +1,4 @@
-"""A consumer that does each event's work once: the mark, the work and its results are one transaction."""
+"""A consumer that processes each event once: mark, work and results are stored in one transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import defaults, faults
 from ticklake.backoff import pause_after
-from ticklake.consumer.deliveries import Delivery, Outcome, apart, copied, payloads_of, uuid_of
+from ticklake.consumer.deliveries import Delivery, Outcome, copied, first_of_each_event, payloads_of, uuid_of
 from ticklake.consumer.errors import NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
@@ -29,41 +29,41 @@ from ticklake.topics import Message, Run
 from ticklake.topics.checks import check_count, check_seconds
 
 Handler = Callable[[Any, Transaction], Payload | Iterable[Payload] | None]
-"""The work: gets the payload and the transaction to write with; returns what is to be published."""
+"""The user's function. It gets the payload and the transaction, and returns the payloads to publish."""
 
 Part = Callable[[Transaction], AbstractContextManager[object]]
-"""What one message's work is done in: a savepoint, or nothing."""
+"""The context of the work of one message: a savepoint, or nothing."""
 
 TRANSACTION_SECONDS = 1.0
-"""A transaction takes no further message after this long: others wait for it."""
+"""A transaction starts no message after this time, because others wait for it."""
 
 INTERRUPTIONS = (*OUTAGES, TransactionAborted)
-"""What ends the consumer's own statements and passes."""
+"""Temporary errors of the consumer's own statements."""
 
 WAITS_APART = 5
-"""A message that another consumer has at work comes again after as many times the wait for it."""
+"""The delay of a message that another consumer is processing, as a multiple of the wait for its mark."""
 
 LOST_BATCHES = 1
-"""So often a claim may be lost that nobody has begun: with the batch of a message's first delivery. After that it is
-delivered alone."""
+"""How often a message may lose its claim before its work begins: once, with the batch of its first delivery. After that
+it is delivered alone."""
 
 POLL_SECONDS = 1.0
 OUTAGE_PAUSE = 0.5
 MOST_ATTEMPTS = 1_000_000_000
-MOST_LOST = 10_000
+MAX_SUSPECTS = 10_000
 LONGEST_DELAY = 60.0
 _log = logging.getLogger(__name__)
 
 
 class IdempotentConsumer:
-    """One consumer of a group; any number may compete, in threads (each its own) and in processes.
+    """A consumer of a group. Any number can compete, in threads (one consumer per thread) and processes.
 
-    An outage costs a message no attempt. But work may also bring its own connection down, every time. So a message
-    at work when the connection was lost is forgiven once. From then on it is done alone, and if the connection is lost
-    again while the database answers, that counts as a failed attempt.
+    An outage does not count as an attempt. But work may also break its own connection every time. So the first lost
+    connection is forgiven. After that the message is processed alone, and if the connection is lost again while the
+    database answers, this counts as a failed attempt.
 
-    `event_id` says which event a message is about: messages with the same one are duplicates. It is the message's own
-    id, unless the sender may send an event twice: then take it from the payload.
+    `event_id` returns the event of a message: messages with the same event are duplicates. The default is the message
+    id. If a sender may send an event twice, use an id from the payload.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class IdempotentConsumer:
         self._begun = False
         self._life = ""
         self._ended_by: Message | None = None
-        self._lost: dict[str, None] = {}
+        self._suspects: dict[str, None] = {}
 
     def run(self) -> None:
-        """Consume, and relay the results, until `stop()`. A database that does not answer is waited for."""
+        """Processes messages and relays the results until `stop()`. Waits for a database that does not answer."""
         with self._relaying() as relay:
             while not self._stopping:
                 if relay is not None and relay.error is not None:
@@ -120,10 +120,9 @@ class IdempotentConsumer:
                     time.sleep(OUTAGE_PAUSE)
 
     def run_until_caught_up(self) -> int:
-        """Consume, and relay the results, until nothing is there; how many messages that were.
+        """Processes messages and relays the results until nothing is left. Returns the number of processed messages.
 
-        Raises `ResultsNotPublished` if results are left: another relay has them for longer than a lease, or publishing
-        fails.
+        Raises `ResultsNotPublished` if another relay is active for longer than a lease, or if publishing fails.
         """
         total = 0
         while not self._stopping and (messages := self._poll(0)):
@@ -136,35 +135,35 @@ class IdempotentConsumer:
         return total
 
     def process(self, timeout: float = POLL_SECONDS) -> int:
-        """Deal with the next messages, waiting up to `timeout` for the first; how many. Results go into the outbox."""
+        """Processes the next messages and returns how many. Waits up to `timeout` for the first. Fills the outbox."""
         return self._process_polled(self._poll(timeout))
 
     def _poll(self, timeout: float) -> list[Message]:
         return self._reader.poll_many(1 if self._alone_next else self._batch_size, timeout)
 
     def _process_polled(self, messages: Sequence[Message]) -> int:
-        """Returns how many messages are done; not those that were put off."""
-        put_off = 0
+        """Processes messages. Returns how many, without the postponed ones."""
+        postponed = 0
         try:
-            found = self._not_done(self._identified(messages))
-            deliveries = self._at_once(found)
-            put_off = len(found) - len(deliveries)
+            found = self._skip_done(self._with_event_ids(messages))
+            deliveries = self._choose(found)
+            postponed = len(found) - len(deliveries)
             while deliveries:
-                deliveries = self._still_ours(self._work(deliveries))
+                deliveries = self._extend(self._work(deliveries))
         except INTERRUPTIONS as error:
-            self._put_back(messages, error)
+            self._release_after_outage(messages, error)
         except BaseException as error:
-            self._end(error)
+            self._fail_what_ended(error)
             raise
-        return len(messages) - put_off
+        return len(messages) - postponed
 
     def stop(self) -> None:
-        """Make `run` return after the messages at hand; from any thread or signal handler."""
+        """Makes `run` return after the current messages. Can be called from any thread or signal handler."""
         self._stopping = True
         self._reader.wake()
 
     def close(self) -> None:
-        """Give back what is claimed and not done."""
+        """Stops, and releases all claims that are not acknowledged."""
         self.stop()
         self._reader.close()
 
@@ -174,7 +173,8 @@ class IdempotentConsumer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _identified(self, messages: Sequence[Message]) -> list[Delivery]:
+    def _with_event_ids(self, messages: Sequence[Message]) -> list[Delivery]:
+        """Reads the event ids. A message without a valid one fails."""
         found = []
         for message in messages:
             try:
@@ -186,8 +186,8 @@ class IdempotentConsumer:
                 raise
         return found
 
-    def _not_done(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """The fast check: what is done already needs no transaction."""
+    def _skip_done(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Acknowledges duplicates and returns the others. This is fast, because it needs no transaction."""
         if not deliveries:
             return []
         known = self._processed.find([delivery.event_id for delivery in deliveries])
@@ -197,30 +197,31 @@ class IdempotentConsumer:
         self.monitor.counter("duplicates_skipped").add(len(done))
         for delivery in fresh:
             if delivery.message.published_at_ms < known.kept_since_ms:
-                self._warn("REPLAY_OLDER_THAN_MARKS", delivery.message, "it may have been done before")
+                self._warn("REPLAY_OLDER_THAN_MARKS", delivery.message, "it may have been processed before")
         return fresh
 
-    def _at_once(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Those that are delivered for the first time; or one alone that was delivered before. The others are put off.
+    def _choose(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Returns all first deliveries, or a single redelivery. Releases the others.
 
-        One of them may kill its process, or take longer than its lease. A claim that is lost counts as an attempt, so
-        only the message at work may lose one. What another consumer has at work need not be tried one by one.
+        A redelivered message may kill its process or take longer than its lease. All messages of its batch would lose
+        their claims, which counts as an attempt. So it is processed alone. Redeliveries that another consumer is
+        processing are postponed together.
         """
         again = [delivery for delivery in deliveries if delivery.message.attempts > 1]
         self._alone_next = bool(again)
         if not again or len(deliveries) == 1:
             return deliveries
-        elsewhere = self._elsewhere(again)
+        elsewhere = self._processed_elsewhere(again)
         free = [delivery for delivery in again if delivery.event_id not in elsewhere]
         chosen = free[:1] or [delivery for delivery in deliveries if delivery.message.attempts == 1]
         self._alone_next = bool(free)
-        self._leave([delivery.message for delivery in again if delivery.event_id in elsewhere])
-        put_off = [*free[1:], *(one for one in deliveries if one.message.attempts == 1)] if free else []
-        self._reader.release([delivery.message for delivery in put_off])
+        self._postpone([delivery.message for delivery in again if delivery.event_id in elsewhere])
+        later = [*free[1:], *(one for one in deliveries if one.message.attempts == 1)] if free else []
+        self._reader.release([delivery.message for delivery in later])
         return chosen
 
-    def _elsewhere(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
-        """The events that another consumer has at work now."""
+    def _processed_elsewhere(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
+        """Returns the events that another consumer is processing now."""
         event_ids = sorted({delivery.event_id for delivery in deliveries})
         with self._run.transaction(durable=False) as transaction:
             marked = self._processed.mark(event_ids, transaction, wait=self._wait)
@@ -228,40 +229,41 @@ class IdempotentConsumer:
         return marked.elsewhere
 
     def _work(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """One transaction over as many as fit; what is left. Twins come after it: then the mark tells.
+        """Processes deliveries in one transaction and returns those that are left.
 
-        Savepoints keep a message that fails from spoiling it for the others, and cost two round trips each: they are
-        only used once a message has failed.
+        Further deliveries of the same event are left: after the commit they are duplicates. Suspects are processed
+        alone.
         """
-        firsts, twins = apart(deliveries)
-        suspects = [delivery for delivery in firsts if delivery.message.id in self._lost]
-        others = [delivery for delivery in firsts if delivery.message.id not in self._lost]
-        left = self._together(others) if others else []
+        firsts, repeated = first_of_each_event(deliveries)
+        suspects = [delivery for delivery in firsts if delivery.message.id in self._suspects]
+        others = [delivery for delivery in firsts if delivery.message.id not in self._suspects]
+        left = self._process_together(others) if others else []
         for delivery in suspects:
-            self._alone(delivery)
-        return left + twins
+            self._process_alone(delivery)
+        return left + repeated
 
-    def _together(self, deliveries: list[Delivery]) -> list[Delivery]:
+    def _process_together(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Tries one transaction; then one with savepoints, which cost two round trips each; then each alone."""
         if all(delivery.message.attempts == 1 for delivery in deliveries):
             try:
                 return self._transact(deliveries, nullcontext)
             except OUTAGES:
                 raise
             except Exception:
-                _log.debug("Of %d messages one failed: again, each in a savepoint", len(deliveries))
+                _log.debug("One of %d messages failed: repeating with a savepoint for each", len(deliveries))
         try:
             return self._transact(deliveries, Transaction.savepoint)
         except OUTAGES:
             raise
         except Exception:
-            _log.debug("%d messages failed as a whole: again, each alone", len(deliveries))
+            _log.debug("The transaction of %d messages failed: repeating each alone", len(deliveries))
         for delivery in deliveries:
-            self._alone(delivery)
+            self._process_alone(delivery)
         return []
 
-    def _alone(self, delivery: Delivery) -> None:
-        """One message in a transaction of its own: what goes wrong after its work has begun is its own failure."""
-        suspected = delivery.message.id in self._lost
+    def _process_alone(self, delivery: Delivery) -> None:
+        """Processes one message in a separate transaction. An error after its work has begun is its own failure."""
+        suspected = delivery.message.id in self._suspects
         try:
             self._transact([delivery], nullcontext)
         except OUTAGES as error:
@@ -274,7 +276,7 @@ class IdempotentConsumer:
             self._fail(delivery.message, error)
 
     def _answers(self) -> bool:
-        """Whether the database does a small write now, and the server has not been restarted since the work began."""
+        """Returns whether a small write succeeds and the server was not restarted since the work began."""
         probe = [str(uuid4())]
         try:
             with self._run.transaction(patient=False) as transaction:
@@ -294,9 +296,9 @@ class IdempotentConsumer:
             raise
 
     def _suspect(self, deliveries: Sequence[Delivery]) -> None:
-        self._lost |= dict.fromkeys(delivery.message.id for delivery in deliveries)
-        for message_id in list(self._lost)[:-MOST_LOST]:
-            del self._lost[message_id]
+        self._suspects |= dict.fromkeys(delivery.message.id for delivery in deliveries)
+        for message_id in list(self._suspects)[:-MAX_SUSPECTS]:
+            del self._suspects[message_id]
 
     def _transact_all(self, deliveries: Sequence[Delivery], part: Part) -> list[Delivery]:
         with self._run.transaction() as transaction, self.monitor.percentiles("transaction").timed():
@@ -368,30 +370,31 @@ class IdempotentConsumer:
         self.monitor.counter("duplicates_skipped").add(len(outcome.duplicates))
         self.monitor.window("throughput_per_sec").add(len(outcome.finished))
         for message in outcome.finished:
-            self._lost.pop(message.id, None)
+            self._suspects.pop(message.id, None)
         for delivery, error in outcome.failed:
             self._fail(delivery.message, error)
-        self._leave(outcome.elsewhere)
+        self._postpone(outcome.elsewhere)
 
-    def _leave(self, messages: Sequence[Message]) -> None:
-        """Whoever is doing them may be done soon, or stand still for long: then little time is spent waiting for it."""
+    def _postpone(self, messages: Sequence[Message]) -> None:
+        """Releases messages that another consumer is processing. The delay avoids waiting for it again and again."""
         if messages:
             self._alone_next = False
-            _log.debug("%d messages of group %s are being done elsewhere", len(messages), self._group)
+            _log.debug("Another consumer is processing %d messages of group %s", len(messages), self._group)
             self._reader.release(messages, delay=max(self._retry_delay, WAITS_APART * self._wait))
 
-    def _still_ours(self, deliveries: list[Delivery]) -> list[Delivery]:
+    def _extend(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Extends the claims. Returns the deliveries that are still held."""
         held = self._reader.extend([delivery.message for delivery in deliveries])
         return [delivery for delivery, ours in zip(deliveries, held, strict=True) if ours]
 
-    def _end(self, error: BaseException) -> None:
-        """What ends a consumer counts as a failed attempt: otherwise it would end the next one, too, for ever.
+    def _fail_what_ended(self, error: BaseException) -> None:
+        """Counts an exception that ends the consumer as a failed attempt. Otherwise it would end every consumer.
 
-        An operator's interrupt is no message's fault.
+        A KeyboardInterrupt does not count: it comes from an operator.
         """
         ended_by, self._ended_by = self._ended_by, None
         if ended_by is not None and not isinstance(error, KeyboardInterrupt):
-            with suppress(*INTERRUPTIONS):  # then the claim expires, which counts as well
+            with suppress(*INTERRUPTIONS):  # then the claim expires, which also counts
                 self._fail(ended_by, error)
 
     def _fail(self, message: Message, error: BaseException) -> None:
@@ -400,8 +403,8 @@ class IdempotentConsumer:
         self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {error_text(error)}")
         self._reader.fail(message, error, delay=delay, last=message.attempts >= self._max_attempts)
 
-    def _put_back(self, messages: Sequence[Message], error: Exception) -> None:
-        """The database's fault, not theirs: what is not acknowledged is delivered again and counts as no attempt."""
+    def _release_after_outage(self, messages: Sequence[Message], error: Exception) -> None:
+        """Releases messages after an error of the database. It does not count as an attempt."""
         self._interrupted(error)
         with suppress(*INTERRUPTIONS):  # then the claims expire
             self._reader.release(messages, delay=self._retry_delay)

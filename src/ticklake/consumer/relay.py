@@ -1,4 +1,4 @@
-"""The way from an outbox into its topic: in order, exactly once, by one relay at a time."""
+"""Publishes the messages of an outbox on its topic: in order, exactly once, by one relay at a time."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Relay:
-    """Publishes what is in the outbox of a topic. Start as many as you like: the others wait for the baton.
+    """Publishes the outbox of a topic. Any number of relays can be started; only the one with the baton publishes.
 
-    The baton is a message in a topic of its own (`outbox/TOPIC`). Who has claimed it relays, and extends the claim;
-    when its relay dies, the claim expires and the next one takes over. `ticklake claims` shows who has it.
+    The baton is a message in a separate topic (`outbox/TOPIC`). A relay claims it and extends the claim. If the relay
+    dies, the claim expires and another relay gets it. `ticklake claims` shows the holder.
     """
 
     def __init__(self, run: Run, topic: str, *, lease: float = LEASE_SECONDS, batch_size: int = 500) -> None:
@@ -56,17 +56,17 @@ class Relay:
         self._listener: Listener | None = None
         self._stopping = False
         self.error: BaseException | None = None
-        _offer_baton(run, self._batons.topic)
+        _add_baton(run, self._batons.topic)
 
     def run(self) -> None:
-        """Relay until `stop()`; what fails is tried again. `error` is what ended it before that, if anything did."""
+        """Publishes until `stop()` and retries failures. If an error ends it earlier, `error` is set."""
         try:
-            self._run_on()
+            self._relay_until_stopped()
         except BaseException as error:
             self.error = error
             raise
 
-    def _run_on(self) -> None:
+    def _relay_until_stopped(self) -> None:
         while not self._stopping:
             try:
                 self.relay(self._lease)
@@ -78,7 +78,7 @@ class Relay:
                 time.sleep(OUTAGE_PAUSE)
 
     def relay(self, timeout: float = 0.0) -> int:
-        """Publish the next messages as soon as there are any and it is this relay's turn; how many."""
+        """Publishes the next messages once this relay has the baton. Returns how many; 0 after `timeout`."""
         until = deadline_after(timeout, time.monotonic())
         deadline = math.inf if until is None else until
         while not self._stopping:
@@ -96,10 +96,10 @@ class Relay:
         return 0
 
     def drain(self) -> int:
-        """Publish all that is there. Returns the number of messages that are left.
+        """Publishes the whole outbox. Returns the number of messages that are left.
 
-        It waits for the baton as long as a dead relay may have it, and for another relay as long as that makes
-        progress. Messages are left if that takes longer than a lease, or if they cannot be published.
+        Waits for the baton of a dead relay until its lease ends, and for another relay as long as it makes progress.
+        Messages are left if there is no progress for longer than a lease.
         """
         left = self._outbox.count_unsent()
         deadline = time.monotonic() + self._lease + DRAIN_GRACE
@@ -111,14 +111,14 @@ class Relay:
         return left
 
     def stop(self) -> None:
-        """Make `run` and `relay` return; from any thread or signal handler."""
+        """Makes `run` and `relay` return. Can be called from any thread or signal handler."""
         self._stopping = True
         self._batons.wake()
         if self._listener is not None:
             self._listener.wake()
 
     def close(self) -> None:
-        """Hand the baton on."""
+        """Stops, and releases the baton."""
         self.stop()
         self._batons.close()
         self._writer.close()
@@ -132,7 +132,7 @@ class Relay:
         self.close()
 
     def _leads(self, deadline: float) -> bool:
-        """Whether this relay has the baton; waits for it where another one has it."""
+        """Returns whether this relay has the baton. Waits for it if another relay has it."""
         if self._baton is not None and time.monotonic() > self._renewed + self._lease / 3:
             (held,) = self._batons.extend([self._baton])
             self._baton, self._renewed = (self._baton if held else None), time.monotonic()
@@ -143,15 +143,15 @@ class Relay:
 
     def _wait(self, deadline: float, pause: float | None) -> None:
         if self._listener is None:
-            self._listener = self._outbox.listen()  # what came before that is found by another look
+            self._listener = self._outbox.listen()  # the next check finds earlier messages
             return
         limits = (deadline - time.monotonic(), self._lease / 3, LONGEST_RETRY if pause is None else pause)
         self._listener.wait(max(0.0, min(limits)))
 
     def _publish(self, limit: int, head: int) -> int | None:
-        """How many; None while another relay, which may stand still, has them locked: their order is kept.
+        """Publishes messages and returns how many; None if another relay has locked them, which keeps the order.
 
-        Whatever else goes wrong is an attempt, at least of the oldest: the next one is with fewer messages.
+        Any other error counts as a failed attempt, at least of the oldest message. The next attempt has fewer messages.
         """
         rows: Sequence[Row] = ()
         try:
@@ -182,19 +182,19 @@ class Relay:
 
 
 def _pause(attempts: Attempts) -> float:
-    """Seconds until the next attempt: twice as long after each that failed, counted from the last one."""
+    """Returns the seconds until the next attempt. The pause doubles with each failure."""
     if attempts.age_ms is None:
         return 0.0
     return max(0.0, pause_after(attempts.failed, longest=LONGEST_RETRY) - attempts.age_ms / 1000)
 
 
 def _batch(size: int, attempts: Attempts) -> int:
-    """Half as many after each failure: a timeout, or one message that cannot be published, holds up fewer others."""
+    """Returns the size of the next batch. It is halved with each failure, so that a bad message blocks fewer others."""
     return max(1, size >> min(attempts.failed, 30))
 
 
-def _offer_baton(run: Run, topic: str) -> None:
-    """One and always the same message, whoever comes first."""
+def _add_baton(run: Run, topic: str) -> None:
+    """Publishes the baton, unless it exists. Its id is always the same."""
     baton = wrap(TopicEnvelope(), client_clock_ms(), baton_id(topic))
     with run.writer(topic) as writer:
         writer.forward([baton])

@@ -51,7 +51,7 @@ def split(text: str) -> Iterator[Statement]:
     """Yields the statements of `text`, as PostgreSQL reads it. A trigger or function may contain semicolons."""
     start = at = depth = 0
     words: list[str] = []
-    in_body = may_end = False  # the END of a body stands where a statement could
+    in_body = may_end = False  # only an END at the beginning of a statement ends a body
     while found := _TOKEN.search(text, at):
         at, word, sign = found.end(), found["word"], found["sign"]
         if sign == "/*":

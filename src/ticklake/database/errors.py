@@ -48,7 +48,7 @@ class DatabaseLocked(TickLakeError):
 class DatabaseBusy(DatabaseLocked):
     message = (
         "Another transaction of this process has kept {database} for {seconds:.0f} seconds. Look for a thread that "
-        "waits inside of one; make transactions shorter."
+        "waits inside a transaction, and make transactions shorter."
     )
 
 

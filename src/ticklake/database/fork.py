@@ -1,4 +1,4 @@
-"""Handles forks. A forked process must neither use nor close nor free the connections of its parent."""
+"""Handles forks. A forked process must not use, close or free the connections of its parent."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Inheritable(ABC):
 
 
 def leak(inherited: object) -> None:
-    """Prevents that an object is ever freed. That would close it and write to what the parent uses."""
+    """Keeps an object alive forever. Freeing it would close it and write to what the parent uses."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
 
 

@@ -37,7 +37,7 @@ def schema_name(run_id: str) -> str:
 
 
 def is_name_of(schema: str, run_id: str) -> bool:
-    """Whether a run's tables are in a schema of this name."""
+    """Returns whether `schema` is the name of the run's schema."""
     try:
         return schema == schema_name(run_id)
     except InvalidName:

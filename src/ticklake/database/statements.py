@@ -33,10 +33,10 @@ def statements(package: str, dialect: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".sql"):
-            where = f"{package}/sql/{dialect}/{file.name}"
-            for name, text in _named(where, file.read_text("utf-8")):
+            path = f"{package}/sql/{dialect}/{file.name}"
+            for name, text in _named(path, file.read_text("utf-8")):
                 if name in found:
-                    raise BadStatement(file=where, reason=f"the name {name} is used twice in this folder")
+                    raise BadStatement(file=path, reason=f"the name {name} is used twice in this folder")
                 found[name] = text
     return found
 

@@ -1,4 +1,4 @@
-"""A lock that is not lost if an exception comes at any byte code.
+"""A lock that is not lost if an interrupt raises an exception between two byte codes.
 
 A `threading.Lock` can be lost between acquiring it and recording its holder. Here the record is the lock, and a single
 C call acquires it. A holder that was garbage-collected holds nothing.

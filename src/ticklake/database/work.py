@@ -1,4 +1,4 @@
-"""Work on a connection, from acquire to release. An exception at any byte code still releases the connection."""
+"""Work on a connection, from acquire to release. The connection is released even if an interrupt comes at any time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of this process, in durable batches: a bus, and the queue that bridges it to a SQLite file."""
+"""Events of a process: a bus, and a queue that stores its events in a SQLite file, in batches."""
 
 from __future__ import annotations
 

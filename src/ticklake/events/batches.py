@@ -1,4 +1,4 @@
-"""Batches of events in a SQLite file. What `store` has returned for is on disk."""
+"""Batches of events in a SQLite file. They are on disk when `store` returns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHUNK = 1000
 
 @dataclass
 class Batch:
-    """Events in the order in which they came. `sequence` grows from batch to batch and is never given twice."""
+    """Events in the order of arrival. `sequence` grows with each batch and is never used twice."""
 
     batch_id: str
     created_at: float
@@ -35,11 +35,11 @@ class Batch:
     sequence: int = 0
     attempts: int = 0
     size: int = 0
-    """The bytes of its events in the file."""
+    """The size of its events in the file, in bytes."""
 
 
 class DeadBatch(NamedTuple):
-    """A batch that was given up; its events as far as they can be decoded."""
+    """A batch that is not tried any more. `events` is None if they cannot be decoded."""
 
     batch_id: str
     sequence: int
@@ -51,12 +51,14 @@ class DeadBatch(NamedTuple):
 
 
 class Stored(NamedTuple):
+    """The number of new and of duplicate events."""
+
     new: int
     duplicates: int
 
 
 class Next(NamedTuple):
-    """The next batch; or seconds until there may be one (None: when something is stored); and who died on the way."""
+    """The next batch, or the seconds until there may be one (None: after the next store). `dead`: new dead batches."""
 
     batch: Batch | None = None
     wait: float | None = None
@@ -65,17 +67,17 @@ class Next(NamedTuple):
 
 @dataclass
 class _Open:
-    """The newest batch as long as it may grow. How far it is filled, the database knows."""
+    """The newest batch, while events can be added to it. Its size is only in the database."""
 
     batch_id: str
     closes_at: float
 
 
 class Batches:
-    """The file of one queue, opened by one process at a time.
+    """The file of a queue. One process at a time opens it.
 
-    What is remembered here follows the file: it changes after a commit that has succeeded. After any error it is read
-    anew, and what was claimed without anybody knowing is given back.
+    The state in memory is changed only after a successful commit. After any error it is read from the file again, and
+    claims that are not held here are released.
     """
 
     def __init__(
@@ -97,28 +99,28 @@ class Batches:
         self._lock = threading.RLock()
         self._owner = uuid4().hex
         self._open: _Open | None = None
-        self._in_hand: set[str] = set()
-        self._doubtful = False
+        self._held: set[str] = set()
+        self._uncertain = False
         self.pending = 0
         self.queue_id = ""
 
     def recover(self) -> int:
-        """Own the queue, and make what was in somebody's hands pending again; how many batches."""
+        """Becomes the owner of the queue and releases all claimed batches. Returns how many."""
         self._schema.prepare(PACKAGE)
         with self._lock, self._schema.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
             sql.set_cache()
             sql.set_checkpoint()
             sql.set_owner(owner=self._owner)
-            given_back = len(sql.give_back_all())
-            transaction.after_commit(partial(self._counted, _waiting(sql)))
+            released = len(sql.release_all())
+            transaction.after_commit(partial(self._counted, _repair_waiting(sql)))
             ((self.queue_id,),) = sql.queue_id()
-        return given_back
+        return released
 
     def store(self, lines: Sequence[Line], age: float = 0.0) -> Stored:
-        """Write those that are new, all or none: into the open batch where they fit, else as a new one.
+        """Stores the new events, all or none, in the open batch if they fit, else in a new one.
 
-        `age`: for how many seconds the first of them has waited.
+        `age`: the seconds that the first of them has waited.
         """
         with self._writing() as (sql, transaction):
             now = self._clock()
@@ -131,7 +133,7 @@ class Batches:
             elif new:
                 sql.add_batch(batch_id=batch_id, created_at=now, count=len(new), data=joined(new))
                 sql.add_sequence(batch_id=batch_id)
-                transaction.after_commit(partial(self._begun, batch_id, time.monotonic() + self._timeout - age))
+                transaction.after_commit(partial(self._opened, batch_id, time.monotonic() + self._timeout - age))
             if new and sql.size_of_pending(batch_id=batch_id)[0][0] >= self._batch_size:
                 transaction.after_commit(self._closed)
             faults.reach("events.commit")
@@ -139,52 +141,54 @@ class Batches:
         return Stored(len(new), len(lines) - len(new))
 
     def next(self) -> Next:
-        """Claim the oldest pending batch that is closed. One that was delivered too often is a dead letter."""
+        """Claims the oldest pending batch that is closed. Makes batches without attempts left dead letters."""
         dead: list[str] = []
         with self._writing(durable=False) as (sql, transaction):
             while rows := sql.next_batch():
                 batch_id, created_at, count, data, attempts, sequence = rows[0]
                 if wait := self._until_closed(batch_id):
                     return Next(wait=wait, dead=tuple(dead))
-                transaction.after_commit(partial(self._taken, batch_id))
+                transaction.after_commit(partial(self._claimed, batch_id))
                 events = self._events(sql, batch_id, data, attempts)
                 if events is not None:
                     sql.claim_batch(batch_id=batch_id)
                     sql.set_waiting(batch_id=batch_id, waiting=0)
-                    transaction.after_commit(partial(self._in_hand.add, batch_id))
+                    transaction.after_commit(partial(self._held.add, batch_id))
                     batch = Batch(batch_id, created_at, events, count, "processing", sequence, attempts + 1, len(data))
                     return Next(batch, dead=tuple(dead))
                 dead.append(batch_id)
         return Next(dead=tuple(dead))
 
     def assign(self, batch_ids: Sequence[str], run_id: str) -> int:
-        """Record that these batches belong to a run. Returns the number of the run's first batch."""
+        """Records that these batches belong to a run. Returns the number of the run's first batch."""
         with self._writing(durable=False) as (sql, _):
             sql.assign.many({"batch_id": batch_id, "run_id": run_id} for batch_id in batch_ids)
             ((first,),) = sql.first_of_run(run_id=run_id)
         return int(first)
 
     def finish(self, batch_id: str) -> bool:
+        """Marks a claimed batch as done. Returns False if it is not claimed."""
         with self._writing(durable=False) as (sql, transaction):
-            transaction.after_commit(partial(self._in_hand.discard, batch_id))
+            transaction.after_commit(partial(self._held.discard, batch_id))
             return bool(sql.finish_batch(batch_id=batch_id))
 
     def fail(self, batch_id: str, error: str) -> bool:
-        """Back in its place, for another attempt (False); or, after the last one, a dead letter (True)."""
+        """Releases a batch for another attempt. After the last attempt, makes it a dead letter and returns True."""
         with self._writing() as (sql, transaction):
             rows = sql.attempts(batch_id=batch_id)
             if not rows:
                 return False
-            transaction.after_commit(partial(self._in_hand.discard, batch_id))
+            transaction.after_commit(partial(self._held.discard, batch_id))
             if rows[0][0] >= self._max_attempts:
                 self._bury(sql, batch_id, error)
                 return True
-            sql.give_back(batch_id=batch_id)
+            sql.release(batch_id=batch_id)
             sql.set_waiting(batch_id=batch_id, waiting=1)
-            transaction.after_commit(self._given_back)
+            transaction.after_commit(self._released)
         return False
 
     def dead(self, limit: int) -> list[DeadBatch]:
+        """Returns dead letters, oldest first."""
         with self._schema.reading() as view:
             rows = view.sql(PACKAGE).dead_batches(limit=limit)
         return [
@@ -198,16 +202,17 @@ class Batches:
         return int(found)
 
     def replay(self, batch_id: str) -> bool:
+        """Makes a dead letter pending again. Returns False if there is none with this id."""
         with self._writing() as (sql, transaction):
             revived = bool(sql.revive(batch_id=batch_id))
             sql.remove_dead(batch_id=batch_id)
             if revived:
                 sql.set_waiting(batch_id=batch_id, waiting=1)
-                transaction.after_commit(self._given_back)
+                transaction.after_commit(self._released)
         return revived
 
     def prune(self, max_age: float) -> tuple[int, int]:
-        """Forget done batches and the ids of their events, in small transactions; how many of each."""
+        """Removes done batches and old event ids, in small transactions. Returns how many of each."""
         now = self._clock()
         old = self._prune_batches("prune_batches", before=now - max_age)
         ahead = self._prune_batches("prune_ahead", now=now, sequence=max(old, default=0))
@@ -218,32 +223,32 @@ class Batches:
 
     @contextmanager
     def _writing(self, *, durable: bool = True) -> Iterator[tuple[Statements, Transaction]]:
-        """A transaction of the owner. Raises `QueueLost` if somebody else is the owner by now."""
+        """Begins a transaction. Raises `QueueLost` if another process has become the owner."""
         with self._lock:
             try:
                 with self._schema.transaction(durable=durable) as transaction:
                     sql = transaction.sql(PACKAGE)
                     if not sql.is_owner(owner=self._owner):
                         raise QueueLost(queue=self._schema.path)
-                    if self._doubtful:
-                        sql.give_back_unknown(in_hand=json.dumps(list(self._in_hand)))
-                        transaction.after_commit(partial(self._counted, _waiting(sql)))
+                    if self._uncertain:
+                        sql.release_unknown(held=json.dumps(list(self._held)))
+                        transaction.after_commit(partial(self._counted, _repair_waiting(sql)))
                     yield sql, transaction
             except BaseException:
-                # A commit may have succeeded, and what follows it was not done.
-                self._doubtful, self._open = True, None
+                # The commit may have succeeded without the changes in memory that follow it.
+                self._uncertain, self._open = True, None
                 raise
 
     def _prune_batches(self, statement: str, **values: float) -> list[int]:
-        """The numbers of the batches that were forgotten."""
-        forgotten: list[int] = []
+        """Removes batches and returns their numbers."""
+        numbers: list[int] = []
         removed = CHUNK
         while removed == CHUNK:
             with self._writing() as (sql, _):
                 rows = getattr(sql, statement)(**values, limit=CHUNK)
-                forgotten += [row[0] for row in sql.forget_sequence.many({"batch_id": row[0]} for row in rows)]
+                numbers += [row[0] for row in sql.remove_sequence.many({"batch_id": row[0]} for row in rows)]
             removed = len(rows)
-        return forgotten
+        return numbers
 
     def _prune_events(self, now: float, before: float) -> int:
         removed = after = 0
@@ -257,7 +262,7 @@ class Batches:
                 removed += len(sql.prune_events(first=first, last=after, old=old, before=before, now=now))
 
     def _growing(self, sql: Statements, lines: Sequence[Line]) -> str | None:
-        """The open batch, if all of these fit into it."""
+        """Returns the open batch if all these events fit into it; else None."""
         if self._open is None or time.monotonic() >= self._open.closes_at:
             return None
         for count, size in sql.size_of_pending(batch_id=self._open.batch_id):
@@ -266,30 +271,31 @@ class Batches:
         return None
 
     def _until_closed(self, batch_id: str) -> float:
+        """Returns the seconds until a batch is closed."""
         if self._open is None or self._open.batch_id != batch_id:
             return 0.0
         return max(0.0, self._open.closes_at - time.monotonic())
 
     def _counted(self, pending: int) -> None:
-        self.pending, self._doubtful = pending, False
+        self.pending, self._uncertain = pending, False
 
-    def _begun(self, batch_id: str, closes_at: float) -> None:
+    def _opened(self, batch_id: str, closes_at: float) -> None:
         self.pending += 1
         self._open = _Open(batch_id, closes_at)
 
     def _closed(self) -> None:
         self._open = None
 
-    def _given_back(self) -> None:
+    def _released(self) -> None:
         self.pending += 1
 
-    def _taken(self, batch_id: str) -> None:
+    def _claimed(self, batch_id: str) -> None:
         self.pending -= 1
         if self._open is not None and self._open.batch_id == batch_id:
             self._open = None
 
     def _events(self, sql: Statements, batch_id: str, data: bytes, attempts: int) -> list[Event] | None:
-        """None where the batch cannot be delivered (any more): then it is dead."""
+        """Returns the events of a batch. If it cannot be delivered, makes it a dead letter and returns None."""
         error = f"delivered {attempts} times and never finished"
         if attempts < self._max_attempts:
             try:
@@ -305,8 +311,8 @@ class Batches:
         sql.set_waiting(batch_id=batch_id, waiting=0)
 
 
-def _waiting(sql: Statements) -> int:
-    """Finds the batches that wait to be delivered; how many."""
+def _repair_waiting(sql: Statements) -> int:
+    """Corrects the column `waiting` of all batches. Returns the number of pending batches."""
     sql.find_waiting()
     sql.find_not_waiting()
     ((pending,),) = sql.count_pending()
@@ -314,7 +320,7 @@ def _waiting(sql: Statements) -> int:
 
 
 def _new(sql: Statements, lines: Sequence[Line], batch_id: str, now: float) -> list[Line]:
-    """Those whose id is not there yet; of several with one id the first."""
+    """Adds the event ids and returns the new events: the first one of each new id."""
     ids = json.dumps([line.event_id for line in lines])
     added = {row[0] for row in sql.add_events(event_ids=ids, batch_id=batch_id, now=now)}
     firsts = {line.event_id: line for line in reversed(lines)}

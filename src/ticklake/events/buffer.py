@@ -1,4 +1,4 @@
-"""Events that are accepted and not on disk yet: a few, for a moment."""
+"""Events that are accepted but not yet on disk."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ticklake.monitoring import Counter
 
 @dataclass(frozen=True)
 class Triggers:
-    """When buffered events are written: at `batch_size`, after `timeout` seconds, or when somebody waits for them.
+    """When events are written: at `batch_size` events, after `timeout` seconds, or if a publisher waits for them.
 
-    Up to `capacity` events are written at once, and up to `batch_bytes`.
+    At most `capacity` events and `batch_bytes` bytes are written at once.
     """
 
     batch_size: int
@@ -29,14 +29,14 @@ class Triggers:
 
 
 class Due(NamedTuple):
-    """What is to be written next, and for how many seconds the first of it has waited."""
+    """The events to write next, and the seconds that the first one has waited."""
 
     lines: list[Line]
     age: float
 
 
 class Buffer:
-    """Holds up to `capacity` events in order. They leave it when they are on disk, not before."""
+    """Holds up to `capacity` events in order. An event is removed when it is on disk."""
 
     def __init__(self, triggers: Triggers, *, blocks: bool, blocked: Counter, name: str) -> None:
         self._triggers = triggers
@@ -55,7 +55,7 @@ class Buffer:
         return len(self._lines)
 
     def add(self, lines: Sequence[Line]) -> BufferReceipt:
-        """Accept all of them, or, where the queue does not wait for room, none."""
+        """Accepts events. If there is no room, waits or raises `QueueFull`, depending on `blocks`."""
         with self._filled:
             if not self._blocks and len(self._lines) + len(lines) > self._triggers.capacity:
                 self._blocked.add()
@@ -64,8 +64,8 @@ class Buffer:
                 self._append(lines[start : start + self._triggers.batch_size])
             return BufferReceipt(self, self._accepted)
 
-    def take(self) -> Due | None:
-        """What is to be written next, as soon as there is a reason to; None once the buffer is closed and empty."""
+    def wait_due(self) -> Due | None:
+        """Waits until events must be written and returns them; None once the buffer is closed and empty."""
         with self._filled:
             while not (self._closed or self._due()):
                 self._filled.wait(self._until_due())
@@ -73,7 +73,7 @@ class Buffer:
             return Due(lines, time.monotonic() - self._arrivals[0]) if lines else None
 
     def written(self, count: int) -> None:
-        """The first `count` are on disk."""
+        """Removes the first `count` events, which are now on disk."""
         with self._filled:
             for _ in range(min(count, len(self._lines))):  # they may have been discarded meanwhile
                 self._lines.popleft()
@@ -83,24 +83,25 @@ class Buffer:
             self._settled.notify_all()
 
     def failed(self, reason: str) -> None:
-        """Writing failed: those who wait are told; the events stay."""
+        """Reports a failed write to waiting publishers. The events stay in the buffer."""
         with self._filled:
             self._failures += 1
             self._reason = reason
             self._settled.notify_all()
 
     def wait_written(self, number: int) -> None:
+        """Waits until the first `number` accepted events are on disk. Raises `EventsNotDurable` if that fails."""
         with self._filled:
             failures = self._failures
             self._wanted = max(self._wanted, number)
             self._filled.notify()
             self._settled.wait_for(lambda: self._written >= number or self._failures > failures or self._lost())
             if self._written < number:
-                reason = self._reason if self._failures > failures else "the queue was stopped without waiting for them"
+                reason = self._reason if self._failures > failures else "the queue was stopped without writing them."
                 raise EventsNotDurable(queue=self._name, reason=reason)
 
     def close(self, *, discard: bool = False) -> int:
-        """Accept nothing more; with `discard` forget what is not on disk. How many events that are."""
+        """Refuses further events. Returns the number of events that are not on disk; `discard` drops them."""
         with self._filled:
             self._closed = True
             left = len(self._lines)
@@ -112,12 +113,12 @@ class Buffer:
             return left
 
     def wait_closed(self, seconds: float) -> bool:
-        """Sleep, but no longer than until it is closed."""
+        """Sleeps, at most until the buffer is closed. Returns whether it is closed."""
         with self._filled:
             return self._filled.wait_for(lambda: self._closed, seconds)
 
     def _first(self) -> list[Line]:
-        """As many as a batch may have; at least one."""
+        """Returns the first events that fit in a batch; at least one, if there is one."""
         sizes = accumulate(len(line.text) for line in islice(self._lines, self._triggers.capacity))
         fitting = sum(1 for _ in takewhile(lambda size: size <= self._triggers.batch_bytes, sizes))
         return list(islice(self._lines, max(1, fitting)))
@@ -155,7 +156,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class BufferReceipt:
-    """Everything up to the `number`-th event of a buffer."""
+    """The receipt for the first `number` events of a buffer."""
 
     buffer: Buffer
     number: int

@@ -1,4 +1,4 @@
-"""Publishing events to whoever has subscribed in this process."""
+"""Publishes events to the subscribers in this process."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from ticklake.events.event import Event
 
 
 class Receipt(Protocol):
-    """A subscriber's promise to make events durable."""
+    """A handle to wait until a subscriber has stored events."""
 
     def wait(self) -> None:
-        """Return once they are on disk; raise where they are not."""
+        """Returns once the events are on disk. Raises if they cannot be stored."""
 
 
 Subscriber = Callable[[Sequence[Event]], Receipt | None]
-"""Takes events in order. It may block while it has no room, and raises what it cannot take."""
+"""A function that accepts events in order. It may block while it has no room, and raises if it refuses events."""
 
 
 class EventBus:
-    """Hands every event to every subscriber, from any number of threads."""
+    """Passes every event to every subscriber. Can be used from any number of threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscribers: dict[str, Subscriber] = {}
 
     def subscribe(self, subscriber: Subscriber) -> str:
-        """From now on `subscriber` gets every event. Returns the subscription's id."""
+        """Adds a subscriber, which gets every event from now on. Returns the id of the subscription."""
         subscription = str(uuid4())
         with self._lock:
             self._subscribers = {**self._subscribers, subscription: subscriber}
         return subscription
 
     def unsubscribe(self, subscription: str) -> bool:
-        """End a subscription. False if there is none with this id."""
+        """Ends a subscription. Returns False if there is none with this id."""
         with self._lock:
             found = subscription in self._subscribers
             self._subscribers = {key: value for key, value in self._subscribers.items() if key != subscription}
         return found
 
     def publish(self, event: Event, wait: bool = True) -> None:
-        """Returns once every subscriber has the event on disk. `wait=False` accepts that a crash may lose it."""
+        """Publishes an event and waits until every subscriber has stored it. Without `wait`, a crash may lose it."""
         self.publish_many((event,), wait)
 
     def publish_many(self, events: Sequence[Event], wait: bool = True) -> None:
-        """All of them, in this order; every subscriber is asked before the first error is raised."""
+        """Publishes events in this order to all subscribers. Then raises the first error, if any."""
         receipts: list[Receipt] = []
         errors: list[Exception] = []
         for subscriber in self._subscribers.values():

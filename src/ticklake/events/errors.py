@@ -7,45 +7,43 @@ from ticklake.errors import TickLakeError
 
 class BadEvent(TickLakeError):
     message = (
-        "This is no event that can be stored: {event}: {reason}. Give it an id, a type and a payload that JSON can say."
+        "The event {event} cannot be stored: {reason}. It needs an id, a type and a payload that JSON can represent."
     )
     event: str
     reason: object
 
 
 class EventQueueNotFound(TickLakeError):
-    message = "There is no event queue at {queue}. Give the file that its IndexerQueue writes."
+    message = "There is no event queue at {queue}. Give the file of an IndexerQueue."
     queue: str
 
 
 class NoEventQueue(TickLakeError):
-    message = "{queue} is no event queue. Give the file that its IndexerQueue writes."
+    message = "{queue} is not an event queue. Give the file of an IndexerQueue."
     queue: str
 
 
 class QueueNotRunning(TickLakeError):
-    message = "Queue {queue} is not running: nothing was accepted. Call start() first, and publish before stop()."
+    message = "Queue {queue} is not started, so nothing was accepted. Call start() first, and publish before stop()."
     queue: object
 
 
 class QueueInUse(TickLakeError):
-    message = (
-        "Queue {queue} is open in another process, or a second time in this one. Stop that one, or use another file."
-    )
+    message = "Queue {queue} is already open, in this or another process. Stop that one, or use another file."
     queue: object
 
 
 class QueueLost(TickLakeError):
     message = (
-        "Queue {queue} was opened by another process, though this one has it: somebody removed its lock file. Nothing "
-        "more is stored or delivered here. Stop one of them, open this one again, and publish again what was refused."
+        "Queue {queue} was opened by another process too, because its lock file was removed. This process stores and "
+        "delivers nothing more. Stop one of them, open this queue again, and publish the refused events again."
     )
     queue: object
 
 
 class QueueFull(TickLakeError):
     message = (
-        "Queue {queue} holds {capacity} events that are not on disk yet, and was told not to wait. Publish more slowly."
+        'Queue {queue} is full: {capacity} events are not on disk yet. Publish more slowly, or use when_full="wait".'
     )
     queue: object
     capacity: int
@@ -53,7 +51,7 @@ class QueueFull(TickLakeError):
 
 class EventsNotDurable(TickLakeError):
     message = (
-        "Events are not on disk in {queue}: {reason} Those still queued are tried again; publishing twice does no harm."
+        "Events are not on disk in {queue}: {reason} Queued events are retried; publishing them again is harmless."
     )
     queue: object
     reason: object

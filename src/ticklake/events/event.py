@@ -1,4 +1,4 @@
-"""An event, and its line in a batch."""
+"""Events, and how they are stored."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ticklake.database.names import check_name
 from ticklake.events.errors import BadEvent
 
 DEEPEST = 100
-"""Levels of a payload. Python's own limit depends on how deep the caller's stack is."""
+"""The most levels of a payload. Python's own limit depends on the depth of the caller's stack."""
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes of an event as it is stored. SQLite takes a thousand million in a value, and a batch is one."""
+"""The most bytes of a stored event. A batch is one value, and SQLite limits a value to a thousand million bytes."""
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened. Two with the same id are one; the payload is anything that JSON can say."""
+    """An event. Events with the same id are duplicates. The payload is anything that JSON can represent."""
 
     event_id: str
     type: str
@@ -35,7 +35,7 @@ class Event:
 
     @classmethod
     def new(cls, type_: str, payload: Any = None) -> Event:
-        """One with an id that begins with the time: such ids are the cheapest to store."""
+        """Creates an event with a new id. It begins with the time, because such ids are cheap to store."""
         from ticklake.topics.envelope import client_clock_ms, new_message_id
 
         return cls(new_message_id(client_clock_ms()), type_, payload)
@@ -49,6 +49,7 @@ class Line(NamedTuple):
 
 
 def encode(event: Event) -> Line:
+    """Encodes an event. Raises `BadEvent` if it cannot be stored."""
     try:
         check_name("event id", event.event_id)
         check_name("event type", event.type)
@@ -69,6 +70,7 @@ def encode(event: Event) -> Line:
 
 
 def decode(lines: bytes) -> list[Event]:
+    """Decodes the events of a batch. Raises `BadEvent`."""
     try:
         stored = json.loads(b"[" + lines.removesuffix(b"\n").replace(b"\n", b",") + b"]")
         return [Event(event_id, type_, payload, timestamp) for event_id, type_, timestamp, payload in stored]
@@ -77,7 +79,7 @@ def decode(lines: bytes) -> list[Event]:
 
 
 def _depth(text: str) -> int:
-    """How deep the payload of a JSON row is nested."""
+    """Returns the number of nested levels of the payload in a JSON row."""
     deepest = depth = -1
     for found in _BRACKETS.finditer(text):
         mark = found[0]
@@ -88,7 +90,7 @@ def _depth(text: str) -> int:
 
 
 def _check_keys(payload: object) -> None:
-    """Keys become text. If two become the same text, only one of their values would be delivered."""
+    """Raises `ValueError` if two keys become the same text in JSON. Only one of their values would be stored."""
     if isinstance(payload, dict):
         if any(type(key) is not str for key in payload):
             names = json.loads(_encoder.encode(dict.fromkeys(payload)))

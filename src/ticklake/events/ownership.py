@@ -1,4 +1,4 @@
-"""One process at a time: a lock beside the file, which the system takes away from a process that dies."""
+"""Ensures that one process at a time uses a queue: a lock on a file, which ends with the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ticklake.events.errors import QueueInUse
 
 
 class Ownership(Inheritable):
-    """Who has it knows that nobody else is at work: what was begun before was left by the dead."""
+    """The lock of a queue. After `acquire`, all claimed batches are left over from processes that have ended."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -21,6 +21,7 @@ class Ownership(Inheritable):
         self._file: FileIO | None = None
 
     def acquire(self) -> None:
+        """Raises `QueueInUse` if the queue is already open."""
         make_directory(self._path.parent)
         try:
             self._file = FileIO(f"{self._path}-lock", "a+")
@@ -33,10 +34,10 @@ class Ownership(Inheritable):
             raise QueueInUse(queue=self._path)
 
     def release(self) -> None:
-        """Can be repeated."""
+        """Releases the lock. Can be repeated."""
         if self._file is not None:
             self._file.close()
 
     def _disown(self, fork: Fork) -> None:  # noqa: ARG002
-        """A lock lasts until the last process that inherited it has closed it."""
+        """Closes the inherited file, because the lock lasts until every process has closed it."""
         self.release()

@@ -1,4 +1,4 @@
-"""The bridge from an event bus to durable batches that an indexer pulls."""
+"""A queue that stores the events of a bus in durable batches, for an indexer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class QueueMetrics:
-    """`events_*_total` and the average count since the process began; the rest is now."""
+    """The figures of a queue. Totals and the average are since the process began, the others are current."""
 
     buffer_size: int
     pending_batches: int
@@ -43,11 +43,11 @@ class QueueMetrics:
 
 
 class IndexerQueue:
-    """Takes events from a bus, writes them in batches, and hands those out, the oldest first, until they are done.
+    """Stores the events of a bus in batches, and delivers them, oldest first, until they are done.
 
-    A batch closes at 100 events or after 500 ms; under load one takes up to 1,000, and never more than 64 MiB. An event
-    whose publisher waits is written at once. One process at a time has a file. `when_full` says what a publisher gets
-    while 1,000 events are not on disk yet: "wait" for room, or an "error".
+    A batch is closed at 100 events or after 500 ms. Under load it has up to 1,000 events, but never more than 64 MiB.
+    If a publisher waits for an event, it is written at once. One process at a time can open a file. While 1,000 events
+    are not on disk, publishers wait for room (`when_full="wait"`) or get an error (`when_full="error"`).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class IndexerQueue:
         if when_full not in ("wait", "error"):
             raise InvalidOption(option="when_full", value=when_full, allowed='"wait" or "error"')
         check_count("max_attempts", max_attempts, least=1)
-        self.path = local_path(db_path, "An event queue").resolve()  # two names of one file are one queue
+        self.path = local_path(db_path, "An event queue").resolve()  # two names of a file are the same queue
         self.monitor = Monitor(f"queue {self.path.name}")
         self._blocks = when_full == "wait"
         self._max_attempts = max_attempts
@@ -71,7 +71,7 @@ class IndexerQueue:
         self.monitor.gauge("pending_batches", lambda: self.metrics().pending_batches)
 
     def start(self) -> None:
-        """Open the file, take up what a crash has left, and accept events."""
+        """Opens the file, releases batches that a crash left claimed, and accepts events."""
         with self._life:
             if self._batches is not None:
                 return
@@ -84,7 +84,7 @@ class IndexerQueue:
                     timeout=FLUSH_TIMEOUT_MS / 1000,
                     max_attempts=self._max_attempts,
                 )
-                given_back = batches.recover()
+                released = batches.recover()
             except BaseException:
                 self._ownership.release()
                 raise
@@ -97,11 +97,11 @@ class IndexerQueue:
             )
             self._thread.start()
         _log.info(
-            "Queue %s started, %d batches pending, %d of them begun before", self.path, batches.pending, given_back
+            "Queue %s started, %d batches pending, %d of them claimed before", self.path, batches.pending, released
         )
 
     def stop(self, graceful: bool = True) -> None:
-        """Accept nothing more, write what is accepted, close the file. Not gracefully: forget what is not on disk."""
+        """Refuses further events, writes the accepted ones (unless not `graceful`) and closes the file."""
         if self._ownership.inherited:
             return
         with self._life:
@@ -110,22 +110,22 @@ class IndexerQueue:
             left = self._buffer.close(discard=not graceful)
             self._thread.join()
             while self._write_next(self._buffer, self._batches):
-                pass  # it failed a moment ago: try once more, or raise
+                pass  # the last write may have failed: try once more, or raise
             self._batches.close()
             self._ownership.release()
             self._batches, self._thread = None, None
-        self._tell()
+        self._notify()
         if left and not graceful:
             self.monitor.errors.record("EVENTS_DISCARDED", f"up to {left} events were not written")
             _log.warning("Queue %s stopped without writing up to %d events", self.path, left)
         _log.info("Queue %s stopped", self.path)
 
     def subscribe_to_eventbus(self, bus: EventBus) -> str:
-        """Have every event that is published on `bus`. Returns the subscription's id."""
+        """Subscribes to all events of `bus`. Returns the id of the subscription."""
         return bus.subscribe(self.offer)
 
     def offer(self, events: Sequence[Event]) -> BufferReceipt:
-        """Accept events, in this order. They are durable once the receipt's `wait` has returned."""
+        """Accepts events in this order. They are durable once the `wait` of the receipt returns."""
         lines = [encode(event) for event in events]
         self._ownership.check_process(self.path)
         if self._buffer is None:
@@ -133,12 +133,12 @@ class IndexerQueue:
         return self._buffer.add(lines)
 
     def get_next_batch(self, timeout: float = 0.1) -> Batch | None:
-        """The oldest closed batch that nobody has; None after `timeout` seconds without one."""
+        """Claims and returns the oldest closed batch; None if there is none for `timeout` seconds."""
         until = deadline_after(timeout, time.monotonic())
         deadline = threading.TIMEOUT_MAX if until is None else until
         while True:
             seen = self._version
-            found = self._running().next()
+            found = self._opened().next()
             for batch_id in found.dead:
                 self._buried(batch_id, "it cannot be delivered any more")
             left = deadline - time.monotonic()
@@ -150,51 +150,51 @@ class IndexerQueue:
 
     @property
     def queue_id(self) -> str:
-        """The queue's own id. A file that is made anew has another."""
-        return self._running().queue_id
+        """The id of the queue. A new file has a new id."""
+        return self._opened().queue_id
 
     def assign(self, batches: Sequence[Batch], run_id: str) -> int:
-        """Record that these batches belong to a run. Returns the number of the run's first batch."""
-        return self._running().assign([batch.batch_id for batch in batches], run_id)
+        """Records that these batches belong to a run. Returns the number of the run's first batch."""
+        return self._opened().assign([batch.batch_id for batch in batches], run_id)
 
     def mark_batch_done(self, batch_id: str) -> bool:
-        """True where the batch is done now; False where nobody has it."""
-        return self._running().finish(batch_id)
+        """Marks a batch as done. Returns False if it was not claimed."""
+        return self._opened().finish(batch_id)
 
     def mark_batch_failed(self, batch_id: str, error: BaseException | str) -> bool:
-        """The work failed. False: it is delivered again, before all others. True: it is now a dead letter."""
+        """Reports failed work. Returns True if the batch is now a dead letter; else it is delivered again, first."""
         text = error_text(error)
-        buried = self._running().fail(batch_id, text)
+        buried = self._opened().fail(batch_id, text)
         if buried:
             self._buried(batch_id, text)
-        self._tell()
+        self._notify()
         return buried
 
     def dead_batches(self, limit: int = 100) -> list[DeadBatch]:
-        """The dead letters of the queue, the oldest first."""
+        """Returns the dead letters of the queue, oldest first."""
         check_count("limit", limit)
-        return self._running().dead(limit)
+        return self._opened().dead(limit)
 
     def count_dead_batches(self) -> int:
-        """The number of dead letters of the queue."""
-        return self._running().count_dead()
+        """Returns the number of dead letters of the queue."""
+        return self._opened().count_dead()
 
     def replay(self, batch_id: str) -> bool:
-        """Deliver a dead batch again, before all others."""
-        revived = self._running().replay(batch_id)
-        self._tell()
+        """Delivers a dead letter again, in its old order. Returns False if there is none with this id."""
+        revived = self._opened().replay(batch_id)
+        self._notify()
         return revived
 
     def prune(self, max_age: float) -> tuple[int, int]:
-        """Forget batches done and events seen more than `max_age` seconds ago: such an event, sent again, is new.
+        """Removes batches and event ids older than `max_age` seconds. Returns how many of each.
 
-        Never the events of a batch that is not done. How many batches and events.
+        Events of batches that are not done are kept. An event whose id was removed counts as new if it is sent again.
         """
         check_seconds("max_age", max_age, most=LONGEST_AGE)
-        return self._running().prune(max_age)
+        return self._opened().prune(max_age)
 
     def metrics(self) -> QueueMetrics:
-        """The figures of the queue as they are now."""
+        """Returns the current figures of the queue."""
         return QueueMetrics(
             buffer_size=0 if self._buffer is None else len(self._buffer),
             pending_batches=0 if self._batches is None else self._batches.pending,
@@ -223,9 +223,9 @@ class IndexerQueue:
                     return
 
     def _write_next(self, buffer: Buffer, batches: Batches) -> bool:
-        """Write what is due next; False once the buffer is closed and empty."""
+        """Writes the next events. Returns False once the buffer is closed and empty."""
         try:
-            due = buffer.take()
+            due = buffer.wait_due()
             if due is None:
                 return False
             with self.monitor.percentiles("flush_latency").timed():
@@ -234,19 +234,19 @@ class IndexerQueue:
             self.monitor.counter("events_processed_total").add(stored.new)
             self.monitor.counter("events_duplicate_total").add(stored.duplicates)
             buffer.written(len(due.lines))
-        except Exception as error:  # whatever it is (no memory, say), those who wait are told, and it is tried again
+        except Exception as error:  # any error, such as no memory: waiting publishers get it, and the write is retried
             reason = f"{message_text(error).rstrip('.')}."
             buffer.failed(reason)
             raise EventsNotDurable(queue=self.path, reason=reason) from error
-        self._tell()
+        self._notify()
         return True
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._changed:
             self._version += 1
             self._changed.notify_all()
 
-    def _running(self) -> Batches:
+    def _opened(self) -> Batches:
         self._ownership.check_process(self.path)
         if self._batches is None:
             raise QueueNotRunning(queue=self.path)

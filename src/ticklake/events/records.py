@@ -1,4 +1,4 @@
-"""What the file of an event queue says of its batches: read by anybody, also while a process has the queue."""
+"""Reads the batches of an event queue from its file, even while another process uses the queue."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ticklake.events.errors import EventQueueNotFound, NoEventQueue
 
 
 class BatchRecord(NamedTuple):
-    """A batch that the queue has not forgotten. `status` is pending, processing, done or dead.
+    """A batch in the file of the queue. `status` is pending, processing, done or dead.
 
-    `run_id` is the run that it was handed to; None if to nobody yet, or if an older version did it.
+    `run_id` is its run; None if it has none yet, or if an older version of TickLake processed it.
     """
 
     sequence: int
@@ -28,7 +28,7 @@ class BatchRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueRecords:
-    """The queue's id and all of its batches in their order."""
+    """The id of a queue and all its batches, in order."""
 
     path: Path
     queue_id: str
@@ -36,7 +36,7 @@ class QueueRecords:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Waits for no writer. Changes nothing, except that tables of an older version are upgraded."""
+        """Reads a file without waiting for its writer. Tables of an older version are upgraded."""
         check_queue(path)
         schema = SqliteSchema(path, "indexer-queue")
         try:
@@ -50,9 +50,9 @@ class QueueRecords:
             schema.close()
 
     def of_run(self, run_id: str) -> tuple[dict[int, BatchRecord], list[int]]:
-        """The batches that belong to a run by number, and the numbers of those that belong to others.
+        """Returns the batches of a run by number, and the numbers of the batches of other runs.
 
-        One that was handed to nobody belongs to the run of the one before it; without one before it, to any run.
+        A batch without a run belongs to the run of the batch before it. The first ones without a run belong to any run.
         """
         mine: dict[int, BatchRecord] = {}
         others: list[int] = []
@@ -67,7 +67,7 @@ class QueueRecords:
 
 
 def differences(records: Mapping[int, BatchRecord], rows: Mapping[int, int]) -> list[str]:
-    """Batches of which a table has another number of rows than the queue has events."""
+    """Returns a text for each batch whose number of rows in a table differs from its number of events."""
     return [
         f"batch {number} has {count:,} rows, the queue has {records[number].event_count:,} events"
         for number, count in rows.items()
@@ -76,9 +76,9 @@ def differences(records: Mapping[int, BatchRecord], rows: Mapping[int, int]) -> 
 
 
 def check_queue(path: Path) -> None:
-    """Raises if there is no event queue in this file. Leaves nothing beside it.
+    """Raises an error if the file is not an event queue. Creates no files.
 
-    Only SQLite may open the file: this process may have it open, and to close it anywhere else drops SQLite's locks.
+    Only SQLite may open the file: if this process uses it too, closing it elsewhere would drop SQLite's locks.
     """
     if identity(str(path)) is None or path.is_dir():
         raise EventQueueNotFound(queue=str(path))
@@ -88,7 +88,7 @@ def check_queue(path: Path) -> None:
             if not view.sql(PACKAGE).is_queue():
                 raise NoEventQueue(queue=str(path))
     except DatabaseDamaged as error:
-        if "file is not a database" in str(error):  # not one that is damaged
+        if "file is not a database" in str(error):  # not a damaged one
             raise NoEventQueue(queue=str(path)) from error
         raise
     finally:

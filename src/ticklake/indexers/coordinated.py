@@ -25,7 +25,7 @@ from ticklake.monitoring import Monitor
 from ticklake.storage import Storage, Watch
 from ticklake.storage.errors import BadFile, StoredFileMissing
 from ticklake.ticks import TickRange, count, merged, on_grid, ranges_of, subtract
-from ticklake.topics import Database, patiently
+from ticklake.topics import Database, retry_while_unavailable
 from ticklake.world import World
 
 log = logging.getLogger(__name__)
@@ -283,7 +283,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             return Short(tuple(lacks))
 
     def _insist(self, act: Callable[[], _Result]) -> _Result:
-        return patiently(act, tell=self._unavailable)
+        return retry_while_unavailable(act, on_error=self._unavailable)
 
     def _unavailable(self, error: TickLakeError) -> None:
         self._doubt()

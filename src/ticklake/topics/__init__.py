@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ticklake.topics.admin import DeadLetter, DeadLetterFilter, GroupStatus, HeldClaim, StoredMessage, TopicStatus
 from ticklake.topics.reader import Message, TopicReader
-from ticklake.topics.retry import patiently
+from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.runs import Database, ProcessedBatches, Run, runs_in
 from ticklake.topics.writer import TopicWriter
 
@@ -21,6 +21,6 @@ __all__ = [
     "TopicReader",
     "TopicStatus",
     "TopicWriter",
-    "patiently",
+    "retry_while_unavailable",
     "runs_in",
 ]

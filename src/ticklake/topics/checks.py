@@ -1,4 +1,4 @@
-"""Times and numbers that callers give. They are checked before anything changes."""
+"""Checks times and numbers from callers before anything changes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 from ticklake.topics.errors import InvalidOption
 
 LONGEST_SECONDS = 1_000_000_000
-"""About 30 years: every database and every clock can add that to the time."""
+"""About 30 years. Every database and clock can add that to the current time."""
 
 LARGEST_COUNT = (1 << 63) - 1
 
 
 def check_seconds(option: str, value: float, *, above_zero: bool = False, most: int = LONGEST_SECONDS) -> float:
-    """A finite length of time."""
+    """Returns `value`. Raises `InvalidOption` unless it is a finite number of seconds in the allowed range."""
     if _is_number(value) and 0 <= value <= most and (value > 0 or not above_zero):
         return value
     allowed = f"more than 0 seconds, up to {most:,}" if above_zero else f"0 to {most:,} seconds"
@@ -21,14 +21,14 @@ def check_seconds(option: str, value: float, *, above_zero: bool = False, most: 
 
 
 def deadline_after(seconds: float, now: float, option: str = "timeout") -> float | None:
-    """When a wait of so many seconds ends; None: never. One below 0 is over."""
+    """Returns when a wait of `seconds` ends; None if never. A negative wait has already ended."""
     if not _is_number(seconds) or math.isnan(seconds):
         raise InvalidOption(option=option, value=seconds, allowed="a number of seconds")
     return None if seconds > LONGEST_SECONDS else now + seconds
 
 
 def check_count(option: str, value: int, *, least: int = 0, most: int = LARGEST_COUNT) -> int:
-    """A whole number."""
+    """Returns `value`. Raises `InvalidOption` unless it is a whole number in the allowed range."""
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
     upper = "or more" if most == LARGEST_COUNT else f"to {most:,}"

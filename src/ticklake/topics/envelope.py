@@ -1,4 +1,4 @@
-"""The envelope around every message: its id, its time, and a payload whose type travels with it."""
+"""The envelope of a message: its id, its time, and the payload with its type."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ticklake.contracts import TopicEnvelope
 from ticklake.topics.errors import NotAMessage, UndecodableMessage
 
 _TYPE_PREFIX = "type.googleapis.com/"
-_PLACE_BITS = 24
+_COUNTER_BITS = 24
 
 
 class Envelope(NamedTuple):
-    """A message on its way into a topic."""
+    """A message before it is stored in a topic."""
 
     message_id: str
     timestamp: int
@@ -28,7 +28,7 @@ class Envelope(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A message as it comes out of a topic."""
+    """A decoded message of a topic."""
 
     message_id: str
     timestamp: int
@@ -36,34 +36,38 @@ class Opened(NamedTuple):
 
 
 def wrap_all(payloads: Iterable[Message], now_ms: int) -> list[Envelope]:
-    """In this order, with ids that keep it: neighbours in a topic are neighbours in an index."""
+    """Wraps payloads. Their ids have the same order, so that neighbours in a topic are neighbours in its index."""
     payloads = list(payloads)
-    pen = _Pen(now_ms)
-    return [pen.wrap(payload, id_) for payload, id_ in zip(payloads, _message_ids(now_ms, len(payloads)), strict=True)]
+    wrapper = _Wrapper(now_ms)
+    return [
+        wrapper.wrap(payload, id_) for payload, id_ in zip(payloads, _message_ids(now_ms, len(payloads)), strict=True)
+    ]
 
 
 def wrap(payload: Message, now_ms: int, message_id: str | None = None) -> Envelope:
-    return _Pen(now_ms).wrap(payload, message_id or new_message_id(now_ms))
+    """Wraps a payload. It gets a new id unless `message_id` is given."""
+    return _Wrapper(now_ms).wrap(payload, message_id or new_message_id(now_ms))
 
 
-class _Pen:
-    """Writes envelope after envelope on the same sheet: making a message costs more than filling it in."""
+class _Wrapper:
+    """Reuses one protobuf object for all envelopes, because creating one is slower than changing one."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._sheet = TopicEnvelope(timestamp=now_ms)
-        self._payload = self._sheet.payload
+        self._envelope = TopicEnvelope(timestamp=now_ms)
+        self._payload = self._envelope.payload
 
     def wrap(self, payload: Message, message_id: str) -> Envelope:
         if not isinstance(payload, Message):
             raise NotAMessage(kind=type(payload).__name__)
-        self._sheet.message_id = message_id
+        self._envelope.message_id = message_id
         self._payload.type_url = _TYPE_PREFIX + payload.DESCRIPTOR.full_name
         self._payload.value = payload.SerializeToString()
-        return Envelope(message_id, self._now_ms, self._sheet.SerializeToString())
+        return Envelope(message_id, self._now_ms, self._envelope.SerializeToString())
 
 
 def unwrap(data: bytes) -> Opened:
+    """Decodes an envelope. Raises `UndecodableMessage`."""
     try:
         envelope = TopicEnvelope.FromString(data)
         packed = envelope.payload
@@ -74,20 +78,20 @@ def unwrap(data: bytes) -> Opened:
 
 
 def new_message_id(now_ms: int) -> str:
-    """A UUID of version 7: the time, a place among those of that time, and 48 random bits."""
+    """Returns a UUID of version 7: the time, a counter, and 48 random bits."""
     return _message_ids(now_ms, 1)[0]
 
 
 def _message_ids(now_ms: int, count: int) -> list[str]:
-    """The places go on from a random one, so that the ids of a batch keep its order."""
+    """Returns ids in ascending order. Their counter starts at a random number."""
     time_digits = f"{now_ms & 0xFFFF_FFFF_FFFF:012x}"
     head = f"{time_digits[:8]}-{time_digits[8:]}-7"
-    first = random.getrandbits(_PLACE_BITS - 1)
-    places = (place & ((1 << _PLACE_BITS) - 1) for place in range(first, first + count))
+    first = random.getrandbits(_COUNTER_BITS - 1)
+    counters = (number & ((1 << _COUNTER_BITS) - 1) for number in range(first, first + count))
     tails = os.urandom(6 * count).hex()
     return [
-        f"{head}{place >> 12:03x}-8{place & 0xFFF:03x}-{tails[at : at + 12]}"
-        for place, at in zip(places, range(0, 12 * count, 12), strict=True)
+        f"{head}{counter >> 12:03x}-8{counter & 0xFFF:03x}-{tails[at : at + 12]}"
+        for counter, at in zip(counters, range(0, 12 * count, 12), strict=True)
     ]
 
 

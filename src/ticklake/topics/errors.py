@@ -7,8 +7,8 @@ from ticklake.errors import TickLakeError
 
 class SchemaOutdated(TickLakeError):
     message = (
-        "The tables of {package} in run {run_id!r} have version {found}, this TickLake needs {known}. Stop what an "
-        "older TickLake runs on them, then upgrade them: `ticklake db upgrade`."
+        "The tables of {package} in run {run_id!r} have version {found}, but this TickLake needs {known}. Stop all "
+        "processes of an older TickLake that use them, then call `ticklake db upgrade`."
     )
     package: str
     run_id: str
@@ -29,19 +29,17 @@ class InvalidOption(TickLakeError):
 
 
 class NoClaimsNamed(TickLakeError):
-    message = "Say which claims to release: those that are stuck, or those of a topic, a group or a message."
+    message = "Say which claims to release: the stuck ones, or those of a topic, a group or a message."
 
 
 class NotAMessage(TickLakeError):
-    message = (
-        "A topic carries protobuf messages, and this is a {kind}. Send for example BatchInfo(simulation_run_id=…)."
-    )
+    message = "A topic stores protobuf messages, but this is a {kind}. Send for example BatchInfo(simulation_run_id=…)."
     kind: str
 
 
 class MessageTooLarge(TickLakeError):
     message = (
-        "A message has {size} bytes, and a topic takes at most {most}. "
+        "A message has {size} bytes, but a topic stores at most {most}. "
         "Write the data to a file and send a message that names it."
     )
     size: str
@@ -60,22 +58,22 @@ class TopicClosed(TickLakeError):
 
 
 class UnknownGroup(TickLakeError):
-    message = "Topic {topic!r} has no consumer group {group!r}. `ticklake groups` lists those that are there."
+    message = "Topic {topic!r} has no consumer group {group!r}. `ticklake groups` lists the groups."
     topic: str
     group: str
 
 
 class BatonPassedOver(TickLakeError):
     message = (
-        "{topic!r} has one message, which decides who relays. Past it, nobody would relay to {outbox!r} any more; "
-        "set the group to it with `--to earliest`, or nowhere."
+        "The only message of {topic!r} decides who relays. After a reset past it, no relay would publish to {outbox!r} "
+        "any more. The only reset of this group is `--to earliest`."
     )
     topic: str
     outbox: str
 
 
 class UnknownMessage(TickLakeError):
-    message = "Topic {topic!r} has no message {message_id!r}. `ticklake topics tail` shows what is there."
+    message = "Topic {topic!r} has no message {message_id!r}. `ticklake topics tail` shows the messages."
     topic: str
     message_id: object
 
@@ -93,7 +91,8 @@ class OtherDatabase(TickLakeError):
 
 class OtherRun(TickLakeError):
     message = (
-        "This belongs to run {bound!r} and cannot be used for run {run_id!r}. Open one with `database.run({run_id!r})`."
+        "This belongs to run {bound!r}, but the transaction to run {run_id!r}. Begin the transaction with "
+        "`database.run({bound!r}).transaction()`."
     )
     bound: str
     run_id: str

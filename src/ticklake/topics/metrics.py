@@ -1,4 +1,4 @@
-"""What all readers and writers of a run count together, under the names that dashboards already know."""
+"""The metrics of all readers and writers of a run. Dashboards depend on their names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ticklake.monitoring import METRICS_WINDOW_SECONDS, Monitor
 
 
 class TopicEnd(NamedTuple):
-    """The readers of a group, or the writers (without a group), of one topic in this process.
+    """All readers of a group, or all writers (`group` is None), of a topic in this process.
 
-    The first of the monitors has what all of them have ever counted; the others have the gauges of those that are open.
+    The first monitor has the counts of all readers or writers so far. The others have the gauges of the open ones.
     """
 
     topic: str
@@ -23,7 +23,7 @@ class TopicEnd(NamedTuple):
 
 
 class TopicMetrics:
-    """The run's totals. Every number costs the same to record and to read, however much has happened."""
+    """The totals of a run. The cost of recording and reading does not grow with their number."""
 
     def __init__(self, schema: Schema, window_seconds: float = METRICS_WINDOW_SECONDS) -> None:
         self.window_seconds = window_seconds
@@ -49,8 +49,8 @@ class TopicMetrics:
         for state in ("active", "idle", "total", "waiting"):
             self.monitor.gauge(f"pool_{state}_connections", partial(_connections, schema, state))
 
-    def opened(self, name: str, topic: str, group: str | None = None) -> Monitor:
-        """The monitor of one end. What it counts stays counted when it is closed, forgotten, or closed too early."""
+    def add_monitor(self, name: str, topic: str, group: str | None = None) -> Monitor:
+        """Returns a monitor for a new reader or writer. Its counts are kept after it is closed or garbage-collected."""
         end = topic, group
         with self._lock:
             counted = self._counted.setdefault(end, Monitor(name, self.window_seconds))
@@ -58,11 +58,13 @@ class TopicMetrics:
             self._open.setdefault(end, WeakSet()).add(monitor)
             return monitor
 
-    def closed(self, monitor: Monitor, topic: str, group: str | None = None) -> None:
+    def remove_monitor(self, monitor: Monitor, topic: str, group: str | None = None) -> None:
+        """Removes the gauges of a closed reader or writer."""
         with self._lock:
             self._open[topic, group].discard(monitor)
 
     def ends(self) -> list[TopicEnd]:
+        """Returns the readers of each group and the writers of each topic."""
         with self._lock:
             return [
                 TopicEnd(*end, [counted, *(one.only_gauges() for one in self._open[end])])

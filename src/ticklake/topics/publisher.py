@@ -1,4 +1,4 @@
-"""One commit for all who send at the same time: what costs is the disk's confirmation, not the rows."""
+"""Group commit: threads that send at the same time share one commit, because waiting for the disk is the main cost."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import suppress
 from ticklake.database.errors import DatabaseLocked, DatabaseUnavailable
 from ticklake.errors import TickLakeError
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.retry import patiently
+from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.store import TopicStore
 
 LONGEST_GATHERING = 0.002
 
 
 class _Parcel:
-    """What one sender brings, and what became of it. Its sender sleeps until it is done or has to commit itself."""
+    """The messages of one sender and their result. The sender waits until they are stored or it becomes the leader."""
 
     __slots__ = ("done", "envelopes", "error", "topic", "turn")
 
@@ -30,15 +30,15 @@ class _Parcel:
 
 
 class Publisher:
-    """Publishes for all the writers of a run. Who comes while a commit is under way shares the next one.
+    """Publishes for all writers of a run. Parcels that arrive during a commit share the next one.
 
-    A parcel is in the queue until it is stored. To store it again is harmless, so a leader that is interrupted, at
-    whatever byte code, leaves the queue to the next one as it is.
+    The leader commits the whole queue. A parcel stays in the queue until it is stored. Storing it twice is harmless, so
+    a leader can be interrupted at any byte code: the next leader commits the queue again.
     """
 
-    def __init__(self, store: TopicStore, tell: Callable[[TickLakeError], object] = lambda _: None) -> None:
-        """`tell` hears of each failure of the database."""
-        self._store, self.tell = store, tell
+    def __init__(self, store: TopicStore, on_error: Callable[[TickLakeError], object] = lambda _: None) -> None:
+        """`on_error` is called with each failure of the database."""
+        self._store, self.on_error = store, on_error
         self._lock = threading.Lock()
         self._enough = threading.Lock()
         self._enough.acquire()
@@ -47,18 +47,18 @@ class Publisher:
         self._expected = 1
 
     def publish(self, topic: str, envelopes: Sequence[Envelope]) -> None:
-        """Returns when they are durable."""
+        """Publishes messages. Returns when they are durable."""
         mine = _Parcel(topic, envelopes)
         try:
             try:
                 self._join(mine)
-                mine.turn.acquire()  # somebody has committed it, or has left the queue to this thread
+                mine.turn.acquire()  # it is committed, or this thread is the leader
                 if not mine.done:
                     self._commit_queue()
             finally:
                 self._leave(mine)
         finally:
-            self._leave(mine)  # again, in case that the first was interrupted
+            self._leave(mine)  # again, in case the first call was interrupted
         if mine.error is not None:
             raise mine.error
 
@@ -68,29 +68,30 @@ class Publisher:
             if self._leader is None:
                 self._lead(mine)
             elif len(self._queue) >= self._expected:
-                _open(self._enough)
+                _unlock(self._enough)
 
     def _leave(self, mine: _Parcel) -> None:
-        """Also of a thread that was interrupted: nobody may wait for it."""
+        """Removes a parcel and names the next leader. Called even after an interrupt: no thread may wait for it."""
         with self._lock:
             if self._leader is mine:
                 self._leader = None
             if self._leader is None:
-                self._settle()
+                self._remove_stored()
             if mine in self._queue:
                 self._queue.remove(mine)
             if self._leader is None and self._queue:
                 self._lead(self._queue[0])
 
-    def _settle(self) -> None:
-        """Lets go of those that are stored."""
+    def _remove_stored(self) -> None:
+        """Removes stored parcels from the queue and wakes up their senders."""
         for parcel in self._queue:
             if parcel.done:
-                _open(parcel.turn)
+                _unlock(parcel.turn)
         self._queue = [parcel for parcel in self._queue if not parcel.done]
 
     def _lead(self, parcel: _Parcel) -> None:
-        _open(parcel.turn)
+        """Makes the sender of `parcel` the leader."""
+        _unlock(parcel.turn)
         self._leader = parcel
 
     def _commit_queue(self) -> None:
@@ -100,10 +101,10 @@ class Publisher:
             parcel.done = True
         with self._lock:
             self._expected = len(self._queue)
-            self._settle()
+            self._remove_stored()
 
     def _gather(self) -> list[_Parcel]:
-        """Those who shared the last commit are on their way back: a moment's wait saves them a commit of their own."""
+        """Waits a moment for the senders of the last commit, who usually send again. Then they share this commit."""
         if len(self._queue) < self._expected:
             self._enough.acquire(timeout=LONGEST_GATHERING)
         with self._lock:
@@ -111,19 +112,21 @@ class Publisher:
 
     def _commit(self, parcels: Sequence[_Parcel]) -> None:
         try:
-            patiently(lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), tell=self.tell)
-        except (DatabaseUnavailable, DatabaseLocked) as error:  # after a long wait, and whatever is sent
+            retry_while_unavailable(
+                lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), on_error=self.on_error
+            )
+        except (DatabaseUnavailable, DatabaseLocked) as error:  # already retried for long; no parcel is the cause
             for parcel in parcels:
                 parcel.error = error
         except TickLakeError as error:
             if len(parcels) == 1:
                 parcels[0].error = error
                 return
-            for parcel in parcels:  # one of them spoils it for all: each on its own
+            for parcel in parcels:  # one of them makes the commit fail: commit each alone
                 self._commit([parcel])
 
 
-def _open(lock: threading.Lock) -> None:
-    """Lets one thread through; if it is open already, it stays so."""
+def _unlock(lock: threading.Lock) -> None:
+    """Releases a lock if it is locked."""
     with suppress(RuntimeError):
         lock.release()

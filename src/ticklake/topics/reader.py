@@ -1,4 +1,4 @@
-"""Reading: claim, work, acknowledge. A claim is a lease that only its holder can acknowledge, extend or give back."""
+"""Reads a topic: claim, work, acknowledge. Only its holder can acknowledge, extend or release a claim."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ticklake.text import message_text
 from ticklake.topics.checks import check_count, check_seconds, deadline_after
 from ticklake.topics.envelope import unwrap
 from ticklake.topics.errors import TopicClosed, UndecodableMessage
-from ticklake.topics.held_claims import InHand
+from ticklake.topics.held_claims import HeldClaims
 from ticklake.topics.metrics import TopicMetrics
-from ticklake.topics.retry import patiently
+from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore, is_baton
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ GRACE_SECONDS = 1.0
 
 
 class Message(NamedTuple):
-    """One delivery of a message. `attempts` is 1 the first time; `claim_version` is the claim's fence."""
+    """A delivery of a message. `attempts` counts from 1. `claim_version` identifies the claim."""
 
     id: str
     topic: str
@@ -48,7 +48,7 @@ class Message(NamedTuple):
 
 
 class TopicReader:
-    """One consumer of a group. Poll it from one thread; acknowledge, extend, release and wake it from any."""
+    """A consumer of a group. Only one thread may poll. Any thread may acknowledge, extend, release and wake."""
 
     def __init__(
         self, store: TopicStore, consumer: Consumer, metrics: TopicMetrics, *, max_unacknowledged: int
@@ -56,50 +56,50 @@ class TopicReader:
         self.topic = consumer.topic
         self.group = consumer.group
         self.consumer = consumer.id
-        self.monitor = metrics.opened(f"{self.topic} reader of {self.group}", self.topic, self.group)
+        self.monitor = metrics.add_monitor(f"{self.topic} reader of {self.group}", self.topic, self.group)
         self._store = store
         self._consumer = consumer
         self._metrics = metrics
-        self._in_hand = InHand(max_unacknowledged, consumer.lease_ms)
+        self._held = HeldClaims(max_unacknowledged, consumer.lease_ms)
         self._undecodable: deque[tuple[Claim, UndecodableMessage]] = deque()
-        self._owed: deque[tuple[Claim, bool]] = deque(maxlen=10_000)
-        """Claims that could not be given back, and whether that is forgiven: another try follows when it is closed."""
+        self._unreleased: deque[tuple[Claim, bool]] = deque(maxlen=10_000)
+        """Claims that could not be released, with their `forgiven`. `close` tries again."""
         self._listener: Listener | None = None
         self._more = False
         self._woken = False
         self._closed = False
         for counter in _COUNTERS:
             self.monitor.counter(counter)
-        self.monitor.gauge("messages_in_hand", lambda: len(self._in_hand))
-        self._looks, self._conflicts = Window(metrics.window_seconds), Window(metrics.window_seconds)
+        self.monitor.gauge("messages_held", lambda: len(self._held))
+        self._attempts, self._conflicts = Window(metrics.window_seconds), Window(metrics.window_seconds)
         self.monitor.gauge("claim_conflict_ratio", self._conflict_ratio)
 
     def poll(self, timeout: float) -> Message | None:
-        """The next message, claimed; None after `timeout` seconds without one."""
+        """Claims and returns the next message; None if there is none for `timeout` seconds."""
         messages = self.poll_many(1, timeout)
         return messages[0] if messages else None
 
     def receive(self) -> Message:
-        """The next message, however long it takes. Raises `TopicClosed` where the reader is closed meanwhile."""
+        """Claims and returns the next message; waits without a limit. Raises `TopicClosed` if the reader is closed."""
         while True:
             messages = self._poll(1, None)
             if messages:
                 return messages[0]
 
     def poll_many(self, limit: int, timeout: float) -> list[Message]:
-        """Up to `limit` messages as soon as there is one; none after the timeout, or when somebody calls `wake()`.
+        """Claims up to `limit` messages as soon as there is one; none after the timeout or `wake()`.
 
-        At most 16 MiB of them, or one.
+        They have at most 16 MiB together, unless a single message is larger.
         """
         check_count("limit", limit, least=1)
         return self._poll(limit, deadline_after(timeout, time.monotonic()))
 
     def ack(self, message: Message) -> bool:
-        """Done with it, for the whole group; False, and a warning, where the claim was lost. It can be repeated."""
+        """Acknowledges a message for its group. Returns False, and warns, if the claim was lost. Can be repeated."""
         return self.ack_many((message,))[0]
 
     def ack_many(self, messages: Iterable[Message], *, connection: Transaction | None = None) -> list[bool]:
-        """With `connection`, they are acknowledged when that transaction commits."""
+        """Acknowledges messages, with `connection` when that transaction commits. Returns False for each lost claim."""
         claims = _claims(messages)
         if not claims:
             return []
@@ -107,7 +107,7 @@ class TopicReader:
             done, new = self._store.ack(self._consumer, claims, connection)
             connection.after_commit(lambda: self._acknowledged(claims, new))
         else:
-            done, new = self._insist("ack_errors", lambda: self._store.ack(self._consumer, claims))
+            done, new = self._retry("ack_errors", lambda: self._store.ack(self._consumer, claims))
             self._acknowledged(claims, new)
         for claim, accepted in zip(claims, done, strict=True):
             if not accepted:
@@ -117,62 +117,62 @@ class TopicReader:
         return done
 
     def extend(self, messages: Iterable[Message]) -> list[bool]:
-        """Hold them for another `claim_timeout` from now. Work that makes progress calls this every third of it."""
+        """Extends claims to `claim_timeout` from now. Call it every third of that time. False for lost claims."""
         claims = _claims(messages)
-        held = self._insist("extend_errors", lambda: self._store.extend(self._consumer, claims)) if claims else []
-        self._in_hand.renew([claim for claim, mine in zip(claims, held, strict=True) if mine])
-        self._let_go([claim for claim, mine in zip(claims, held, strict=True) if not mine])
+        held = self._retry("extend_errors", lambda: self._store.extend(self._consumer, claims)) if claims else []
+        self._held.renew([claim for claim, mine in zip(claims, held, strict=True) if mine])
+        self._forget([claim for claim, mine in zip(claims, held, strict=True) if not mine])
         return held
 
     def release(self, messages: Iterable[Message], *, delay: float = 0.0) -> list[bool]:
-        """Give them back undone, for anyone in the group to take, after `delay` seconds. Counts as no attempt."""
+        """Releases claims: the group gets the messages again after `delay` seconds. This counts as no attempt."""
         check_seconds("delay", delay)
         claims = _claims(messages)
         try:
-            return self._give_back(claims, delay, forgiven=True) if claims else []
+            return self._release(claims, delay, forgiven=True) if claims else []
         finally:
-            self._let_go(claims)  # not before: after an outage a poll gives back at once what is in nobody's hands
+            self._forget(claims)  # last: after an outage, a poll releases all claims that are not held
 
     def fail(self, message: Message, error: BaseException | str, *, delay: float = 0.0, last: bool = False) -> bool:
-        """The work failed. False: it will be delivered again after `delay`. True: it is now a dead letter.
+        """Reports failed work. Returns True if the message is now a dead letter; else it comes again after `delay`.
 
-        `last`: it becomes one though it has attempts left.
+        `last`: makes it a dead letter even if it has attempts left.
         """
         check_seconds("delay", delay)
         (claim,) = claims = _claims((message,))
         try:
             if last or claim.attempts >= self._consumer.max_attempts:
-                with self._owing(claims, forgiven=True):
+                with self._remembering(claims, forgiven=True):
                     return self._bury(claim, error)
-            self._give_back(claims, delay, forgiven=False)
+            self._release(claims, delay, forgiven=False)
             return False
         finally:
-            self._let_go(claims)
+            self._forget(claims)
 
     def wake(self) -> None:
-        """Make a waiting `poll` return early; from any thread or signal handler."""
+        """Makes a waiting `poll` return early. Can be called from any thread or signal handler."""
         self._woken = True
         if self._listener is not None:
             self._listener.wake()
 
     def close(self) -> None:
-        """Give back what is claimed and not acknowledged; in a forked process, nothing: it is the parent's.
+        """Releases all claims that are not acknowledged. Can be repeated if it fails or is interrupted.
 
-        If that is interrupted or fails, it can be repeated.
+        Does nothing in a forked process: the claims belong to the parent.
         """
         if self._store.schema.inherited:
             return
         self._closed = True
         self.wake()
         try:
-            if claims := self._in_hand.claims():
-                self._give_back(claims, 0, forgiven=True)
-                self._in_hand.let_go(claims)
-            self._settle_debts()
+            if claims := self._held.claims():
+                self._release(claims, 0, forgiven=True)
+                self._held.forget(claims)
+            self._retry_releases()
         finally:
             if self._listener is not None:
                 self._listener.close()
-            self._metrics.closed(self.monitor, self.topic, self.group)
+            self._metrics.remove_monitor(self.monitor, self.topic, self.group)
 
     def __enter__(self) -> TopicReader:
         return self
@@ -187,24 +187,24 @@ class TopicReader:
             found = self._claim(limit)
             if messages := self._open_all(found):
                 return messages
-            if (found.claims or found.dead) and not _over(deadline, GRACE_SECONDS):
-                continue  # dead letters all: what comes after them is as good as there
+            if (found.claims or found.dead) and not _has_passed(deadline, GRACE_SECONDS):
+                continue  # only dead letters were found: the next messages may be ready
             if hinted:
                 self.monitor.counter("claim_conflicts").add()
                 self._conflicts.add()
-            if self._woken or _over(deadline):
+            if self._woken or _has_passed(deadline):
                 self._woken = False
                 return []
             hinted = self._wait(found, deadline)
 
     def _claim(self, limit: int) -> Claimed:
-        """What can be claimed now; a database that does not answer is looked at again a little later."""
-        room = min(limit, self._in_hand.room())
+        """Claims what is ready now. If the database does not answer, the caller tries again soon."""
+        room = min(limit, self._held.room())
         if room <= 0:
-            return Claimed(wait_ms=self._in_hand.room_in_ms())
+            return Claimed(wait_ms=self._held.next_expiry_ms())
         try:
             if not self.monitor.healthy:
-                self._store.give_back_unknown(self._consumer, self._in_hand.message_ids())
+                self._store.release_unknown(self._consumer, self._held.message_ids())
             with self.monitor.percentiles("claim_latency").timed():
                 found = self._store.claim(self._consumer, room, more=self._more)
         except (DatabaseUnavailable, TransactionAborted) as error:
@@ -212,12 +212,12 @@ class TopicReader:
             return Claimed(wait_ms=RETRY_MS)
         self.monitor.healthy = True
         self.monitor.counter("claim_attempts").add()
-        self._looks.add()
+        self._attempts.add()
         self._more = len(found.claims) == room
         return found
 
     def _wait(self, found: Claimed, deadline: float | None) -> bool:
-        """True where a hint said that there is something now."""
+        """Waits for messages. Returns whether a hint announced some."""
         limits = [] if deadline is None else [deadline - time.monotonic()]
         limits += [] if found.wait_ms is None else [found.wait_ms / 1000]
         limits += [RETRY_MS / 1000] if self._undecodable else []
@@ -226,12 +226,12 @@ class TopicReader:
             try:
                 return self._listener.wait(limit)
             except (OSError, ValueError):
-                # Closed under our feet; the next look says so.
+                # Closed by another thread. The next poll raises `TopicClosed`.
                 if not self._closed:
                     raise
                 return False
         try:
-            self._listener = self._store.listen(self.topic)  # what came before that is found by another look
+            self._listener = self._store.listen(self.topic)  # the next claim finds earlier messages
         except (DatabaseUnavailable, TransactionAborted) as error:
             self._unavailable("read_errors", error)
             time.sleep(min(RETRY_MS / 1000, RETRY_MS if limit is None else limit))
@@ -241,8 +241,8 @@ class TopicReader:
 
     def _open_all(self, found: Claimed) -> list[Message]:
         for message_id in found.dead:
-            self._buried(message_id, "delivered too often and never acknowledged")
-        self._in_hand.take(found.claims)
+            self._report_dead_letter(message_id, "delivered too often and never acknowledged")
+        self._held.add(found.claims)
         messages = [message for claim in found.claims if (message := self._open(claim))]
         self._bury_undecodable()
         if received := sum(not is_baton(self.topic, message.id) for message in messages):
@@ -252,9 +252,9 @@ class TopicReader:
         return messages
 
     def _open(self, claim: Claim) -> Message | None:
-        if claim.taken_from is not None:
+        if claim.previous_holder is not None:
             self._metrics.add("stuck_messages_reassigned")
-            self._warn("STUCK_MESSAGE_REASSIGNED", claim.message_id, f"{claim.taken_from} let its claim expire")
+            self._warn("STUCK_MESSAGE_REASSIGNED", claim.message_id, f"{claim.previous_holder} let its claim expire")
         try:
             opened = unwrap(claim.data)
         except UndecodableMessage as error:
@@ -263,38 +263,39 @@ class TopicReader:
         return Message(claim.message_id, self.topic, opened.payload, opened.timestamp, claim.attempts, claim.version)
 
     def _acknowledged(self, claims: Sequence[Claim], new: int) -> None:
-        self._let_go(claims)
+        self._forget(claims)
         self.monitor.counter("messages_acknowledged").add(new)
         self._metrics.add("messages_acknowledged", new)
 
-    def _give_back(self, claims: Sequence[Claim], delay: float, *, forgiven: bool) -> list[bool]:
+    def _release(self, claims: Sequence[Claim], delay: float, *, forgiven: bool) -> list[bool]:
         delay_ms = round(delay * 1000)
-        with self._owing(() if self._closed else claims, forgiven):
-            return self._insist(
+        with self._remembering(() if self._closed else claims, forgiven):
+            return self._retry(
                 "release_errors", lambda: self._store.release(self._consumer, claims, delay_ms, forgiven=forgiven)
             )
 
     @contextmanager
-    def _owing(self, claims: Sequence[Claim], forgiven: bool) -> Iterator[None]:
+    def _remembering(self, claims: Sequence[Claim], forgiven: bool) -> Iterator[None]:
+        """Remembers claims for `close` if the block fails."""
         try:
             yield
         except BaseException:
-            self._owed += [(claim, forgiven) for claim in claims]
+            self._unreleased += [(claim, forgiven) for claim in claims]
             raise
 
-    def _settle_debts(self) -> None:
-        """One more try to give back what could not be. If it fails too, the lease ends it."""
-        for forgiven in {forgiven for _, forgiven in self._owed}:
-            claims = [claim for claim, is_forgiven in self._owed if is_forgiven is forgiven]
+    def _retry_releases(self) -> None:
+        """Tries once more to release claims. If that fails too, they expire."""
+        for forgiven in {forgiven for _, forgiven in self._unreleased}:
+            claims = [claim for claim, is_forgiven in self._unreleased if is_forgiven is forgiven]
             try:
                 self._store.release(self._consumer, claims, 0, forgiven=forgiven)
             except TickLakeError as error:
                 _log.debug("%d claims are held until their leases end: %s", len(claims), error)
                 return
-        self._owed.clear()
+        self._unreleased.clear()
 
     def _bury_undecodable(self) -> None:
-        """One that cannot be buried now stays in hand until the next look, and holds up no other message."""
+        """Makes undecodable messages dead letters. If that fails, the next poll tries again. No other message waits."""
         while self._undecodable:
             claim, reason = self._undecodable[0]
             try:
@@ -305,25 +306,25 @@ class TopicReader:
                 self._warn("DEAD_LETTER_DELAYED", claim.message_id, str(error))
                 return
             self._undecodable.popleft()
-            self._let_go((claim,))
+            self._forget((claim,))
             if buried:
-                self._buried(claim.message_id, message_text(reason))
+                self._report_dead_letter(claim.message_id, message_text(reason))
 
     def _bury(self, claim: Claim, error: BaseException | str) -> bool:
-        buried = self._insist("dead_letter_errors", lambda: self._store.bury(self._consumer, claim, error))
+        buried = self._retry("dead_letter_errors", lambda: self._store.bury(self._consumer, claim, error))
         if buried:
-            self._buried(claim.message_id, message_text(error))
+            self._report_dead_letter(claim.message_id, message_text(error))
         return buried
 
-    def _buried(self, message_id: str, reason: str) -> None:
+    def _report_dead_letter(self, message_id: str, reason: str) -> None:
         self._metrics.add("dead_letters_added")
         self._warn("DEAD_LETTER", message_id, reason)
 
-    def _insist(self, errors: str, act: Callable[[], _Result]) -> _Result:
-        return patiently(act, tell=lambda error: self._unavailable(errors, error))
+    def _retry(self, errors: str, act: Callable[[], _Result]) -> _Result:
+        return retry_while_unavailable(act, on_error=lambda error: self._unavailable(errors, error))
 
-    def _let_go(self, claims: Sequence[Claim]) -> None:
-        if self._in_hand.let_go(claims) and self._listener is not None:
+    def _forget(self, claims: Sequence[Claim]) -> None:
+        if self._held.forget(claims) and self._listener is not None:
             self._listener.wake()  # a poll may be waiting for room
 
     def _unavailable(self, counter: str, error: TickLakeError) -> None:
@@ -336,7 +337,7 @@ class TopicReader:
         _log.warning("%s topic=%s group=%s message=%s: %s", event, self.topic, self.group, message_id, what)
 
     def _conflict_ratio(self) -> float:
-        looks = self._looks.total
+        looks = self._attempts.total
         return min(1.0, self._conflicts.total / looks) if looks else 0.0
 
     def _check_open(self) -> None:
@@ -344,7 +345,7 @@ class TopicReader:
             raise TopicClosed(end="reader", topic=self.topic)
 
 
-def _over(deadline: float | None, grace: float = 0.0) -> bool:
+def _has_passed(deadline: float | None, grace: float = 0.0) -> bool:
     return deadline is not None and time.monotonic() >= deadline + grace
 
 

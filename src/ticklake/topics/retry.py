@@ -1,4 +1,4 @@
-"""Going on by itself when the database does not answer: restarted, turned read-only, cut off."""
+"""Retries while the database does not answer: after a restart, while it is read-only or unreachable."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ PATIENCE_SECONDS = 60.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 MOST_ABORTED = 5
-"""So often a transaction that the database has ended is begun again: a deadlock, a lock that could not be had."""
+"""The number of attempts if the database aborts the transaction, for example because of a deadlock."""
 
 
-def patiently(
+def retry_while_unavailable(
     act: Callable[[], _Result],
     *,
-    tell: Callable[[TickLakeError], object],
+    on_error: Callable[[TickLakeError], object],
     seconds: float = PATIENCE_SECONDS,
     pause: Callable[[float], object] = time.sleep,
 ) -> _Result:
-    """Repeat `act`, which must be harmless to repeat, until the database answers; raise after `seconds`.
+    """Repeats `act` until the database answers; raises after `seconds`. It must be harmless to repeat `act`.
 
-    `tell` hears of each failure, to record it: the warning is logged here.
+    `on_error` is called with each failure and must record it. The warning is logged here.
     """
     deadline = time.monotonic() + seconds
     failures = aborted = 0
@@ -37,7 +37,7 @@ def patiently(
         try:
             return act()
         except (DatabaseUnavailable, TransactionAborted) as error:
-            tell(error)
+            on_error(error)
             failures += 1
             aborted += isinstance(error, TransactionAborted)
             length = pause_after(failures, first=FIRST_PAUSE, longest=LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""The way in: a database, a run in it, and from there its topics."""
+"""The entry point: a database, its runs, and their topics."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ class Database:
         self._runs: dict[str, Run] = {}
 
     def run(self, run_id: str, *, create: bool = True) -> Run:
-        """A run, whose tables are created or upgraded on first use.
+        """Returns a run. Its tables are created or upgraded on first use.
 
-        With `create=False` a run that is not there raises `RunNotInDatabase`. Then only a writer or a reader upgrades
-        its tables; whoever only looks at tables of an older version gets `SchemaOutdated`.
+        With `create=False`, raises `RunNotInDatabase` if there is no such run. Then only writers and readers upgrade
+        its tables; all other methods raise `SchemaOutdated` for tables of an older version.
         """
         schema = self._backend.schema(run_id, create=create)
         with self._lock:
@@ -82,17 +82,17 @@ class Database:
             return run
 
     def runs(self) -> list[str]:
-        """The ids of all runs that are in the database."""
+        """Returns the ids of all runs in the database."""
         return self._backend.runs()
 
     @property
     def opened(self) -> list[Run]:
-        """The runs that were asked for so far."""
+        """The runs that were opened with `run` so far."""
         with self._lock:
             return list(self._runs.values())
 
     def close(self) -> None:
-        """Close all connections. Readers and writers of its runs can do nothing more."""
+        """Closes all connections. Readers and writers of its runs cannot be used any more."""
         self._backend.close()
 
     def __enter__(self) -> Database:
@@ -103,7 +103,7 @@ class Database:
 
 
 def runs_in(databases: Iterable[Database], run_id: str) -> list[Run]:
-    """The run in each of the databases that have it: the topics of a run may be in several."""
+    """Opens a run in each database that has it. The topics of a run may be in several databases."""
     found = []
     for database in databases:
         with suppress(RunNotInDatabase):
@@ -112,12 +112,12 @@ def runs_in(databases: Iterable[Database], run_id: str) -> list[Run]:
 
 
 class Run:
-    """One run: its topics, and transactions over all of its tables."""
+    """A run: its topics, and transactions in its tables."""
 
     def __init__(
         self, schema: Schema, window_seconds: float = METRICS_WINDOW_SECONDS, *, upgrades: bool = True
     ) -> None:
-        """`upgrades`: whether tables of an older version are upgraded. A mere look must not do that."""
+        """`upgrades`: whether tables of an older version are upgraded. Code that only reads must not do that."""
         self.id = schema.run_id
         self.upgrades = upgrades
         self._current: set[str] = set()
@@ -128,7 +128,7 @@ class Run:
         self._opened: tuple[TopicStore, Publisher] | None = None
 
     def writer(self, topic: str) -> TopicWriter:
-        """A writer to a topic. The topic exists from its first message on."""
+        """Opens a writer to a topic. The topic exists once it has a message."""
         self.upgrades = True
         store, publisher = self._topics()
         return TopicWriter(store, publisher, check_name("topic", topic), self._metrics)
@@ -144,7 +144,7 @@ class Run:
         max_unacknowledged: int = 10_000,
         start: str = "earliest",
     ) -> TopicReader:
-        """A consumer of `group`. A group that is new starts at the `earliest` message, or at the `end`."""
+        """Opens a consumer of `group`. A new group starts at the `earliest` message or at the `end`."""
         check_name("topic", topic)
         if not isinstance(group, str) or not group.strip():
             raise MissingConsumerGroup(topic=topic)
@@ -153,7 +153,7 @@ class Run:
         check_count("max_unacknowledged", max_unacknowledged, least=1)
         if start not in ("earliest", "end"):
             raise InvalidOption(option="start", value=start, allowed="earliest or end")
-        who = Consumer(
+        identity = Consumer(
             topic=topic,
             group=check_name("consumer group", group),
             id=check_name("consumer", consumer or new_consumer_id()),
@@ -163,30 +163,30 @@ class Run:
         self.upgrades = True
         store, _ = self._topics()
         store.join(topic, group, at_end=start == "end")
-        return TopicReader(store, who, self._metrics, max_unacknowledged=max_unacknowledged)
+        return TopicReader(store, identity, self._metrics, max_unacknowledged=max_unacknowledged)
 
     def transaction(self, *, durable: bool = True, patient: bool = True) -> AbstractContextManager[Transaction]:
-        """All or nothing over everything in this run; pass what it gives as `connection=`.
+        """Begins a transaction in all tables of this run. Pass it to other methods as `connection=`.
 
-        `durable=False` is faster and may be lost in a power cut: for work that would then simply be done again.
-        `patient=False` raises `DatabaseUnavailable` at once if a server is away, instead of after a while.
+        `durable=False` is faster, but a power cut may undo it: use it for work that is then repeated.
+        `patient=False` raises `DatabaseUnavailable` at once if the server does not answer, instead of after a while.
         """
         self._topics()
         return self._schema.transaction(durable=durable, patient=patient)
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """A consistent view of everything in this run. Writes nothing, and makes no tables: see `prepare`."""
+        """Opens a consistent snapshot of this run. It cannot write and creates no tables: see `prepare`."""
         self._schema.check_process()
         return self._schema.reading()
 
     def prepare(self, package: str) -> None:
-        """Have the tables of another package (`<package>/sql/<dialect>/schema/001_….sql`) in this run."""
+        """Creates or upgrades the tables of a package (`<package>/sql/<dialect>/schema/001_….sql`) in this run."""
         if not self.upgrades and self._is_current(package):
             return
         self._schema.prepare(package)
 
     def _is_current(self, package: str) -> bool:
-        """Whether the tables of a package are there and up to date; `SchemaOutdated` if they are older."""
+        """Returns whether the tables of a package exist. Raises `SchemaOutdated` if they have an older version."""
         if package not in self._current:
             for found in self.versions():
                 if found.package == package and found.wanted is not None and found.state == "behind":
@@ -196,39 +196,39 @@ class Run:
         return package in self._current
 
     def has_tables_of(self, package: str) -> bool:
-        """Whether a package's tables are in this run; looking makes none."""
+        """Returns whether this run has the tables of a package. Creates none."""
         return any(found.package == package for found in self.versions())
 
     def versions(self) -> list[PackageVersion]:
-        """Which version the tables of each package have; looking upgrades none."""
+        """Returns the version of the tables of each package. Upgrades none."""
         return package_versions(self._schema)
 
     def has_foreign_numbers(self) -> bool:
-        """Whether the run was restored from a PostgreSQL server with higher transaction numbers; nothing is changed."""
+        """Returns whether the run was restored from a PostgreSQL server with higher transaction numbers. Only reads."""
         return has_foreign_numbers(self._schema)
 
     @property
     def monitor(self) -> Monitor:
-        """What all readers and writers of this run have counted in this process."""
+        """The metrics of all readers and writers of this run in this process."""
         return self._metrics.monitor
 
     def ends(self) -> list[TopicEnd]:
-        """What the readers and the writers of each topic have counted in this process."""
+        """Returns the metrics of the readers and writers of each topic in this process."""
         return self._metrics.ends()
 
     def check(self) -> None:
-        """Reads all of the run's database; DatabaseDamaged where it is. A server's is the server's to see to."""
+        """Reads the whole SQLite file and raises `DatabaseDamaged` if it is damaged. Does nothing for a server."""
         if flaws := self._schema.flaws():
             raise DatabaseDamaged(database=self._schema.name, reason="; ".join(flaws[:3]))
 
     def now_ms(self) -> int:
-        """The database's clock."""
+        """Returns the time of the database, in milliseconds since 1970."""
         self._topics()
         return self._schema.now_ms()
 
     @property
     def groups(self) -> Groups:
-        """The consumer groups: their lag, and where they stand."""
+        """The consumer groups: their lag and their positions."""
         return Groups(self._topics()[0])
 
     @property
@@ -238,37 +238,37 @@ class Run:
 
     @property
     def dead_letters(self) -> DeadLetters:
-        """The messages that groups have given up on."""
+        """The messages that groups do not try any more."""
         return DeadLetters(self._topics()[0])
 
     def held_back_by(self, seconds: float = HELD_BACK_SECONDS) -> OpenTransaction | None:
-        """The transaction, open for longer than that, that keeps PostgreSQL's vacuum from its work."""
+        """Returns the transaction that blocks PostgreSQL's vacuum for more than `seconds`; None if there is none."""
         check_seconds("seconds", seconds)
         oldest = self._topics()[0].oldest_transaction()
         return oldest if oldest is not None and oldest.seconds > seconds else None
 
     def topics(self) -> list[TopicStatus]:
-        """All topics, with the number of their messages."""
+        """Returns all topics and the number of their messages."""
         return list_topics(self._topics()[0])
 
     def topic_names(self) -> list[str]:
-        """The names of all topics. Nothing is counted, so a live view can ask often."""
+        """Returns the names of all topics. Counts nothing, so it is cheap."""
         return topic_names(self._topics()[0])
 
     def browse(self, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None) -> list[StoredMessage]:
-        """The messages after an id, claiming nothing; with `group`, what that group has done with each."""
+        """Returns the messages after an id, without claiming them; with `group`, also their state for that group."""
         return stored_messages(self._topics()[0], topic, after=after, limit=limit, group=group)
 
     def browse_last(self, topic: str, count: int, *, group: str | None = None) -> list[StoredMessage]:
-        """The last `count` messages, claiming nothing."""
+        """Returns the last `count` messages, without claiming them."""
         return self.browse(topic, after=self.position_before_last(topic, count), limit=count, group=group)
 
     def position_before_last(self, topic: str, count: int) -> int:
-        """The id after which the last `count` messages come, to browse from; of none, the end."""
+        """Returns the id before the last `count` messages, for `browse`. If `count` is 0, the end."""
         return position_before_last(self._topics()[0], topic, count)
 
     def listen(self, topic: str) -> Listener:
-        """Wait for the next message without claiming it."""
+        """Opens a listener that waits for the next message, without claiming it."""
         return self._topics()[0].listen(topic)
 
     def remove_outdated(
@@ -280,23 +280,23 @@ class Run:
         force: bool = False,
         dry_run: bool = False,
     ) -> int:
-        """Remove messages older than `max_age` seconds or beyond the newest `max_count`; how many.
+        """Removes messages that are older than `max_age` seconds or not among the newest `max_count`. Returns how many.
 
-        Never one with an open claim or a dead letter; nor, unless forced, one that a known group still needs.
+        Messages with an open claim or a dead letter are kept. So are, unless forced, messages that a group still needs.
         """
         keep = Retention(max_age, max_count)
         return remove_outdated(self._topics()[0], topic, keep, force=force, dry_run=dry_run)
 
     def removed_files(self, topic: str) -> frozenset[str]:
-        """The keys of the files that messages told of which retention has removed."""
+        """Returns the keys of the files whose messages were removed by retention."""
         return removed_files(self._schema, topic)
 
     def topics_with_removed_files(self) -> list[str]:
-        """The topics of such messages, also those that have no message and no group any more."""
+        """Returns the topics of removed messages. They may have no messages and no groups any more."""
         return topics_of_removed_files(self._schema)
 
     def processed(self, indexer_class: str) -> ProcessedBatches:
-        """The marks of an indexer class on batches that it has done."""
+        """Returns the batches that an indexer class has processed."""
         store, _ = self._topics()
         return ProcessedBatches(store, check_name("indexer class", indexer_class))
 
@@ -306,15 +306,15 @@ class Run:
             if self._opened is None:
                 self.prepare(PACKAGE)
                 store = open_store(self._schema)
-                tell = partial(self._metrics.monitor.errors.record, "DATABASE_UNAVAILABLE")
-                self._opened = (store, Publisher(store, tell))
+                on_error = partial(self._metrics.monitor.errors.record, "DATABASE_UNAVAILABLE")
+                self._opened = (store, Publisher(store, on_error))
             if self.upgrades and not self._numbers_checked:
                 self._renumber(self._opened[0])
                 self._numbers_checked = True
             return self._opened
 
     def _renumber(self, store: TopicStore) -> None:
-        """Makes claims quick and the lag right after a restore. If that fails now, the next open tries again."""
+        """After a restore, makes claims fast and the lag correct. If that fails, the next process tries again."""
         try:
             messages = store.renumber()
         except (DatabaseUnavailable, TransactionAborted) as error:
@@ -326,20 +326,22 @@ class Run:
 
 
 class ProcessedBatches:
-    """Which batches an indexer has done (`idempotency_tracking`): only ever to save work, never to be right."""
+    """The batches that an indexer class has processed (`idempotency_tracking`). They only save work."""
 
     def __init__(self, store: TopicStore, indexer_class: str) -> None:
         self._store = store
         self._indexer_class = indexer_class
 
     def contains(self, batch_id: str) -> bool:
+        """Returns whether a batch is marked."""
         return self._store.processed(self._indexer_class, batch_id)
 
     def limit_waiting(self, connection: Transaction) -> None:
-        """From here on, the transaction is ended (`TransactionAborted`) rather than wait long for somebody's lock."""
+        """Makes the transaction fail with `TransactionAborted` if it has to wait long for a lock."""
         self._store.limit_waiting(connection)
 
     def mark(self, batch_ids: Iterable[str], connection: Transaction | None = None) -> None:
+        """Marks batches, with `connection` in that transaction."""
         self._store.mark_processed(self._indexer_class, list(batch_ids), connection)
 
 

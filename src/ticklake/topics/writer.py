@@ -1,4 +1,4 @@
-"""Publishing. What `send` has returned for is durable."""
+"""Publishes messages. They are durable when `send` returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.errors import TopicClosed
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.publisher import Publisher
-from ticklake.topics.retry import patiently
+from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.store import TopicStore, check_size, is_baton
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class TopicWriter:
 
     def __init__(self, store: TopicStore, publisher: Publisher, topic: str, metrics: TopicMetrics) -> None:
         self.topic = topic
-        self.monitor = metrics.opened(f"{topic} writer", topic)
+        self.monitor = metrics.add_monitor(f"{topic} writer", topic)
         self._store = store
         self._publisher = publisher
         self._metrics = metrics
@@ -37,36 +37,35 @@ class TopicWriter:
         self._closed = False
 
     def send(self, message: Payload, *, connection: Transaction | None = None) -> str:
-        """Publish a message and return its id. With `connection`, it is published when that transaction commits."""
+        """Publishes a message and returns its id. With `connection`, it is published when that transaction commits."""
         return self.send_many((message,), connection=connection)[0]
 
     def send_many(self, messages: Iterable[Payload], *, connection: Transaction | None = None) -> list[str]:
-        """Publish all of them, in this order, or none."""
+        """Publishes all messages in this order, or none. Returns their ids."""
         envelopes = wrap_all(messages, client_clock_ms())
         self._check(envelopes)
         if envelopes and connection is not None:
             self._join(envelopes, connection)
         elif envelopes:
-            # Their ids are new, so all of them are, though an answer of the database gets lost.
+            # The ids are new, so all messages count as new, even after a retry.
             self._write(partial(self._publisher.publish, self.topic, envelopes))
             self._count(len(envelopes))
         return [envelope.message_id for envelope in envelopes]
 
     def forward(self, envelopes: Sequence[Envelope], *, connection: Transaction | None = None) -> None:
-        """Publish messages that have their ids already; one whose id is in the topic is left as it is.
-
-        Only those that are new are counted.
-        """
+        """Publishes messages that already have ids. Skips, and does not count, those that the topic already has."""
         self._check(envelopes)
         if envelopes and connection is not None:
             self._join(envelopes, connection)
         elif envelopes:
-            self._write(lambda: patiently(lambda: self._forward(envelopes), tell=self._publisher.tell))
+            self._write(
+                lambda: retry_while_unavailable(lambda: self._forward(envelopes), on_error=self._publisher.on_error)
+            )
 
     def close(self) -> None:
-        """Send nothing more. What was sent stays sent."""
+        """Closes the writer. Later calls raise `TopicClosed`."""
         self._closed = True
-        self._metrics.closed(self.monitor, self.topic)
+        self._metrics.remove_monitor(self.monitor, self.topic)
 
     def __enter__(self) -> TopicWriter:
         return self
@@ -91,7 +90,7 @@ class TopicWriter:
 
     def _write(self, publish: Callable[[], object]) -> None:
         self._store.schema.check_process()
-        self._store.schema.check_nesting()  # whoever leads the group commit would wait for this thread, and all for it
+        self._store.schema.check_nesting()  # the leader would wait for this thread, and this thread for the leader
         try:
             started = time.perf_counter()
             publish()

@@ -235,6 +235,6 @@ def test_draining_a_queue_that_has_a_dead_batch_is_no_success(maker: Any, tmp_pa
 def test_a_file_that_is_no_event_queue_is_left_alone(maker: Any, tmp_path: Path, ticklake: Command) -> None:
     file = tmp_path / "garbage.db"
     file.write_bytes(b"garbage" * 100)
-    with pytest.raises(NoEventQueue, match="is no event queue"):
+    with pytest.raises(NoEventQueue, match="is not an event queue"):
         ticklake("index-events", maker.run_id, "--events", file, "--lake", maker.lake.root)
     assert list(tmp_path.glob("garbage.db*")) == [file]

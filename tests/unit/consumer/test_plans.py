@@ -13,7 +13,7 @@ from ticklake.database.statements import statements
 VALUES = {"topic": "t", "group": "g", "event_ids": "[]", "ids": "[]", "limit": 1, "before": 1, "batch_id": "b"} | {
     "now": 1,
     "sequence": 1,
-    "in_hand": "[]",
+    "held": "[]",
 }
 CONSUMER = [
     "find_processed",
@@ -30,8 +30,8 @@ EVENTS = [
     "claim_batch",
     "finish_batch",
     "count_pending",
-    "give_back_all",
-    "give_back_unknown",
+    "release_all",
+    "release_unknown",
     "find_waiting",
     "find_not_waiting",
     "size_of_pending",

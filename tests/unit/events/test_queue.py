@@ -104,12 +104,12 @@ def test_a_publisher_that_does_not_wait_returns_at_once(queue: IndexerQueue, bus
 def test_an_event_that_came_during_a_write_waits_no_longer_than_others() -> None:
     buffer = Buffer(Triggers(100, 0.5, 1000, 10_000), blocks=True, blocked=Counter(), name="q")
     buffer.add([encode(event(1))])
-    assert buffer.take() is not None
+    assert buffer.wait_due() is not None
     buffer.add([encode(event(2))])
     came = time.monotonic()
     time.sleep(0.4)
     buffer.written(1)
-    due = buffer.take()
+    due = buffer.wait_due()
     assert due is not None
     assert due.age == pytest.approx(time.monotonic() - came, abs=0.05)
     assert due.age < 0.8
@@ -163,7 +163,7 @@ def test_a_queue_that_was_told_not_to_wait_says_that_it_is_full(tmp_path: Path, 
         disk = Disk(queue)
         disk.free.clear()
         bus.publish_many([event(number) for number in range(1000)], wait=False)
-        with pytest.raises(QueueFull, match="holds 1000 events"):
+        with pytest.raises(QueueFull, match="1000 events are not on disk"):
             bus.publish(event(1000), wait=False)
         assert queue.monitor.snapshot()["publishers_held_up"] == 1
         disk.free.set()
@@ -318,7 +318,7 @@ def test_a_stop_that_is_not_graceful_tells_who_waits(
     waiting.join(30)
     disk.free.set()
     stopping.join(30)
-    assert "was stopped without waiting" in str(errors[0])
+    assert "was stopped without writing" in str(errors[0])
 
 
 def test_an_event_for_a_queue_that_does_not_run_is_refused(tmp_path: Path, bus: EventBus) -> None:
@@ -444,7 +444,7 @@ def test_a_batch_that_cannot_be_read_neither_blocks_nor_loops(queue: IndexerQueu
     assert payloads(next_batch(queue))[0] == 0
     (dead,) = queue.dead_batches()
     assert dead.events is None
-    assert "no event that can be stored" in dead.error
+    assert "cannot be stored" in dead.error
 
 
 class Clock:

@@ -12,7 +12,7 @@ from ticklake.errors import DatabaseFull, DatabaseLocked, DatabaseUnavailable, T
 from ticklake.topics import publisher as publisher_module
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.publisher import Publisher
-from ticklake.topics.retry import patiently
+from ticklake.topics.retry import retry_while_unavailable
 
 Parcels = Sequence[tuple[str, Sequence[Envelope]]]
 
@@ -84,7 +84,7 @@ def test_one_that_spoils_a_commit_spoils_only_its_own(eventually: Callable[..., 
 def test_a_database_that_is_away_is_waited_for_once_and_not_once_a_sender(
     eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch, kind: type[TickLakeError]
 ):
-    monkeypatch.setattr(publisher_module, "patiently", partial(patiently, seconds=0))
+    monkeypatch.setattr(publisher_module, "retry_while_unavailable", partial(retry_while_unavailable, seconds=0))
     store = AwayStore(kind(database="db", reason="r", seconds=30))
     publisher = Publisher(store)  # type: ignore[arg-type]
     failed: list[str] = []
@@ -169,7 +169,7 @@ def test_patience_repeats_until_the_database_answers():
         return answer
 
     told: list[object] = []
-    assert patiently(act, tell=told.append, pause=pauses.append) == 7
+    assert retry_while_unavailable(act, on_error=told.append, pause=pauses.append) == 7
     assert len(told) == len(pauses)
     assert pauses == [0.05, 0.1]
 
@@ -180,4 +180,4 @@ def test_patience_has_an_end():
         raise DatabaseUnavailable(database="d", reason="r")
 
     with pytest.raises(DatabaseUnavailable):
-        patiently(act, tell=lambda _: None, seconds=0)
+        retry_while_unavailable(act, on_error=lambda _: None, seconds=0)

@@ -111,7 +111,7 @@ class PostgresBackend(Inheritable):
         self._schemas: dict[str, PostgresSchema] = {}
         self._closed = False
         self._reached = False
-        self._left_out: set[str] = set()
+        self._skipped: set[str] = set()
         self.connections = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
@@ -132,8 +132,8 @@ class PostgresBackend(Inheritable):
         for run_id, name in self._query("list_runs"):
             if is_name_of(name, run_id):
                 found.append(run_id)
-            elif name not in self._left_out:
-                self._left_out.add(name)
+            elif name not in self._skipped:
+                self._skipped.add(name)
                 _log.warning("Schema %s of %s has another run in its comment: %r", name, self.name, run_id)
         return found
 
@@ -149,7 +149,7 @@ class PostgresBackend(Inheritable):
             return self._connect()
 
     def acquire(self, mine: weakref.ref[object], *, patient: bool = True) -> Connection:
-        """Acquires a connection of the pool. During an outage, retries as long as a full pool would make it wait.
+        """Acquires a connection of the pool. During an outage, retries for as long as it would wait for a full pool.
 
         Not `patient`: tries once, and also checks whether the server was restarted.
         """
@@ -243,7 +243,7 @@ class PostgresSchema:
         self._backend.check_process(self._backend.name)
 
     def check_nesting(self) -> None:
-        """A transaction inside of another one has a connection of its own."""
+        """Does nothing: a nested transaction uses another connection."""
 
     @property
     def inherited(self) -> bool:

@@ -1,7 +1,7 @@
-"""A pool of connections for many threads. A slot records its user, who acquires and releases it explicitly.
+"""A pool of connections for many threads. A slot records its user, which acquires and releases it explicitly.
 
-An exception keeps its frames alive, and frames keep their variables alive, for any time. So a reference to a connection
-does not mean that the connection is in use.
+An exception can keep frames and their variables alive for any time. So a reference to a connection does not mean that
+the connection is in use.
 """
 
 from __future__ import annotations

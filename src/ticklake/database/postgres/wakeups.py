@@ -36,9 +36,9 @@ class PostgresListener(Inheritable):
         self._backend = backend
         self._schema = schema
         self._channel = channel.encode()
-        self._mine, self._others = socket.socketpair()
-        self._mine.setblocking(False)
-        self._others.setblocking(False)
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
         self._connection: Connection | None = self._connect()
 
     def wait(self, timeout: float | None) -> bool:
@@ -56,20 +56,20 @@ class PostgresListener(Inheritable):
         while not hinted:  # ignore hints of other topics
             ready = self._ready(end - time.monotonic())
             hinted = self._connection in ready and self._hinted(self._connection)
-            if self._mine in ready or time.monotonic() >= end:
+            if self._wake_receiver in ready or time.monotonic() >= end:
                 break
         self._drain()
         return hinted
 
     def wake(self) -> None:
         with suppress(OSError):
-            self._others.send(b"!")
+            self._wake_sender.send(b"!")
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        self._mine.close()
-        self._others.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
 
     def _connect(self) -> Connection | None:
         connection = self._backend.connect()
@@ -91,7 +91,7 @@ class PostgresListener(Inheritable):
         self._connection = None
 
     def _ready(self, seconds: float) -> list[object]:
-        return readable([self._mine, self._connection] if self._connection else [self._mine], seconds)
+        return readable([self._wake_receiver, self._connection] if self._connection else [self._wake_receiver], seconds)
 
     def _reconnect(self, limit: float) -> None:
         try:
@@ -114,5 +114,5 @@ class PostgresListener(Inheritable):
 
     def _drain(self) -> None:
         with suppress(BlockingIOError):
-            while self._mine.recv(16):
+            while self._wake_receiver.recv(16):
                 pass

@@ -59,7 +59,7 @@ class SqliteBackend(Inheritable):
         self._clock = clock
         self._lock = threading.Lock()
         self._schemas: dict[str, SqliteSchema] = {}
-        self._left_out: set[Path] = set()
+        self._skipped: set[Path] = set()
         self._closed = False
 
     def schema(self, run_id: str, *, create: bool = True) -> SqliteSchema:
@@ -92,9 +92,9 @@ class SqliteBackend(Inheritable):
         return sorted(found)
 
     def _skip(self, path: Path, reason: str) -> None:
-        if path not in self._left_out:
+        if path not in self._skipped:
             _log.warning("%s", reason)
-        self._left_out.add(path)
+        self._skipped.add(path)
 
     def close(self) -> None:
         if self.inherited:

@@ -66,9 +66,9 @@ class HintListener(Inheritable):
         self._files = (database, database.with_name(database.name + "-wal"))
         self._path = folder / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}"
         self._socket = _datagrams()
-        self._mine, self._others = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._mine.setblocking(False)
-        self._others.setblocking(False)
+        self._wake_receiver, self._wake_sender = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._wake_receiver.setblocking(False)
+        self._wake_sender.setblocking(False)
         with suppress(OSError), _Folder(folder) as opened:  # the file system has no sockets: only the checks remain
             self._socket.bind(opened.address(self._path.name))
         self._seen = self._state()
@@ -78,25 +78,25 @@ class HintListener(Inheritable):
         end = time.monotonic() + min(MAX_WAIT_SECONDS, MAX_WAIT_SECONDS if timeout is None else timeout)
         ready: list[object] = []
         while not ready and (left := end - time.monotonic()) > 0 and not self._changed():
-            ready = readable((self._socket, self._mine), min(left, SAFETY_SECONDS))
+            ready = readable((self._socket, self._wake_receiver), min(left, SAFETY_SECONDS))
         self._drain()
         return self._socket in ready
 
     def wake(self) -> None:
         with suppress(OSError):  # full: it wakes anyway; closed: no thread waits
-            self._others.send(b"!")
+            self._wake_sender.send(b"!")
 
     def close(self) -> None:
         if not self.inherited:
             self._path.unlink(missing_ok=True)
-        for end in (self._socket, self._mine, self._others):
+        for end in (self._socket, self._wake_receiver, self._wake_sender):
             end.close()
 
     def _disown(self, fork: Fork) -> None:  # noqa: ARG002
         self.close()
 
     def _drain(self) -> None:
-        for end in (self._socket, self._mine):
+        for end in (self._socket, self._wake_receiver):
             with suppress(BlockingIOError):
                 while end.recv(16):
                     pass

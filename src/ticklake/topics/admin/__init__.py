@@ -1,4 +1,4 @@
-"""Looking at topics and changing their state: what operators and commands use."""
+"""Inspects topics and changes their state, for operators and commands."""
 
 from __future__ import annotations
 

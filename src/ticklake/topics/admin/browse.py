@@ -1,4 +1,4 @@
-"""Looking into topics without claiming anything."""
+"""Reads topics without claiming messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ticklake.topics.store import PACKAGE, TopicStore
 
 
 class TopicStatus(NamedTuple):
-    """`messages` counts up to a million."""
+    """A topic and its size. `messages` is counted up to a million."""
 
     topic: str
     messages: int
@@ -22,9 +22,9 @@ class TopicStatus(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A message in a topic and, where a group was asked about, what that group has done with it.
+    """A message in a topic. `state` is its state for the group that was asked about.
 
-    `published_at_ms` is by the clock of its sender, `stored_at_ms` by that of the database: `Groups.reset` goes by it.
+    `published_at_ms` is the sender's time, `stored_at_ms` the database's. `Groups.reset` uses `stored_at_ms`.
     """
 
     id: int
@@ -35,7 +35,7 @@ class StoredMessage(NamedTuple):
     stored_at_ms: int
 
     def opened(self) -> Opened | None:
-        """The message itself, where it can be decoded."""
+        """Returns the decoded message; None if it cannot be decoded."""
         try:
             return unwrap(self.envelope)
         except UndecodableMessage:
@@ -43,6 +43,7 @@ class StoredMessage(NamedTuple):
 
 
 def list_topics(store: TopicStore) -> list[TopicStatus]:
+    """Returns all topics and their sizes."""
     with store.schema.reading() as transaction:
         sql = transaction.sql(PACKAGE)
         names = [row[0] for row in sql.topics()]
@@ -50,7 +51,7 @@ def list_topics(store: TopicStore) -> list[TopicStatus]:
 
 
 def topic_names(store: TopicStore) -> list[str]:
-    """The topics that have messages or groups. Nothing is counted, so a live view can ask often."""
+    """Returns the topics that have messages or groups. Counts nothing, so it is cheap."""
     with store.schema.reading() as transaction:
         return [row[0] for row in transaction.sql(PACKAGE).topics()]
 
@@ -58,7 +59,7 @@ def topic_names(store: TopicStore) -> list[str]:
 def stored_messages(
     store: TopicStore, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None
 ) -> list[StoredMessage]:
-    """The next messages after an id, in order."""
+    """Returns the next messages after an id, in order."""
     check_count("after", after)
     check_count("limit", limit)
     with store.schema.reading() as transaction:
@@ -67,7 +68,7 @@ def stored_messages(
 
 
 def position_before_last(store: TopicStore, topic: str, count: int) -> int:
-    """The id after which the last `count` messages come; of none, the end."""
+    """Returns the id before the last `count` messages. If `count` is 0, the end."""
     check_count("count", count)
     with store.schema.reading() as transaction:
         return int(transaction.sql(PACKAGE).newest(topic=topic, limit=count)[0][0])

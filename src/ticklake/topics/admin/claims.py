@@ -1,4 +1,4 @@
-"""Claims as an operator sees them: who holds what, since when, and which are stuck."""
+"""The claims of consumers: who holds which message, since when, and which claims are stuck."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALL = 1 << 60
 
 
 class HeldClaim(NamedTuple):
-    """A message in somebody's hands. `expires_in_ms` is below 0 where nobody has taken it over yet; None is never."""
+    """A claimed message. `expires_in_ms` is negative after the lease has ended, and None if it never ends."""
 
     topic: str
     group: str
@@ -43,7 +43,10 @@ class Claims:
         stuck: bool = False,
         limit: int | None = 1000,
     ) -> list[HeldClaim]:
-        """The oldest first. Stuck: expired, or (where claims never expire) held for more than five minutes."""
+        """Returns the claims, oldest first.
+
+        `stuck`: only expired claims and claims without an expiry that are older than five minutes.
+        """
         which = {"topic": topic, "group": group, "message_id": message_id, "stuck": int(stuck)}
         count = _ALL if limit is None else check_count("limit", limit)
         with self._store.schema.reading() as transaction:
@@ -53,27 +56,27 @@ class Claims:
     def named(
         self, *, topic: str | None = None, group: str | None = None, message_id: str | None = None, stuck: bool = False
     ) -> Sequence[HeldClaim]:
-        """The claims to release. Raises `NoClaimsNamed` if nothing says which: those would be all of the run."""
+        """Returns the claims to release. Raises `NoClaimsNamed` without a condition, which would mean all claims."""
         if not (topic or group or message_id or stuck):
             raise NoClaimsNamed()
         return self.list(topic=topic, group=group, message_id=message_id, stuck=stuck, limit=None)
 
     def release(self, claims: Sequence[HeldClaim]) -> int:
-        """Take these claims from their holders, whose acks will be refused. How many were still held."""
+        """Releases claims of any holder; later acks of the holder are refused. Returns how many were still held."""
         return sum(self._release(claims[start : start + CHUNK]) for start in range(0, len(claims), CHUNK))
 
     def _release(self, claims: Sequence[HeldClaim]) -> int:
         def release(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)
-            freed = [
+            released = [
                 row
                 for claim in claims
-                for row in sql.free(
+                for row in sql.force_release(
                     topic=claim.topic, group=claim.group, message_id=claim.message_id, version=claim.version
                 )
             ]
             for topic in sorted({claim.topic for claim in claims}):
                 transaction.notify(topic)
-            return len(freed)
+            return len(released)
 
         return self._store.intervene(release)

@@ -1,4 +1,4 @@
-"""Dead letters: messages that could not be decoded or failed too often, kept until somebody decides."""
+"""Dead letters: messages that cannot be decoded or failed too often. They are kept until replayed or discarded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ticklake.topics.store import PACKAGE, TopicStore
 
 
 class DeadLetter(NamedTuple):
-    """A message that one group has given up on."""
+    """A message that a group does not try any more."""
 
     topic: str
     group: str
@@ -26,7 +26,7 @@ class DeadLetter(NamedTuple):
     envelope: bytes
 
     def opened(self) -> Opened | None:
-        """The message itself, where it can be decoded."""
+        """Returns the decoded message; None if it cannot be decoded."""
         try:
             return unwrap(self.envelope)
         except UndecodableMessage:
@@ -35,7 +35,7 @@ class DeadLetter(NamedTuple):
 
 @dataclass(frozen=True)
 class DeadLetterFilter:
-    """Which dead letters: all that match everything that is given. `error` is a part of the error's text."""
+    """Selects the dead letters that match all given values. `error` matches a part of the error text."""
 
     topic: str | None = None
     group: str | None = None
@@ -53,23 +53,23 @@ class DeadLetters:
         self._store = store
 
     def list(self, which: DeadLetterFilter = ALL, limit: int = 100) -> list[DeadLetter]:
-        """The oldest first."""
+        """Returns dead letters, oldest first."""
         check_count("limit", limit)
         with self._store.schema.reading() as transaction:
             rows = transaction.sql(PACKAGE).dead_letters(**asdict(which), limit=limit)
         return [DeadLetter(*row) for row in rows]
 
     def count(self, which: DeadLetterFilter = ALL) -> int:
-        """The number of dead letters that match."""
+        """Returns the number of matching dead letters."""
         with self._store.schema.reading() as transaction:
             ((found,),) = transaction.sql(PACKAGE).count_dead_letters(**asdict(which))
         return int(found)
 
     def replay(self, which: DeadLetterFilter = ALL, *, dry_run: bool = False) -> int:
-        """Have them delivered again, with all their attempts before them; the group's position stays.
+        """Delivers them again, with all attempts. The position of the group does not change.
 
-        Returns how many are delivered because of this. One that the group meets anyway, because it was set back, is not
-        among them; it is no dead letter any more either.
+        Returns the number of added deliveries. A message after the position of its group is not counted, because it is
+        delivered anyway; its dead letter is removed too.
         """
         if dry_run:
             with self._store.schema.reading() as view:
@@ -78,16 +78,18 @@ class DeadLetters:
 
         def replay(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)
-            taken = sql.take_dead_letters(**asdict(which))
-            for topic, group in sorted({row[:2] for row in taken}):
-                sql.lock_position(topic=topic, group=group)  # a reset beside this would meet them again
-            reopened = sql.reopen(letters=json.dumps(taken))
-            for topic in sorted({row[0] for row in taken}):
+            removed = sql.remove_dead_letters(**asdict(which))
+            for topic, group in sorted({row[:2] for row in removed}):
+                sql.lock_position(topic=topic, group=group)  # a concurrent reset would deliver them too
+            reopened = sql.reopen(letters=json.dumps(removed))
+            for topic in sorted({row[0] for row in removed}):
                 transaction.notify(topic)
             return len(reopened)
 
         return self._store.intervene(replay)
 
     def discard(self, which: DeadLetterFilter = ALL) -> int:
-        """Forget them: the messages stay in their topic and are never delivered to those groups again. How many."""
-        return self._store.intervene(lambda act: len(act.sql(PACKAGE).take_dead_letters(**asdict(which))))
+        """Removes them and returns how many. The messages stay in the topic, but the group never gets them again."""
+        return self._store.intervene(
+            lambda transaction: len(transaction.sql(PACKAGE).remove_dead_letters(**asdict(which)))
+        )

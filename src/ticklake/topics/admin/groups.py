@@ -1,4 +1,4 @@
-"""A consumer group: how far it is, how far behind, and setting it to another position."""
+"""Consumer groups: their lag, and resets to another position."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=
 
 
 class GroupStatus(NamedTuple):
-    """`lag` counts what is not acknowledged, up to a million; `oldest_ms` is the age of the oldest of it.
+    """A group. `lag` is the number of messages that are not acknowledged, counted up to a million.
 
-    For the relays of an outbox, both are about the messages in the outbox that are not sent.
+    `oldest_ms` is the age of the oldest of them. For the relays of an outbox, both are about its unsent messages.
     """
 
     topic: str
@@ -35,7 +35,7 @@ class Groups:
         self._store = store
 
     def list(self, topic: str | None = None) -> list[GroupStatus]:
-        """From the store, so it is there when no consumer is alive."""
+        """Returns the groups, from the database: no consumer needs to be alive."""
         with self._store.schema.reading() as transaction:
             rows = transaction.sql(PACKAGE).groups(topic=topic, limit=COUNT_LIMIT)
             found = [
@@ -45,12 +45,11 @@ class Groups:
             return [_of_outbox(status, transaction) for status in found]
 
     def reset(self, topic: str, group: str, to: str | datetime, *, dry_run: bool = False) -> int:
-        """Deliver from `to` on: "earliest", "end", a message's id, or a time. How many messages are then ahead.
+        """Sets the next delivery to `to`: "earliest", "end", a message id, or a time (UTC if it has no zone).
 
-        A time without a zone is in UTC.
-
-        Claims that are held now are lost: their acks will be refused. Dead letters stay. Acks in a transaction that is
-        open are waited for, up to a minute. The relays of an outbox cannot be set past their one message.
+        Returns the number of messages after that position. Open claims are lost: their acks will be refused. Dead
+        letters stay. Waits up to a minute for open transactions with acks. The relays of an outbox cannot be set to a
+        position after their only message.
         """
 
         def reset(transaction: Transaction) -> int:
@@ -64,7 +63,7 @@ class Groups:
                 raise BatonPassedOver(topic=topic, outbox=outbox)
             if not dry_run:
                 sql.set_position(topic=topic, group=group, frontier=position, seen=seen)
-                sql.pass_over(topic=topic, group=group)
+                sql.set_aside_open_claims(topic=topic, group=group)
                 transaction.notify(topic)
             return int(ahead)
 
@@ -72,7 +71,7 @@ class Groups:
 
 
 def parse_position(text: str) -> str | datetime:
-    """What someone wrote for `Groups.reset`. Of a time, the product's own form is understood: `… UTC`, or no zone."""
+    """Parses user input for `Groups.reset`. Times may end with ` UTC`, as TickLake prints them, or have no zone."""
     try:
         time = datetime.fromisoformat(f"{text.removesuffix(' UTC')}Z" if text.endswith(" UTC") else text)
     except ValueError:
@@ -81,7 +80,7 @@ def parse_position(text: str) -> str | datetime:
 
 
 def reset_text(topic: str, group: str, to: str | datetime, ahead: int, *, dry_run: bool) -> str:
-    """What a reset has done, for people. A time is told as it was understood."""
+    """Returns what a reset has done as text. A time is shown in UTC."""
     since = f", from {_in_utc(to).replace(tzinfo=None).isoformat(' ')} UTC on" if isinstance(to, datetime) else ""
     return f"{group} {'would have' if dry_run else 'has'} {ahead:,} messages of {topic} ahead{since}."
 
@@ -94,7 +93,7 @@ def _in_utc(time: datetime) -> datetime:
 
 
 def _of_outbox(status: GroupStatus, transaction: Transaction) -> GroupStatus:
-    """A baton is claimed for as long as there is a relay: it is not behind, what is in its outbox may be."""
+    """Replaces the lag of a baton by that of its outbox. A relay keeps its baton claimed, so it is never behind."""
     outbox = outbox_of(status.topic, status.group, transaction)
     if outbox is None:
         return status
@@ -103,7 +102,7 @@ def _of_outbox(status: GroupStatus, transaction: Transaction) -> GroupStatus:
 
 
 def _position(sql: Statements, topic: str, to: str | datetime) -> tuple[int, str | None]:
-    """The id after which delivery goes on, and (on PostgreSQL) the snapshot in which it was found."""
+    """Returns the id before the next delivery and, on PostgreSQL, the snapshot in which it was found."""
     if to == "earliest":
         return 0, None
     if to == "end":

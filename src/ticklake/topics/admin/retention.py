@@ -1,4 +1,4 @@
-"""Retention: removing old messages, on request only. Delivery never removes any."""
+"""Retention: removes old messages, only on request. A delivery never removes a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ticklake.database import Transaction
 from ticklake.topics import removed as removed_files
 from ticklake.topics.checks import check_count, check_seconds
 from ticklake.topics.errors import InvalidOption
-from ticklake.topics.store import PACKAGE, TopicStore, fitting
+from ticklake.topics.store import PACKAGE, TopicStore, count_fitting
 
 _log = logging.getLogger(__name__)
 CHUNK = 5_000
@@ -20,7 +20,7 @@ _ANY_NUMBER = 1 << 60
 
 
 class Retention(NamedTuple):
-    """What to keep of a topic: what is younger than `max_age` seconds, and at most `max_count` messages."""
+    """What to keep of a topic: messages younger than `max_age` seconds, and at most `max_count` messages."""
 
     max_age: float | None = None
     max_count: int | None = None
@@ -29,9 +29,9 @@ class Retention(NamedTuple):
 def remove_outdated(
     store: TopicStore, topic: str, keep: Retention, *, force: bool = False, dry_run: bool = False
 ) -> int:
-    """Remove what is outdated, in small transactions; how many messages. The files they told of are kept on record.
+    """Removes outdated messages in small transactions and returns how many. The files they name stay on record.
 
-    Never a message with an open claim or a dead letter; nor, unless forced, one that a known group still needs.
+    Messages with an open claim or a dead letter are kept. So are, unless forced, messages that a group still needs.
     """
     values = _values(topic, keep, force)
     if not dry_run:
@@ -51,14 +51,14 @@ def remove_outdated(
 def _remove_next(
     store: TopicStore, values: dict[str, object], transaction: Transaction, *, dry_run: bool
 ) -> list[tuple[int, str]]:
-    """The next messages that are outdated. The groups are held, so that none comes to need one of them meanwhile."""
+    """Removes and returns the next outdated messages. The groups are locked, so that none of them is claimed now."""
     topic, sql = str(values["topic"]), transaction.sql(PACKAGE)
     if not dry_run:
-        store.hold_groups(topic, transaction)
+        store.lock_groups(topic, transaction)
     rows = sql.outdated(**values, limit=CHUNK)
     if rows and not dry_run:
-        # They are read, for the files they tell of. The next ones are found again.
-        rows = rows[: fitting(size for _, _, size in rows)]
+        # Their data is read, to record the files they name, so few are removed at a time.
+        rows = rows[: count_fitting(size for _, _, size in rows)]
         message_ids = [message_id for _, message_id, _ in rows]
         removed_files.record(transaction, topic, message_ids)
         sql.remove_claims(topic=topic, message_ids=json.dumps(message_ids))

@@ -1,10 +1,10 @@
-"""Where a run's topics are kept: the rules of claims, on both databases."""
+"""Stores the topics of a run in SQLite or PostgreSQL, and implements the rules of claims."""
 
 from __future__ import annotations
 
 from ticklake.topics.store.baton import BATON_GROUP, backlog, baton_id, baton_topic, is_baton, outbox_of
 from ticklake.topics.store.numbering import has_foreign_numbers
-from ticklake.topics.store.parts import AT_ONCE, check_size, fitting, in_parts
+from ticklake.topics.store.parts import AT_ONCE, check_size, count_fitting, in_parts
 from ticklake.topics.store.postgres import PostgresTopicStore
 from ticklake.topics.store.sqlite import SqliteTopicStore
 from ticklake.topics.store.store import (
@@ -31,7 +31,7 @@ __all__ = [
     "baton_id",
     "baton_topic",
     "check_size",
-    "fitting",
+    "count_fitting",
     "has_foreign_numbers",
     "in_parts",
     "is_baton",

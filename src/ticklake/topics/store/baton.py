@@ -1,4 +1,4 @@
-"""The baton of an outbox, the one message of the topic `outbox/TOPIC`. Whoever has claimed it relays."""
+"""The baton of an outbox: the only message of the topic `outbox/TOPIC`. The relay that has claimed it publishes."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from ticklake.database import Transaction
 from ticklake.topics.store.store import PACKAGE
 
 OUTBOXES = "ticklake.consumer"
-"""The package that has the outboxes' table and its statements."""
+"""The package with the table of the outboxes and its statements."""
 
 BATON_GROUP = "relay"
 _PREFIX = "outbox/"
 
 
 def baton_topic(topic: str) -> str:
-    """Where the baton of a topic's outbox is."""
+    """Returns the topic with the baton of a topic's outbox."""
     return _PREFIX + topic
 
 
 def baton_id(baton_topic: str) -> str:
-    """Always the same, so that it is there once, whoever offers it first."""
+    """Returns the message id of a baton. It never changes, so there is only one baton."""
     return str(uuid5(NAMESPACE_URL, baton_topic))
 
 
 def is_baton(topic: str, message_id: str) -> bool:
-    """Whether a message decides who relays, and tells nobody anything: it is not counted."""
+    """Returns whether a message is a baton. Batons are not counted as messages."""
     return topic.startswith(_PREFIX) and message_id == baton_id(topic)
 
 
 def outbox_of(topic: str, group: str, transaction: Transaction) -> str | None:
-    """The topic whose outbox has its baton here; None if this is any other topic, whatever its name."""
+    """Returns the topic of the outbox whose baton is in `topic`; None if there is no baton."""
     if group != BATON_GROUP or not topic.startswith(_PREFIX):
         return None
-    here = transaction.sql(PACKAGE).batons(topic=topic)
-    return topic.removeprefix(_PREFIX) if here == [(baton_id(topic),)] else None
+    found = transaction.sql(PACKAGE).batons(topic=topic)
+    return topic.removeprefix(_PREFIX) if found == [(baton_id(topic),)] else None
 
 
 def backlog(outbox: str, limit: int, transaction: Transaction) -> tuple[int, int | None]:
-    """How many messages of an outbox are not sent, up to a limit, and the age of the oldest in milliseconds."""
+    """Returns the number of unsent messages of an outbox, up to `limit`, and the age of the oldest in milliseconds."""
     ((unsent, oldest_ms),) = transaction.sql(OUTBOXES).backlog(topic=outbox, limit=limit)
     return int(unsent), oldest_ms

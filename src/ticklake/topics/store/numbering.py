@@ -1,8 +1,8 @@
 """Transaction numbers after a restore into another PostgreSQL server.
 
-Messages and positions carry transaction numbers of the server that they were written on (`xid`, `seen`). In a server
-with lower numbers, every old message looks younger than any snapshot: each claim reads all of them, and the lag of a
-group that joins at the end counts them.
+Messages and positions contain transaction numbers of the server that wrote them (`xid`, `seen`). On a server with lower
+numbers, every old message looks newer than any snapshot: each claim reads all of them, and the lag of a group that
+starts at the end counts them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ticklake.topics.store.store import PACKAGE
 
 
 def has_foreign_numbers(schema: Schema) -> bool:
-    """Whether the run has transaction numbers that its server has not given yet. Changes nothing.
+    """Returns whether the run has transaction numbers that its server has not used yet. Changes nothing.
 
     Tables of an older version are upgraded, and then checked, when the run is next opened.
     """
@@ -25,15 +25,15 @@ def has_foreign_numbers(schema: Schema) -> bool:
 
 
 def foreign_numbers_in(transaction: Transaction) -> bool:
-    """As `has_foreign_numbers`, for tables of this version."""
+    """Like `has_foreign_numbers`, for tables of the current version."""
     ((found,),) = transaction.sql(PACKAGE).foreign_numbers()
     return bool(found)
 
 
 def replace(transaction: Transaction) -> int | None:
-    """Replaces all numbers; every group is still to be given what it was. Returns the number of changed messages.
+    """Replaces all numbers and returns the number of changed messages. Every group still gets the same messages.
 
-    None: another process has done it.
+    Returns None if another process has already done it.
     """
     sql = transaction.sql(PACKAGE)
     sql.lock_joining()

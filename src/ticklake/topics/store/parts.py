@@ -1,4 +1,4 @@
-"""Messages in parts that a database takes in one statement. PostgreSQL ends the connection when one has a gigabyte."""
+"""Splits messages into parts for one statement. PostgreSQL closes the connection if a statement has a gigabyte."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ticklake.topics.errors import MessageTooLarge
 LARGEST_MESSAGE = 256 * 1024 * 1024
 LARGEST_PART = 64 * 1024 * 1024
 AT_ONCE = 16 * 1024 * 1024
-"""So many bytes of messages are read at once, or one message: whoever reads them has them in memory."""
+"""The number of bytes that are read at once, because they are in memory. A larger message is read alone."""
 
 
 def check_size(envelope: Envelope) -> Envelope:
-    """The envelope itself, if every database can hold it."""
+    """Returns the envelope. Raises `MessageTooLarge` if a database cannot store it."""
     if len(envelope.data) > LARGEST_MESSAGE:
         raise MessageTooLarge(size=f"{len(envelope.data):,}", most=f"{LARGEST_MESSAGE:,}")
     return envelope
 
 
-def fitting(sizes: Iterable[int], most: int | None = None) -> int:
-    """How many of these, from the first on, have at most so many bytes (16 MiB) together. The first one always fits."""
+def count_fitting(sizes: Iterable[int], most: int | None = None) -> int:
+    """Returns how many of the first sizes have at most `most` (16 MiB) bytes together. The first one always fits."""
     totals, limit = list(accumulate(sizes)), AT_ONCE if most is None else most
     return max(min(1, len(totals)), sum(1 for _ in takewhile(lambda total: total <= limit, totals)))
 
 
 def in_parts(envelopes: Sequence[Envelope]) -> Iterator[Sequence[Envelope]]:
-    """In this order, at most LARGEST_PART bytes together; a message that has more is a part of its own."""
+    """Yields parts of at most LARGEST_PART bytes, in order. A larger message is a separate part."""
     start = total = 0
     for place, envelope in enumerate(envelopes):
         size = len(envelope.data)

@@ -1,4 +1,4 @@
-"""Topics on PostgreSQL: a claim is one call of `topic_claim` in the run's schema, so no lock outlives a round trip."""
+"""Topics on PostgreSQL. A claim is one call of `topic_claim()`, so no lock lasts longer than a round trip."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ticklake.topics.store import numbering
 from ticklake.topics.store.store import PACKAGE, Claim, Claimed, Consumer, OpenTransaction, TopicStore, trace
 
 LOCKED_MS = 50
-"""How long to let an open transaction have what is free but locked, before the next look."""
+"""The pause before the next claim if all available messages are locked by open transactions."""
 
 MOST_AT_ONCE = 1_000_000
-"""Claims at most this many messages in one call, whatever the caller's limit."""
+"""The most messages that one call claims, even if the caller's limit is higher."""
 
 LOCK_TIMEOUT = "500ms"
-"""So long an operator's act waits for a lock, and others wait for it; so long an indexer waits for the tracker."""
+"""The longest wait for a lock: of operators, of those who wait for them, and of indexers for the tracker."""
 
 _Result = TypeVar("_Result")
 SLOW_SECONDS = 0.005
 REST = 20
-"""A look that takes longer than that walks through entries that vacuum could not remove: it rests 20 times as long."""
+"""A slower `look` reads index entries that vacuum could not remove. The next one waits 20 times as long."""
 
 LONGEST_REST = 1.0
-"""The server may have been slow for another reason: what becomes free must not be overlooked for long."""
+"""The server may be slow for another reason, and available messages must not wait long."""
 
 
 class PostgresTopicStore(TopicStore):
@@ -45,11 +45,11 @@ class PostgresTopicStore(TopicStore):
 
     def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
         message_ids, timestamps, data = map(list, zip(*envelopes, strict=True))
-        publish = self.joined(connection).publish
+        publish = self.statements_in(connection).publish
         ((new,),) = publish(topic=topic, message_ids=message_ids, timestamps=timestamps, envelopes=data)
         return int(new)
 
-    def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:  # noqa: ARG002  looks as it claims
+    def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:  # noqa: ARG002  always looks while it claims
         try:
             return self._claim(consumer, limit)
         except UniqueViolation:
@@ -57,7 +57,7 @@ class PostgresTopicStore(TopicStore):
             return self._claim(consumer, limit)
 
     def _claim(self, consumer: Consumer, limit: int) -> Claimed:
-        with self._alone() as sql:
+        with self._autocommit() as sql:
             rows = sql.claim(
                 topic=consumer.topic,
                 group=consumer.group,
@@ -69,27 +69,29 @@ class PostgresTopicStore(TopicStore):
             if not rows:
                 return Claimed(wait_ms=self._wait_ms(sql, consumer))
         claims = [
-            Claim(id_, version, attempts, data, by) for id_, version, attempts, by, dead, data in rows if not dead
+            Claim(id_, version, attempts, data, holder)
+            for id_, version, attempts, holder, dead, data in rows
+            if not dead
         ]
         return Claimed(self._with_data(consumer.topic, claims), [row[0] for row in rows if row[4]], 0)
 
     def _with_data(self, topic: str, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """Fetches what did not come with its claim: one that stands still as it reads must not hold its group."""
+        """Fetches large messages after their claim, because a slow consumer must not block its group."""
         missing = [claim.message_id for claim in claims if claim.data is None]
         if not missing:
             return claims
-        with self._alone() as sql:
+        with self._autocommit() as sql:
             found = dict(sql.envelopes(topic=topic, message_ids=json.dumps(missing)))
         whole = [
             claim if claim.data is not None else claim._replace(data=found.get(claim.message_id)) for claim in claims
         ]
-        return [claim for claim in whole if claim.data is not None]  # the others have just been removed from the topic
+        return [claim for claim in whole if claim.data is not None]  # the others were just removed by retention
 
     def intervene(self, act: Callable[[Transaction], _Result]) -> _Result:
-        """It lets go of everything when it has waited for a lock, and begins again.
+        """Like the base method, but rolls back and tries again after a short wait for a lock.
 
-        A consumer may poll while a transaction of its own has acknowledged messages. If that poll had to wait for us,
-        and we for its acks, both would wait for ever: the database sees no circle.
+        A consumer may poll while its own open transaction has acknowledged messages. If the poll waited for this
+        transaction and this transaction for the acks, the database could not detect the deadlock.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -105,13 +107,13 @@ class PostgresTopicStore(TopicStore):
     def limit_waiting(self, transaction: Transaction) -> None:
         transaction.sql(PACKAGE).limit_waiting(lock_timeout=LOCK_TIMEOUT)
 
-    def hold_groups(self, topic: str, transaction: Transaction) -> None:
+    def lock_groups(self, topic: str, transaction: Transaction) -> None:
         sql = transaction.sql(PACKAGE)
         sql.lock_joining()
         sql.lock_groups(topic=topic)
 
     def oldest_transaction(self) -> OpenTransaction | None:
-        with self._alone() as sql:
+        with self._autocommit() as sql:
             rows = sql.oldest_transaction()
         return OpenTransaction(*rows[0]) if rows else None
 
@@ -123,8 +125,8 @@ class PostgresTopicStore(TopicStore):
 
     def _wait_ms(self, sql: Statements, consumer: Consumer) -> int | None:
         group, started = (consumer.topic, consumer.group), time.monotonic()
-        if started < (rested := self._next_look.get(group, 0.0)):
-            return math.ceil(1000 * (rested - started))
+        if started < (next_look := self._next_look.get(group, 0.0)):
+            return math.ceil(1000 * (next_look - started))
         ((wait_ms,),) = sql.look(topic=consumer.topic, group=consumer.group)
         ended = time.monotonic()
         if ended - started > SLOW_SECONDS:
@@ -132,7 +134,7 @@ class PostgresTopicStore(TopicStore):
         return LOCKED_MS if wait_ms == 0 else wait_ms
 
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
-        return sum(count for _, count in self._fenced(sql.ack, consumer, claims))
+        return sum(count for _, count in self._for_held(sql.ack, consumer, claims))
 
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
         with self.schema.autocommit() as transaction:
@@ -149,7 +151,7 @@ class PostgresTopicStore(TopicStore):
 
 
 def _raise_reached(consumer: Consumer, transaction: Transaction) -> None:
-    """The group met a claim of its own that its position knows nothing of. It must not meet it with every claim."""
+    """Corrects `reached` of a group that has a claim after it. Otherwise every claim would fail."""
     sql = transaction.sql(PACKAGE)
     sql.lock_position(topic=consumer.topic, group=consumer.group)
     sql.raise_reached(topic=consumer.topic, group=consumer.group)

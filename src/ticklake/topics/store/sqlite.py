@@ -1,4 +1,4 @@
-"""Topics on SQLite: a claim is one short write transaction; nothing is written where there is nothing to claim."""
+"""Topics on SQLite. A claim is one short write transaction. If there is nothing to claim, nothing is written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ticklake.database.errors import UniqueViolation
 from ticklake.database.schema import Statements
 from ticklake.text import error_text
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.store.parts import AT_ONCE, fitting
+from ticklake.topics.store.parts import AT_ONCE, count_fitting
 from ticklake.topics.store.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, trace
 
 
 class _Look(NamedTuple):
-    """Is there something new, in how many milliseconds is something free again (None: not by itself), and was the clock
-    set back since a lease or a delay began?"""
+    """What can be claimed: are there new messages, when is a delivered one available again (None: unknown), and was the
+    clock set back since a lease or a delay began?"""
 
     fresh: bool
     wait_ms: int | None
@@ -29,19 +29,19 @@ class SqliteTopicStore(TopicStore):
 
     def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
         now = self.schema.now_ms()
-        new = self.joined(connection).publish.many(
+        new = self.statements_in(connection).publish.many(
             {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
             for e in envelopes
         )
         connection.notify(topic)
         return len(new)
 
-    def hold_groups(self, topic: str, transaction: Transaction) -> None:
-        """Nobody else writes until the transaction ends."""
+    def lock_groups(self, topic: str, transaction: Transaction) -> None:
+        """Does nothing: no other transaction writes until this one ends."""
 
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
-        # Nothing is written, and nobody waited for, where there is nothing to claim.
-        known = None if more else self._look_first(consumer)
+        # If there is nothing to claim, do not write and do not wait for the write lock.
+        known = None if more else self._look_without_lock(consumer)
         if known and not known.fresh and known.wait_ms != 0 and not known.set_back:
             return Claimed(wait_ms=known.wait_ms)
         with self.schema.transaction(durable=False) as transaction:
@@ -55,12 +55,12 @@ class SqliteTopicStore(TopicStore):
             sql.restart(**values)
             look = _look(sql, consumer)
         again, dead, cut = self._claim_again(sql, consumer, values, limit) if look.wait_ms == 0 else ([], [], False)
-        # If some died, others that are free may be left, and they are older.
+        # Dead letters use up room: there may be more available messages, which are older than new ones.
         room, used = 0 if cut else limit - len(again) - len(dead), sum(len(claim.data) for claim in again)
         new = self._claim_fresh(sql, values, room, AT_ONCE - used, at_least_one=not again)
         return Claimed((*again, *new), dead, 0 if again or new or dead else look.wait_ms)
 
-    def _look_first(self, consumer: Consumer) -> _Look:
+    def _look_without_lock(self, consumer: Consumer) -> _Look:
         with self.schema.reading() as view:
             return _look(view.sql(PACKAGE), consumer)
 
@@ -70,7 +70,7 @@ class SqliteTopicStore(TopicStore):
 
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
         ((before,),) = sql.changes()
-        self._fenced(sql.ack, consumer, claims)
+        self._for_held(sql.ack, consumer, claims)
         ((after,),) = sql.changes()
         message_ids = json.dumps([claim.message_id for claim in claims])
         sql.drop_done_dead_letters(topic=consumer.topic, group=consumer.group, message_ids=message_ids)
@@ -89,44 +89,45 @@ class SqliteTopicStore(TopicStore):
     def _claim_again(
         self, sql: Statements, consumer: Consumer, values: dict[str, Any], limit: int
     ) -> tuple[list[Claim], list[str], bool]:
-        """What was delivered before and is free again; what was delivered too often becomes a dead letter.
+        """Claims messages that were delivered before and are available again. Buries those without attempts left.
 
-        The last of the three says whether some are left because they have too many bytes.
+        Returns the claims, the ids of the dead letters, and whether some were left because they have too many bytes.
         """
         sql.expire(**values)
         rows = sql.available(**values, limit=limit)
         sizes = {message_id: size for message_id, *_, size in rows}
-        found = [Claim(message_id, version, attempts, b"", by) for message_id, version, attempts, by, _ in rows]
+        found = [Claim(message_id, version, attempts, b"", holder) for message_id, version, attempts, holder, _ in rows]
         spent = [claim for claim in found if claim.attempts >= consumer.max_attempts]
         for claim in spent:
             reason = f"delivered {claim.attempts} times and never acknowledged"
-            self._bury(sql, consumer, claim, reason, holder=claim.taken_from)
+            self._bury(sql, consumer, claim, reason, holder=claim.previous_holder)
         free = [claim for claim in found if claim.attempts < consumer.max_attempts]
-        again = free[: fitting(sizes[claim.message_id] for claim in free)]
+        again = free[: count_fitting(sizes[claim.message_id] for claim in free)]
         sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
         ids = json.dumps([claim.message_id for claim in again])
         data: dict[str, bytes] = dict(sql.envelopes(topic=consumer.topic, message_ids=ids)) if again else {}
-        taken = [
+        claimed = [
             claim._replace(version=claim.version + 1, attempts=claim.attempts + 1, data=data[claim.message_id])
             for claim in again
         ]
-        return taken, [claim.message_id for claim in spent], len(again) < len(free)
+        return claimed, [claim.message_id for claim in spent], len(again) < len(free)
 
     @staticmethod
     def _claim_fresh(
         sql: Statements, values: dict[str, Any], limit: int, most_bytes: int, *, at_least_one: bool
     ) -> list[Claim]:
+        """Claims messages that were never delivered, up to `limit` and `most_bytes`."""
         rows = sql.fresh(**values, limit=limit) if limit else []
         if rows and (at_least_one or rows[0][2] <= most_bytes):
-            rows = rows[: fitting((size for _, _, size in rows), most_bytes)]
+            rows = rows[: count_fitting((size for _, _, size in rows), most_bytes)]
         else:
             return []
         values |= {"first": rows[0][0], "last": rows[-1][0]}
         versions: dict[str, int] = {}
         try:
-            sql.take(**values)
+            sql.claim_fresh(**values)
         except UniqueViolation:  # the group was set back
-            versions = dict(sql.take_again(**values))
+            versions = dict(sql.claim_after_reset(**values))
         sql.advance(**values)
         bodies = sql.bodies(topic=values["topic"], first=values["first"], last=values["last"])
         return [

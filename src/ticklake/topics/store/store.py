@@ -1,4 +1,4 @@
-"""Where a run's topics are kept. Both databases share the claims' rules; they differ in how they publish and claim."""
+"""The store of a run's topics. Both databases share the rules of claims. They publish and claim differently."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 class Consumer(NamedTuple):
-    """Who claims: one reader of a group. Its claims expire after `lease_ms`; 0 is never."""
+    """A reader of a group. Its claims expire after `lease_ms`; never if that is 0."""
 
     topic: str
     group: str
@@ -30,17 +30,17 @@ class Consumer(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A message in the hands of a consumer; `taken_from` says who let an earlier claim expire."""
+    """A message that a consumer has claimed. `previous_holder` is the consumer whose claim has expired, if any."""
 
     message_id: str
     version: int
     attempts: int
     data: bytes
-    taken_from: str | None = None
+    previous_holder: str | None = None
 
 
 class Claimed(NamedTuple):
-    """What a look at the topic gave: claims, or how long until one may become free (None: only a hint can tell)."""
+    """The result of a claim: claims and dead letters, or the time until the next attempt (None: wait for a hint)."""
 
     claims: Sequence[Claim] = ()
     dead: Sequence[str] = ()
@@ -48,16 +48,16 @@ class Claimed(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """Which claims are acknowledged; `new`: how many of them were not before."""
+    """Whether each claim is acknowledged, and how many were not acknowledged before (`new`)."""
 
     done: list[bool]
     new: int
 
 
 class OpenTransaction(NamedTuple):
-    """What keeps PostgreSQL from removing old versions of rows; `kind` is what it is, `pid` the process if it has one.
+    """What prevents PostgreSQL from removing old versions of rows. `pid` is its process, if it has one.
 
-    Besides a session this may be a prepared transaction, a standby or a replication slot.
+    `kind` is "session", "prepared transaction", "standby" or "replication slot".
     """
 
     pid: int | None
@@ -72,13 +72,13 @@ class OpenTransaction(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What ends it."""
+        """What an operator can do to end it."""
         literal = "'" + self.name.replace("'", "''") + "'"
         standby = "End the long query on the standby, or set hot_standby_feedback = off there"
         return {
             "prepared transaction": f"End it: ROLLBACK PREPARED {literal}",
             "standby": standby,
-            "replication slot": f"{standby}; if nobody needs the slot: SELECT pg_drop_replication_slot({literal})",
+            "replication slot": f"{standby}; if the slot is not needed: SELECT pg_drop_replication_slot({literal})",
         }.get(self.kind, f"End it: SELECT pg_terminate_backend({self.pid})")
 
     def __str__(self) -> str:
@@ -87,21 +87,21 @@ class OpenTransaction(NamedTuple):
 
 
 class TopicStore(ABC):
-    """One run's topics, whose tables are there. `connection` is the caller's transaction to join; default: its own."""
+    """The topics of a run. `connection` is a transaction of the caller; by default, a new one is used."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
     def publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
-        """Store them, in this order; what is there already is left as it is. Returns the number of new ones."""
+        """Stores messages in this order. Skips existing ones. Returns the number of new messages."""
         return sum(self._publish(topic, part, connection) for part in in_parts(envelopes))
 
     @abstractmethod
     def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
-        """Store what is not too much for one statement. Returns the number of new messages."""
+        """Like `publish`, for messages that fit in one statement."""
 
     def publish_all(self, parcels: Sequence[tuple[str, Sequence[Envelope]]]) -> None:
-        """Store what several senders bring in one durable commit."""
+        """Stores the messages of several senders in one durable commit."""
         by_topic: dict[str, list[Envelope]] = {}
         for topic, envelopes in parcels:
             by_topic.setdefault(topic, []).extend(envelopes)
@@ -113,75 +113,77 @@ class TopicStore(ABC):
 
     @abstractmethod
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
-        """Claim up to `limit` messages, the oldest first. `more`: there were as many as asked for the last time."""
+        """Claims up to `limit` messages, oldest first. `more`: the last claim reached its limit."""
 
     @abstractmethod
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
-        """Make a claimed message a dead letter; False where the claim was lost meanwhile."""
+        """Makes a claimed message a dead letter. Returns False if the claim was lost."""
 
     @abstractmethod
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
-        """Acknowledge those claims that are still held. How many: to be told which would cost as much again."""
+        """Acknowledges the claims that are still held. Returns their number; returning their ids would be slow."""
 
     def intervene(self, act: Callable[[Transaction], _Result]) -> _Result:
-        """What an operator does, in a transaction. It may be done several times; the last time counts."""
+        """Calls `act` of an operator in a transaction. It may be repeated; only the last call is committed."""
         with self.schema.transaction() as transaction:
             return act(transaction)
 
     def limit_waiting(self, transaction: Transaction) -> None:  # noqa: B027
-        """From here on, to wait long for a lock is an error. SQLite has one lock, which is taken at the beginning."""
+        """Makes long waits for a lock an error. SQLite has one lock, which is acquired at the beginning."""
 
     @abstractmethod
-    def hold_groups(self, topic: str, transaction: Transaction) -> None:
-        """Until the transaction ends, no group of the topic is made, claims anything or is set to another position."""
+    def lock_groups(self, topic: str, transaction: Transaction) -> None:
+        """Until the transaction ends, no group of the topic is created, claims messages or is reset."""
 
     def listen(self, topic: str) -> Listener:
         return self.schema.listen(topic)
 
     def oldest_transaction(self) -> OpenTransaction | None:
-        """The transaction that holds vacuum back the furthest, on a database that has a vacuum."""
+        """Returns the transaction that blocks vacuum most; None if there is none or the database has no vacuum."""
         return None
 
     def renumber(self) -> int | None:
-        """Replaces transaction numbers of another server, after a restore. Returns the number of changed messages.
+        """Replaces transaction numbers of another server after a restore. Returns the number of changed messages.
 
-        None: all numbers are of this server, or the database has none.
+        Returns None if all numbers are of this server or the database has none.
         """
         return None
 
     def join(self, topic: str, group: str, *, at_end: bool) -> None:
-        """Make a group known, durably: what comes after its start is owed to it. A known one keeps its position."""
+        """Creates a group, durably. It gets all messages after its start. An existing group is not changed."""
         with self.schema.autocommit() as transaction:
             transaction.sql(PACKAGE).join_group(topic=topic, group=group, at_end=at_end)
 
     def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> Acked:
-        with self._alone(connection) as sql:
+        """Acknowledges claims. A repeated ack succeeds too."""
+        with self._autocommit(connection) as sql:
             new = self._acknowledge(sql, consumer, claims)
             if new == len(claims):
                 return Acked([True] * len(claims), new)
-            done = self._fenced(sql.acknowledged, consumer, claims)
-        return Acked(_among(claims, done), new)
+            done = self._for_held(sql.acknowledged, consumer, claims)
+        return Acked(_flags(claims, done), new)
 
     def extend(self, consumer: Consumer, claims: Sequence[Claim]) -> list[bool]:
-        with self._alone() as sql:
-            held = self._fenced(sql.extend, consumer, claims, lease_ms=consumer.lease_ms)
-        return _among(claims, held)
+        """Starts the leases of claims again. Returns whether each is still held."""
+        with self._autocommit() as sql:
+            held = self._for_held(sql.extend, consumer, claims, lease_ms=consumer.lease_ms)
+        return _flags(claims, held)
 
     def release(
         self, consumer: Consumer, claims: Sequence[Claim], delay_ms: int, *, forgiven: bool = True
     ) -> list[bool]:
-        """Give claims back. `forgiven`: this delivery does not count as an attempt."""
+        """Releases claims. Returns whether each was held. `forgiven`: the delivery does not count as an attempt."""
         with self.schema.transaction(durable=False) as transaction:
             release = transaction.sql(PACKAGE).release
-            free = self._fenced(release, consumer, claims, delay_ms=max(0, delay_ms), forgiven=int(forgiven))
+            released = self._for_held(release, consumer, claims, delay_ms=max(0, delay_ms), forgiven=int(forgiven))
             transaction.notify(consumer.topic)
-        return _among(claims, free)
+        return _flags(claims, released)
 
-    def give_back_unknown(self, consumer: Consumer, in_hand: Sequence[str]) -> None:
-        """Release what this consumer has claimed without knowing: the answer got lost with the connection."""
+    def release_unknown(self, consumer: Consumer, held: Sequence[str]) -> None:
+        """Releases claims that are not in `held`. The answer to such a claim was lost with the connection."""
         values = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
-        with self._alone() as sql:
-            sql.release_unknown(**values, in_hand=json.dumps(in_hand))
+        with self._autocommit() as sql:
+            sql.release_unknown(**values, held=json.dumps(held))
 
     def processed(self, indexer_class: str, batch_id: str) -> bool:
         with self.schema.reading() as transaction:
@@ -190,11 +192,11 @@ class TopicStore(ABC):
         return bool(found)
 
     def mark_processed(self, indexer_class: str, batch_ids: Sequence[str], connection: Transaction | None) -> None:
-        with self._alone(connection) as sql:
+        with self._autocommit(connection) as sql:
             sql.mark_processed(indexer_class=indexer_class, batch_ids=json.dumps(batch_ids))
 
-    def joined(self, connection: Transaction) -> Statements:
-        """Our statements in the caller's transaction, which must be one of this run."""
+    def statements_in(self, connection: Transaction) -> Statements:
+        """Returns our statements in the caller's transaction. It must be in this run."""
         if connection.run_id != self.schema.run_id:
             raise OtherRun(bound=self.schema.run_id, run_id=connection.run_id)
         if connection.database != self.schema.database:
@@ -202,10 +204,10 @@ class TopicStore(ABC):
         return connection.sql(PACKAGE)
 
     @staticmethod
-    def _fenced(
+    def _for_held(
         statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object
     ) -> list[tuple[int, Any]]:
-        """Run a statement on those claims that are still held, by versions; what it gives for each, mostly ids."""
+        """Executes a statement that changes only claims that are still held. Returns versions and first columns."""
         values |= {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
         return [
             (version, row[0])
@@ -214,28 +216,29 @@ class TopicStore(ABC):
         ]
 
     @contextmanager
-    def _alone(self, connection: Transaction | None = None) -> Iterator[Statements]:
-        """Statements that need not be durable and, where no transaction is joined, commit each on its own."""
+    def _autocommit(self, connection: Transaction | None = None) -> Iterator[Statements]:
+        """Opens statements that need not be durable. Without `connection`, each commits separately."""
         if connection is not None:
-            yield self.joined(connection)
+            yield self.statements_in(connection)
             return
         with self.schema.autocommit(durable=False) as transaction:
             yield transaction.sql(PACKAGE)
 
 
 def _by_version(claims: Sequence[Claim]) -> dict[int, list[str]]:
-    """Nearly always one version: nearly always one statement for all."""
+    """Groups claims by version. Nearly always there is only one, so one statement is enough."""
     found: dict[int, list[str]] = {}
     for claim in claims:
         found.setdefault(claim.version, []).append(claim.message_id)
     return found
 
 
-def _among(claims: Sequence[Claim], found: Iterable[tuple[int, str]]) -> list[bool]:
-    """An old claim of a message is not the one that is held, even beside it."""
+def _flags(claims: Sequence[Claim], found: Iterable[tuple[int, str]]) -> list[bool]:
+    """Returns whether each claim was found. Versions matter: an old claim of a held message is not held."""
     known = set(found)
     return [(claim.version, claim.message_id) in known for claim in claims]
 
 
 def trace(error: BaseException | str) -> str:
+    """Returns the traceback of an error; empty for a text."""
     return "" if isinstance(error, str) else traceback_text(error)

@@ -1,28 +1,28 @@
--- The events that a consumer group has processed: one mark each, and the time before which marks were pruned.
+-- The processed events of a consumer group: a mark for each, and the time before which marks were pruned.
 
 -- name: find_processed
 SELECT consumer_find(%(group)s, %(event_ids)s::json)
 
 -- name: mark
--- The constraint decides, not the code: what comes back as ours is ours to do, what does not come back has been done
--- (uk_processed_message). If another transaction has just inserted the same event, this waits for its end, but not for
--- long. The ids come sorted, so nobody waits in a circle.
+-- The constraint decides (uk_processed_message). `ours` is true for an event that this transaction has marked, and false
+-- if another open transaction has marked it: this waits for its end, but not for long. An event that is not returned was
+-- processed before. The ids are sorted, so that there is no deadlock.
 SELECT event, ours FROM consumer_mark(%(group)s, %(topic)s, %(event_ids)s::json, %(wait_ms)s::integer)
 
 -- name: unmark
--- In the transaction that marked these events. They were not done after all.
+-- In the transaction that marked these events, if their work was not done.
 SELECT consumer_unmark(%(group)s, %(event_ids)s::json)
 
 -- name: horizon
--- The marks of a group are the same for all of its topics, so it does not matter on which of them they were pruned.
+-- Marks are valid for all topics of a group, so the latest horizon of any topic counts.
 SELECT coalesce(max(pruned_before), 0) FROM processed_horizons WHERE consumer_group = %(group)s
 
 -- name: oldest_replay
--- Deliveries start here at the earliest: with the oldest message that is still stored, or that an open transaction may
--- still store, of the topic or of any other one that the group reads. An event that was done on one topic may come on
--- another. The oldest is not the one with the lowest id. Ids are not in the order of time, least of all if the clock was
--- set back. This reads all of these topics, but pruning is rare. Whoever has written to the table holds its lock. If that is a prepared transaction, or one that this role may not look at, its start is not known, and nothing is
--- old enough.
+-- The time of the oldest message that can be delivered again: stored already, or still to be stored by an open
+-- transaction. It may be on any topic of the group, because an event may be sent on several topics. Ids are not in the
+-- order of time if the clock was set back, so this reads all of these topics; pruning is rare. A transaction that has
+-- written to the table holds its lock. If its start is unknown (a prepared transaction, or one of another role), the time
+-- is 0, and no mark is pruned.
 SELECT now_ms(), (SELECT min(at) FROM (
     SELECT (extract(epoch FROM min(created_at)) * 1000)::bigint AS at FROM topic_messages
     WHERE topic_name = %(topic)s OR topic_name IN (SELECT topic_name FROM topic_groups WHERE consumer_group = %(group)s)
@@ -39,8 +39,8 @@ VALUES (%(topic)s, %(group)s, %(before)s::bigint)
 ON CONFLICT (topic, consumer_group) DO UPDATE SET pruned_before = greatest(h.pruned_before, excluded.pruned_before)
 
 -- name: prune_processed
--- By the clock, but never a mark whose message is still stored, on any topic of the group: the clock may have been ahead
--- at that time (idx_processed_messages_age, uk_topic_message).
+-- Old marks, but never one whose message is still stored on a topic of the group: the clock may have been wrong when it
+-- was marked (idx_processed_messages_age, uk_topic_message).
 DELETE FROM processed_messages WHERE id = ANY (ARRAY(
     SELECT id FROM processed_messages
     WHERE topic = %(topic)s AND consumer_group = %(group)s

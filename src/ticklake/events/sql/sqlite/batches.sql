@@ -1,12 +1,12 @@
--- Batches of events in the order of their life: stored, claimed, done or given back, pruned. Every transaction that writes
--- has the write lock, and has asked `is_owner`.
+-- Batches of events in the order of their life: stored, claimed, done or released, pruned. Every write transaction holds
+-- the write lock and has checked `is_owner`.
 
 -- name: add_batch
 INSERT INTO pending_batches (batch_id, created_at, event_count, events_data)
 VALUES (:batch_id, :created_at, :count, :data)
 
 -- name: size_of_pending
--- No row if somebody has the batch, or had it: then it must not grow.
+-- No row if the batch is not pending: then it must not grow.
 SELECT event_count, length(events_data) FROM pending_batches WHERE batch_id = :batch_id AND status = 'pending'
 
 -- name: append_to_batch
@@ -18,7 +18,7 @@ WHERE batch_id = :batch_id AND status = 'pending'
 INSERT INTO batch_sequence (batch_id, waiting) VALUES (:batch_id, 1)
 
 -- name: next_batch
--- The one with the lowest number, however many are done (batches_waiting).
+-- The pending batch with the lowest number, for any number of done batches (batches_waiting).
 SELECT b.batch_id, b.created_at, b.event_count, b.events_data, b.attempts, s.sequence
 FROM batch_sequence AS s INDEXED BY batches_waiting CROSS JOIN pending_batches AS b ON b.batch_id = s.batch_id
 WHERE s.waiting = 1 AND b.status = 'pending' ORDER BY s.sequence LIMIT 1
@@ -27,7 +27,7 @@ WHERE s.waiting = 1 AND b.status = 'pending' ORDER BY s.sequence LIMIT 1
 UPDATE batch_sequence SET waiting = :waiting WHERE batch_id = :batch_id
 
 -- name: find_waiting
--- After a crash, or an older version: those that are pending (idx_pending_status).
+-- After a crash or an upgrade: marks pending batches as waiting (idx_pending_status).
 UPDATE batch_sequence SET waiting = 1
 WHERE batch_id IN (SELECT batch_id FROM pending_batches WHERE status = 'pending') AND waiting = 0
 
@@ -42,7 +42,7 @@ UPDATE pending_batches SET status = 'processing', attempts = attempts + 1 WHERE 
 UPDATE batch_sequence SET run_id = :run_id WHERE batch_id = :batch_id
 
 -- name: first_of_run
--- Asked once for each table that is made, so a scan is good enough.
+-- Executed once for each new table, so a scan is fast enough.
 SELECT min(sequence) FROM batch_sequence WHERE run_id = :run_id
 
 -- name: finish_batch
@@ -53,17 +53,17 @@ RETURNING batch_id
 -- name: attempts
 SELECT attempts FROM pending_batches WHERE batch_id = :batch_id AND status = 'processing'
 
--- name: give_back
+-- name: release
 UPDATE pending_batches SET status = 'pending' WHERE batch_id = :batch_id
 
--- name: give_back_all
--- After a crash: what was in somebody's hands is delivered again.
+-- name: release_all
+-- After a crash: delivers claimed batches again.
 UPDATE pending_batches SET status = 'pending' WHERE status = 'processing' RETURNING batch_id
 
--- name: give_back_unknown
--- After an error: a claim was stored, and nobody has heard of it. It counts as no attempt.
+-- name: release_unknown
+-- After an error: a claim may be stored that the process does not know of. It does not count as an attempt.
 UPDATE pending_batches SET status = 'pending', attempts = max(attempts - 1, 0)
-WHERE status = 'processing' AND batch_id NOT IN (SELECT value FROM json_each(:in_hand))
+WHERE status = 'processing' AND batch_id NOT IN (SELECT value FROM json_each(:held))
 
 -- name: remove_batch
 DELETE FROM pending_batches WHERE batch_id = :batch_id
@@ -72,7 +72,7 @@ DELETE FROM pending_batches WHERE batch_id = :batch_id
 SELECT count(*) FROM pending_batches WHERE status = 'pending'
 
 -- name: all_batches
--- What the queue knows of every batch that it has not forgotten. One scan of small rows: no events are read.
+-- All batches that were not removed. Scans small rows; reads no events.
 SELECT s.sequence, coalesce(p.status, 'dead'), coalesce(p.event_count, d.event_count), s.run_id
 FROM batch_sequence AS s
 LEFT JOIN pending_batches AS p ON p.batch_id = s.batch_id
@@ -86,13 +86,13 @@ DELETE FROM pending_batches WHERE rowid IN (
 RETURNING batch_id
 
 -- name: prune_ahead
--- A time ahead of the clock was written while the clock was wrong. Such a batch is at least as old as any that came after
--- it (idx_pending_status).
+-- A time in the future was stored while the clock was wrong. Such a batch is older than any batch with a higher number
+-- (idx_pending_status).
 DELETE FROM pending_batches WHERE rowid IN (
     SELECT b.rowid FROM pending_batches AS b JOIN batch_sequence AS s ON s.batch_id = b.batch_id
     WHERE b.status = 'done' AND b.created_at > :now AND s.sequence < :sequence LIMIT :limit)
 RETURNING batch_id
 
--- name: forget_sequence
--- The number is never given again (AUTOINCREMENT).
+-- name: remove_sequence
+-- The number is never used again (AUTOINCREMENT).
 DELETE FROM batch_sequence WHERE batch_id = :batch_id RETURNING sequence

@@ -1,4 +1,4 @@
--- Batches that were given up.
+-- Dead letters: batches that are not tried any more.
 
 -- name: bury
 INSERT INTO dead_batches (batch_id, created_at, event_count, events_data, attempts, error, dead_at)
@@ -14,7 +14,7 @@ ORDER BY d.dead_at, s.sequence LIMIT :limit
 SELECT count(*) FROM dead_batches
 
 -- name: revive
--- It has all its attempts again, and its old place: before everything that came after it.
+-- The batch gets all its attempts again, and keeps its old number.
 INSERT INTO pending_batches (batch_id, created_at, event_count, events_data)
 SELECT batch_id, created_at, event_count, events_data FROM dead_batches WHERE batch_id = :batch_id
 RETURNING batch_id

@@ -1,4 +1,4 @@
--- The queue's file: what it is, and how it is opened.
+-- The file of a queue: its identity, its owner and its settings.
 
 -- name: is_queue
 SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'pending_batches'
@@ -10,13 +10,13 @@ SELECT queue_id FROM queue_identity
 UPDATE queue_identity SET owner = :owner
 
 -- name: is_owner
--- Asked at the beginning of every transaction that writes.
+-- Executed at the beginning of every write transaction.
 SELECT 1 FROM queue_identity WHERE owner = :owner
 
 -- name: set_cache
--- 16 MB: random event ids touch a page each.
+-- 16 MB, because random event ids use many pages.
 PRAGMA cache_size = -16384
 
 -- name: set_checkpoint
--- Pages are copied back every 64 MB instead of every 4: most of them have changed again by then.
+-- A checkpoint every 64 MB instead of 4 MB: most pages change several times in between.
 PRAGMA wal_autocheckpoint = 16384

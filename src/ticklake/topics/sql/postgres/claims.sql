@@ -1,21 +1,21 @@
 -- Claims, in the order of their life. A claim is a row of topic_consumer_group, found by its primary key. Its version
--- grows with every claim, and whoever changes a claim names the version, so a holder that comes late changes nothing.
+-- grows with every claim. Every change names the version, so a holder that lost its claim changes nothing.
 
 -- name: look
--- When may there be something to claim again? NULL: not by itself. One index probe (idx_topic_group_open), no lock.
+-- The time until a claimed or delayed message is available again; NULL if there is none. One index probe
+-- (idx_topic_group_open), no lock.
 SELECT (SELECT greatest(0, available_at - now_ms()) FROM topic_consumer_group
         WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
           AND available_at IS NOT NULL
         ORDER BY available_at LIMIT 1)
 
 -- name: claim
--- topic_claim() locks the row of the group, so the claims of a group are made one after the other. It is in
--- schema/007_claims_by_bytes.sql.
+-- topic_claim() (schema/007_claims_by_bytes.sql) locks the row of the group, so a group makes one claim at a time.
 SELECT r_message_id, r_version, r_attempts, r_taken_from, r_dead, r_envelope
 FROM topic_claim(%(topic)s, %(group)s, %(consumer)s, %(lease_ms)s::bigint, %(max_attempts)s::integer, %(limit)s::integer)
 
 -- name: envelopes
--- For claimed messages that were too large to come with their claim.
+-- For claimed messages that were too large to be returned with their claim.
 SELECT message_id, envelope FROM topic_messages
 WHERE topic_name = %(topic)s AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json)))
 
@@ -30,7 +30,7 @@ RETURNING message_id
 
 -- name: release
 -- Only claims that this consumer still holds, and only in this version (primary key). `forgiven` is 1 if the delivery
--- counts as no attempt.
+-- does not count as an attempt.
 UPDATE topic_consumer_group
 SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, since = now_ms(),
     attempts = attempts - %(forgiven)s::integer,
@@ -43,17 +43,17 @@ WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at 
 RETURNING message_id
 
 -- name: release_unknown
--- The answer to a claim was lost with the connection, so the consumer holds messages without knowing. They count as no
--- attempt.
+-- The answer to a claim was lost with the connection, so the consumer does not know what it holds. The lost delivery
+-- does not count as an attempt.
 UPDATE topic_consumer_group
 SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, attempts = attempts - 1,
     not_before = (SELECT p.free FROM topic_group_positions AS p
                   WHERE p.topic_name = %(topic)s AND p.consumer_group = %(group)s)
 WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
-  AND claimed_by = %(consumer)s AND message_id NOT IN (SELECT json_array_elements_text(%(in_hand)s::json))
+  AND claimed_by = %(consumer)s AND message_id NOT IN (SELECT json_array_elements_text(%(held)s::json))
 
 -- name: ack
--- A message that is done is no dead letter any more: a group that was set back may have met it again.
+-- Also removes the dead letter: a group that was set back may get a dead letter again and acknowledge it.
 WITH acked AS (
     UPDATE topic_consumer_group SET acknowledged_at = (SELECT now_at())
     WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
@@ -66,13 +66,13 @@ undead AS (
 SELECT count(*) FROM acked
 
 -- name: acknowledged
--- Which of these claims were acknowledged before. An ack that is repeated is not a stale one.
+-- Which of these claims are already acknowledged. A repeated ack is not a stale ack.
 SELECT message_id FROM topic_consumer_group
 WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NOT NULL AND claimed_by = %(consumer)s
   AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
 
 -- name: claims
--- For people: the claims that somebody holds, or only those that are stuck.
+-- For operators: all held claims, or only the stuck ones.
 SELECT topic_name, consumer_group, message_id, claimed_by, claim_version, attempts,
        greatest(0, now_ms() - (extract(epoch FROM claimed_at) * 1000)::bigint), lease_until - now_ms()
 FROM topic_consumer_group
@@ -84,8 +84,8 @@ WHERE acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NUL
 ORDER BY claimed_at, id
 LIMIT %(limit)s::bigint
 
--- name: free
--- By hand, whoever holds the claim. The holder's ack will be refused.
+-- name: force_release
+-- For operators: releases the claim of any consumer. The holder's ack will be refused.
 UPDATE topic_consumer_group SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL,
     not_before = (SELECT p.free FROM topic_group_positions AS p
                   WHERE p.topic_name = %(topic)s::text AND p.consumer_group = %(group)s::text)

@@ -1,8 +1,8 @@
--- The consumer groups of a topic, and the locks on them. Their positions are in positions.sql. Rows are locked in a fixed
--- order, so that nobody waits in a circle.
+-- The consumer groups of a topic, and locks on them. Their positions are in positions.sql. Rows are locked in a fixed
+-- order, so that there is no deadlock.
 
 -- name: join_group
--- The primary key decides who makes the group. One that is known keeps its position.
+-- The primary key ensures that a group is created once. An existing group keeps its position.
 WITH added AS (
     INSERT INTO topic_groups (topic_name, consumer_group) VALUES (%(topic)s, %(group)s) ON CONFLICT DO NOTHING
     RETURNING topic_name, consumer_group)
@@ -13,9 +13,9 @@ SELECT topic_name, consumer_group,
 FROM added
 
 -- name: groups
--- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at the limit. The clock
+-- Lag and age come from the database, so no consumer needs to be alive. Counts stop at the limit. The clock
 -- may have been set back since a message was stored: no age is below 0.
-WITH late AS MATERIALIZED (  -- as topic_late() says; it stops at the limit, because a group may not have looked for long
+WITH late AS MATERIALIZED (  -- like topic_late(), but stops at the limit, because a group may be inactive for long
     SELECT p.topic_name, p.consumer_group, count(*) AS messages, min(l.id) AS oldest
     FROM topic_group_positions AS p,
     LATERAL ((SELECT m.id, m.xid, m.message_id FROM topic_messages AS m
@@ -23,7 +23,7 @@ WITH late AS MATERIALIZED (  -- as topic_late() says; it stops at the limit, bec
              UNION ALL
              (SELECT m.id, m.xid, m.message_id FROM topic_messages AS m
               WHERE m.topic_name = p.topic_name AND m.xid >= pg_snapshot_xmax(p.seen)
-              ORDER BY m.xid LIMIT %(limit)s::bigint)) AS l  -- those that had begun before `seen` come first
+              ORDER BY m.xid LIMIT %(limit)s::bigint)) AS l  -- transactions that began before `seen` come first
     WHERE l.id + 0 <= p.frontier AND topic_unseen(l.xid, p.seen)
       AND (%(topic)s::text IS NULL OR p.topic_name = %(topic)s::text)
       AND (SELECT c.id FROM topic_consumer_group AS c
@@ -33,7 +33,7 @@ WITH late AS MATERIALIZED (  -- as topic_late() says; it stops at the limit, bec
 SELECT p.topic_name, p.consumer_group, p.frontier,
        (SELECT count(*) FROM (
             SELECT m.id FROM topic_messages AS m WHERE m.topic_name = p.topic_name AND m.id > p.frontier
-            ORDER BY m.id LIMIT %(limit)s::bigint) AS fresh)  -- in order: no plan may search the whole table for a few
+            ORDER BY m.id LIMIT %(limit)s::bigint) AS fresh)  -- ORDER BY prevents a plan that scans the whole table
        + coalesce((SELECT l.messages FROM late AS l
                    WHERE l.topic_name = p.topic_name AND l.consumer_group = p.consumer_group), 0) AS fresh,
        (SELECT count(*) FROM (
@@ -61,13 +61,13 @@ WHERE %(topic)s::text IS NULL OR p.topic_name = %(topic)s::text
 ORDER BY p.topic_name, p.consumer_group
 
 -- name: lock_joining
--- No group of the run is made until the transaction ends.
+-- No group of the run is created until the transaction ends.
 LOCK TABLE topic_groups IN SHARE ROW EXCLUSIVE MODE
 
 -- name: lock_groups
--- Nobody claims messages of this topic, or sets a group to another position, until the transaction ends.
+-- No group of this topic claims messages or is reset until the transaction ends.
 SELECT 1 FROM topic_groups WHERE topic_name = %(topic)s ORDER BY consumer_group FOR UPDATE
 
 -- name: lock_all_groups
--- Nobody claims messages, or sets a group to another position, until the transaction ends.
+-- No group claims messages or is reset until the transaction ends.
 SELECT 1 FROM topic_groups ORDER BY topic_name, consumer_group FOR UPDATE

@@ -1,12 +1,12 @@
--- The messages of topics: how they are published and listed.
+-- Publishes and lists the messages of topics.
 
 -- name: publish
--- A sender that does not know whether its first attempt was stored sends again. The message is stored once
--- (uk_topic_message). The function is in schema/006_counted_publishes.sql and says how many are new.
+-- A sender that got no answer sends again. The message is stored only once (uk_topic_message). The function
+-- (schema/006_counted_publishes.sql) returns the number of new messages.
 SELECT topic_publish(%(topic)s, %(message_ids)b::text[], %(timestamps)b::bigint[], %(envelopes)b::bytea[])
 
 -- name: topics
--- One index probe for each topic (idx_topic_messages), however many messages there are.
+-- One index probe for each topic (idx_topic_messages), for any number of messages.
 WITH RECURSIVE names (topic_name) AS (
     SELECT min(topic_name) FROM topic_messages
     UNION ALL
@@ -18,8 +18,8 @@ UNION SELECT topic_name FROM topic_groups
 ORDER BY topic_name
 
 -- name: topic_status
--- The count stops at the limit: a status page must not read millions of rows. Times are cut to milliseconds. Rounded up,
--- they would be later than the message, and a reset to them would pass it over.
+-- The count stops at the limit: a status page must not read millions of rows. Times are truncated to milliseconds: a
+-- rounded time may be later than the message, and a reset to it would skip the message.
 SELECT (SELECT count(*) FROM (SELECT 1 FROM topic_messages WHERE topic_name = %(topic)s::text LIMIT %(limit)s::bigint) AS stored),
        (SELECT (extract(epoch FROM date_trunc('milliseconds', created_at)) * 1000)::bigint
         FROM topic_messages WHERE topic_name = %(topic)s::text ORDER BY id LIMIT 1),
@@ -32,7 +32,7 @@ SELECT m.id, m.message_id, m.timestamp, m.envelope,
        CASE WHEN c.message_id IS NULL OR c.claim_version = 0 THEN 'new' WHEN c.acknowledged_at IS NOT NULL THEN 'acknowledged'
             WHEN c.set_aside_at IS NOT NULL THEN 'set aside' WHEN c.claimed_by IS NOT NULL THEN 'claimed'
             ELSE 'released' END,
-       (extract(epoch FROM date_trunc('milliseconds', m.created_at)) * 1000)::bigint  -- rounded up, it would be later
+       (extract(epoch FROM date_trunc('milliseconds', m.created_at)) * 1000)::bigint  -- truncated, see topic_status
 FROM topic_messages AS m
 LEFT JOIN topic_consumer_group AS c
     ON c.topic_name = m.topic_name AND c.message_id = m.message_id AND c.consumer_group = %(group)s::text
@@ -41,10 +41,10 @@ ORDER BY m.id
 LIMIT %(limit)s::bigint
 
 -- name: newest
--- The id after which the last messages of a topic come.
+-- The id before the last messages of a topic.
 SELECT coalesce(min(id) - 1, (SELECT max(id) FROM topic_messages WHERE topic_name = %(topic)s::text), 0) FROM (
     SELECT id FROM topic_messages WHERE topic_name = %(topic)s::text ORDER BY id DESC LIMIT %(limit)s::bigint) AS newest
 
 -- name: batons
--- The topic of an outbox holds its baton and nothing else.
+-- The topic of a baton has no other message.
 SELECT message_id FROM topic_messages WHERE topic_name = %(topic)s ORDER BY id LIMIT 2

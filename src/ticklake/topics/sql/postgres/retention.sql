@@ -1,9 +1,9 @@
--- Messages that nobody needs any more. Each part is found and removed in one transaction that holds the groups of the
--- topic.
+-- Removes messages that are not needed any more. One transaction locks the groups of the topic, then finds and removes a
+-- part of them.
 
 -- name: outdated
--- Messages that are too old or too many. Nobody has claimed them, they are no dead letters, and (unless forced) no known
--- group needs them. A group needs what is not delivered yet, not acknowledged yet, or committed late.
+-- Messages that are too old or too many, without those that are claimed or dead letters and, unless forced, those that a
+-- group needs. A group needs messages that are not delivered, not acknowledged, or committed late.
 SELECT m.id, m.message_id, octet_length(m.envelope) FROM topic_messages AS m
 WHERE m.topic_name = %(topic)s AND m.id > %(after)s::bigint
   AND (m.created_at < now_at() - %(max_age_ms)s::bigint * interval '1 millisecond'

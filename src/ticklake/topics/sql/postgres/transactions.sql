@@ -1,14 +1,13 @@
--- What only PostgreSQL has: transactions with numbers, which wait for each other and hold vacuum back.
+-- Only for PostgreSQL: transactions with numbers, which wait for each other and block vacuum.
 
 -- name: limit_waiting
--- For this transaction. To wait longer for a lock is an error.
+-- For this transaction: waiting longer for a lock is an error.
 SELECT set_config('lock_timeout', %(lock_timeout)s, true)
 
 -- name: oldest_transaction
--- What holds vacuum back the furthest: the transaction of a session, a prepared one that nobody has ended, a standby that
--- has vacuum wait for its queries (hot_standby_feedback), or a replication slot that does so, also while nobody uses it.
--- Only members of pg_read_all_stats see the session of another role. A standby and a slot do not say since when. It is at
--- least since the oldest message that came after.
+-- What blocks vacuum most: the transaction of a session, a prepared transaction, a standby with hot_standby_feedback, or
+-- a replication slot, even if it is not in use. Only members of pg_read_all_stats see the sessions of other roles. The
+-- start time of a standby or a slot is unknown: the oldest message after its snapshot is used instead.
 WITH RECURSIVE names (topic_name) AS (
     SELECT min(topic_name) FROM topic_messages
     UNION ALL
@@ -41,7 +40,7 @@ FROM oldest
 
 -- name: foreign_numbers
 -- Whether the run was restored from a server with higher transaction numbers: a message or a position has a number that
--- this server has not given yet. One index probe for each topic (idx_topic_messages_xid).
+-- this server has not used yet. One index probe for each topic (idx_topic_messages_xid).
 WITH RECURSIVE names (topic_name) AS (
     SELECT min(topic_name) FROM topic_messages
     UNION ALL
@@ -56,11 +55,10 @@ SELECT EXISTS (SELECT 1 FROM topic_group_positions AS p
                    ORDER BY m.xid LIMIT 1) AS newer)
 
 -- name: renumber
--- Replaces all transaction numbers of another server. It is one statement, so that everything is seen in one snapshot.
--- Messages that it sees get a number that every snapshot sees. The `seen` of each group becomes this snapshot. What a
--- group was still to be given below its frontier gets a claim that nobody holds (version 0), as topic_claim() does if
--- there is no room. The numbers of messages and positions of the same server fit together, so topic_late() is still right
--- here.
+-- Replaces all transaction numbers of another server. It is one statement, so that it uses one snapshot. Messages that it
+-- sees get a number that every snapshot sees. The `seen` of each group becomes this snapshot. Late messages below the
+-- frontier of a group get a claim without a holder (version 0), as in topic_claim() if there is no room. topic_late() is
+-- still correct here, because messages and positions have numbers of the same server.
 WITH late AS (
     INSERT INTO topic_consumer_group (topic_name, consumer_group, message_id, id, since, claim_version, attempts)
     SELECT p.topic_name, p.consumer_group, l.message_id, l.id, now_ms(), 0, 0

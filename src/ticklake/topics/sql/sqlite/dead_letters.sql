@@ -1,8 +1,8 @@
--- Messages that were given up for a group: how one becomes a dead letter, is listed, replayed and discarded.
+-- Dead letters: messages that a group does not try any more. They are added, listed, replayed and discarded.
 
 -- name: set_aside
--- Only for the holder of the claim. After a crash that undid a claim, somebody else's may have the same version. The
--- version grows, so that a late ack is refused, also after a replay.
+-- Only for the holder of the claim: after a crash that undid a claim, another claim may have the same version. The
+-- version grows, so that a late ack is refused, even after a replay.
 UPDATE topic_consumer_group
 SET set_aside_at = now_ms(), claimed_by = NULL, claimed_at = NULL, lease_until = NULL, claim_version = claim_version + 1
 WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NULL AND set_aside_at IS NULL
@@ -20,7 +20,7 @@ ON CONFLICT (topic_name, consumer_group, message_id) DO UPDATE
 SET attempts = excluded.attempts, error = excluded.error, traceback = excluded.traceback, dead_at = excluded.dead_at
 
 -- name: drop_done_dead_letters
--- A message that is done is no dead letter any more: a group that was set back may have met it again.
+-- A group that was set back may get a dead letter again and acknowledge it.
 DELETE FROM topic_dead_letters
 WHERE topic_name = :topic AND consumer_group = :group AND message_id IN (SELECT value FROM json_each(:message_ids))
   AND EXISTS (SELECT 1 FROM topic_consumer_group AS c
@@ -41,7 +41,7 @@ WHERE (:topic IS NULL OR topic_name = :topic) AND (:group IS NULL OR consumer_gr
   AND (:message_id IS NULL OR message_id = :message_id) AND (:error IS NULL OR instr(error, :error) > 0)
 
 -- name: count_replayable
--- The dead letters that a replay would deliver again. The group meets the others anyway (see `reopen`).
+-- The dead letters that a replay would deliver again. The others are delivered anyway (see `reopen`).
 SELECT count(*) FROM topic_dead_letters AS d
 JOIN topic_consumer_group AS c ON c.topic_name = d.topic_name AND c.consumer_group = d.consumer_group
                               AND c.message_id = d.message_id
@@ -50,15 +50,14 @@ WHERE (:topic IS NULL OR d.topic_name = :topic) AND (:group IS NULL OR d.consume
   AND (:message_id IS NULL OR d.message_id = :message_id) AND (:error IS NULL OR instr(d.error, :error) > 0)
   AND c.set_aside_at IS NOT NULL AND c.id <= p.frontier
 
--- name: take_dead_letters
+-- name: remove_dead_letters
 DELETE FROM topic_dead_letters
 WHERE (:topic IS NULL OR topic_name = :topic) AND (:group IS NULL OR consumer_group = :group)
   AND (:message_id IS NULL OR message_id = :message_id) AND (:error IS NULL OR instr(error, :error) > 0)
 RETURNING topic_name, consumer_group, message_id
 
 -- name: reopen
--- A dead letter that is replayed is a new delivery. One that the group meets again anyway, because it was set back, is
--- not.
+-- A replayed dead letter is a new delivery, unless the group was set back and gets the message again anyway.
 UPDATE topic_consumer_group
 SET set_aside_at = NULL, claimed_by = NULL, claimed_at = NULL, lease_until = NULL, not_before = 0, attempts = 0
 WHERE (topic_name, consumer_group, message_id) IN (

@@ -1,14 +1,14 @@
 -- The consumer groups of a topic. Their positions are in positions.sql.
 
 -- name: join_group
--- The primary key decides who makes the group. One that is known keeps its position.
+-- The primary key ensures that a group is created once. An existing group keeps its position.
 INSERT INTO topic_group_positions (topic_name, consumer_group, frontier, created_at)
 SELECT :topic, :group, iif(:at_end, coalesce((SELECT max(id) FROM topic_messages WHERE topic_name = :topic), 0), 0), now_ms()
 WHERE true
 ON CONFLICT DO NOTHING
 
 -- name: groups
--- Lag and its age come from the store, so they are known when no consumer is alive. Counts stop at :limit. The clock may
+-- Lag and age come from the database, so no consumer needs to be alive. Counts stop at :limit. The clock may
 -- have been set back since a message was stored: no age is below 0.
 SELECT p.topic_name, p.consumer_group, p.frontier,
        (SELECT count(*) FROM (

@@ -1,15 +1,15 @@
--- The messages of topics: how they are published and listed.
+-- Publishes and lists the messages of topics.
 
 -- name: publish
--- A sender that does not know whether its first attempt was stored sends again. The message is stored once
--- (uk_topic_message). What comes back is new.
+-- A sender that got no answer sends again. The message is stored only once (uk_topic_message). Returns a row for each
+-- new message.
 INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope, created_at)
 VALUES (:topic, :message_id, :timestamp, :envelope, :now)
 ON CONFLICT (topic_name, message_id) DO NOTHING
 RETURNING 1
 
 -- name: topics
--- One index probe for each topic (idx_topic_messages), however many messages there are.
+-- One index probe for each topic (idx_topic_messages), for any number of messages.
 WITH RECURSIVE names (topic_name) AS (
     SELECT min(topic_name) FROM topic_messages
     UNION ALL
@@ -40,10 +40,10 @@ ORDER BY m.id
 LIMIT :limit
 
 -- name: newest
--- The id after which the last :limit messages of a topic come.
+-- The id before the last :limit messages of a topic.
 SELECT coalesce(min(id) - 1, (SELECT max(id) FROM topic_messages WHERE topic_name = :topic), 0) FROM (
     SELECT id FROM topic_messages WHERE topic_name = :topic ORDER BY id DESC LIMIT :limit) AS newest
 
 -- name: batons
--- The topic of an outbox holds its baton and nothing else.
+-- The topic of a baton has no other message.
 SELECT message_id FROM topic_messages WHERE topic_name = :topic ORDER BY id LIMIT 2

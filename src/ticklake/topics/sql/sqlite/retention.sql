@@ -1,9 +1,9 @@
--- Messages that nobody needs any more. Each part is found and removed in one transaction that holds the groups of the
--- topic.
+-- Removes messages that are not needed any more. One transaction locks the groups of the topic, then finds and removes a
+-- part of them.
 
 -- name: outdated
--- Messages that are too old or too many. Nobody has claimed them, they are no dead letters, and (unless forced) no known
--- group needs them.
+-- Messages that are too old or too many, without those that are claimed or dead letters and, unless forced, those that a
+-- group needs.
 SELECT m.id, m.message_id, length(m.envelope) FROM topic_messages AS m
 WHERE m.topic_name = :topic AND m.id > :after
   AND (m.created_at < now_ms() - :max_age_ms

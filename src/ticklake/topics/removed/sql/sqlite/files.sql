@@ -1,4 +1,4 @@
--- The files that removed messages told of.
+-- The files that removed messages named.
 
 -- name: envelopes
 SELECT envelope FROM topic_messages
