@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination import PENDING, OpenGap, Searched, open_gaps
+from ticklake.coordination import PENDING, GapIndex, OpenGap, open_gaps
 from ticklake.lake.errors import TableUnreadable
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import NoRuns, RunNotFound
@@ -312,7 +312,7 @@ def _without_filled(
     A copy of a table has its id. Nobody can tell which of them the gaps are of, so all of them must have the ticks.
     """
     own = [one.ticks for one in gaps if one.table_id == table_id]
-    lacking = [Searched(subtract(merged(own, step), ticks, step)) for ticks, step in present]
+    lacking = [GapIndex(subtract(merged(own, step), ticks, step)) for ticks, step in present]
     return [
         one
         for one in gaps

@@ -55,7 +55,7 @@ def end_run(
     if not 0 <= silent_for < math.inf:
         raise InvalidOption(option="silent_for", value=silent_for, allowed="0 or more seconds, a finite number")
     runs = _runs(databases, run_id)
-    told = destination_of(databases, run_id, RunCompleted, RUN_TOPIC, topic).made() if runs else None
+    told = destination_of(databases, run_id, RunCompleted, RUN_TOPIC, topic).create() if runs else None
     files = stored(storage, run_id)
     if not files:
         raise RunHasNoFiles(run_id=run_id, storage=storage.url)

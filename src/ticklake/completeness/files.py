@@ -50,7 +50,7 @@ class Files:
 
     def held(self, short: Sequence[Batch]) -> list[TickRange]:
         """What the files hold: what their names promise, less what the `short` ones lacked when they were read."""
-        known = {f"{self._run_id}/{batch.name}": batch.has(self._step) for batch in short}
+        known = {f"{self._run_id}/{batch.name}": batch.present_ticks(self._step) for batch in short}
         return [part for key, ticks in self.by_key.items() for part in known.get(key, [ticks])]
 
     def verdict(self) -> FilesVerdict:

@@ -67,7 +67,7 @@ class Messages:
     def announce(self, storage: Storage, keys: Sequence[str]) -> None:
         """Announces these files. Does nothing without a database."""
         if self._databases and keys:
-            run, topic = self._announcing.made()
+            run, topic = self._announcing.create()
             publish(run, storage, keys, topic)
 
     def _compared(self, files: Files, topics: Sequence[Topic]) -> MessagesVerdict | None:

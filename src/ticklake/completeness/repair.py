@@ -69,7 +69,7 @@ class Repairs:
         self._messages.announce(self._storage, repair.unannounced)
         for table in repair.tables:
             if coordinator := self._coordinators.of(table.table):
-                coordinator.search_again(table.missing, changed_files(coordinator, self._storage, self._run_id))
+                coordinator.reopen_missing(table.missing, changed_files(coordinator, self._storage, self._run_id))
             if coordinator and table.retried:
                 coordinator.retry_failed()
 

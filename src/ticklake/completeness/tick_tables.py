@@ -40,7 +40,7 @@ class TickTables:
         without_rows = [numbers(ticks, self._step) for ticks in (deep.without_rows if deep else [])]
         present = self._files.without_news(joined([contents.numbers, *without_rows]))
         coordinator = self._coordinators.of(table)
-        held = self._files.held(coordinator.short() if coordinator else [])
+        held = self._files.held(coordinator.incomplete() if coordinator else [])
         return TableVerdict(
             table=table,
             step=self._step,

@@ -20,7 +20,7 @@ from ticklake.cli.pipeline.demo import population_of
 from ticklake.cli.terminal.bar import bar
 from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.ending import end_run
-from ticklake.coordination.claims import Found
+from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
@@ -505,8 +505,8 @@ def test_gaps_of_another_lake_and_gaps_that_were_filled_are_none(
     assert counted() == [], "it is one of another table"
 
 
-def found(start: int) -> Found:
-    return Found(f"batch_{start:010d}_{start + 9:010d}.pb.zst", TickRange(start, start + 9))
+def found(start: int) -> FoundFile:
+    return FoundFile(f"batch_{start:010d}_{start + 9:010d}.pb.zst", TickRange(start, start + 9))
 
 
 def published(pipeline: Pipeline) -> Sequence[str]:
@@ -558,7 +558,7 @@ def test_reconcile_has_the_coordinator_index_again_what_a_table_lacks(pipeline: 
         coordinator.complete(coordinator.claim([found(0), found(10)], 9))
         shown = ticklake("reconcile", *pipeline.places, *pipeline.database)
         assert "search and index again" in shown.stdout
-        assert coordinator.look().expired == 0
+        assert coordinator.status().expired == 0
         ticklake("reconcile", *pipeline.places, *pipeline.database, "--apply", "--retry-failed")
         assert [claim.name for claim in coordinator.take_over(9)] == [found(10).name, found(20).name]
 
