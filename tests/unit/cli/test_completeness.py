@@ -219,8 +219,8 @@ def test_what_a_producer_has_said_counts_more_than_the_user(pipeline: Pipeline, 
 @pytest.mark.parametrize(
     ("announce", "said"),
     [
-        (20, "complete, but 1 message point to files that are not there"),
-        (30, "behind the end of the run, tick 19"),
+        (20, "complete, but 1 message for files that do not exist"),
+        (30, "after the end of the run, tick 19"),
     ],
 )
 def test_a_complete_run_says_what_its_messages_tell_beyond_it(
@@ -245,7 +245,7 @@ def test_a_complete_run_says_that_files_go_on_behind_its_end(pipeline: Pipeline,
     pipeline.end(9)
     result = ticklake("verify", *pipeline.places)
     assert result.exit_code == 0
-    assert "complete, but 1 file go on behind the end of the run, tick 9" in result.stdout
+    assert "complete, but 1 file with ticks after the end of the run, tick 9" in result.stdout
 
 
 def test_a_table_that_cannot_be_read_is_named_also_with_a_database(pipeline: Pipeline, ticklake: Command):
