@@ -266,7 +266,7 @@ def test_a_run_is_ended_by_hand_once(pipeline: Pipeline, ticklake: Command, repo
     pipeline.write(0, 10)
     pipeline.index(0, 10)
     run, storage = pipeline.maker.run_id, pipeline.places[:2]
-    with pytest.raises(RunNotSilent, match="something came"):
+    with pytest.raises(RunNotSilent, match="a file or a message arrived"):
         ticklake("end", run, *storage)
     assert "has ended at tick 19" in ticklake("end", run, *storage, "--silent-for", "0").stdout
     assert ticklake("verify", *pipeline.places).exit_code == 0
