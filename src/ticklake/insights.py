@@ -1,4 +1,4 @@
-"""The one read model behind the commands: which runs there are, how far each table is, what each group has to do."""
+"""Reports on runs, tables, groups and gaps, which commands and pages share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination import PENDING, OpenGap, Searched, open_gaps
+from ticklake.coordination import PENDING, GapIndex, OpenGap, open_gaps
 from ticklake.lake.errors import TableUnreadable
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import NoRuns, RunNotFound
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 GLANCE_SECONDS = 1.0
-"""A live view does not wait longer for what tables lack: the next look goes on where this one ended."""
+"""The longest time that a live view searches for missing ticks. The next search continues from there."""
 
 LAST_MESSAGES = 100
 
 
 @dataclass(frozen=True)
 class FilesReport:
-    """The batch files of a run; `completed` tells whether its producer has closed it."""
+    """The batch files of a run. `completed`: the end of the run is recorded."""
 
     files: int
     bytes: int
@@ -44,10 +44,10 @@ class FilesReport:
 
 @dataclass(frozen=True)
 class TableReport:
-    """A table of a run; `lag` is how far its newest tick is behind the newest batch file, where both are known.
+    """A table of a run. `lag` is the distance from its newest tick to the newest batch file, if both are known.
 
-    `missing` is the number of ranges of ticks that it lacks before its newest tick, and `missing_ticks` the number of
-    sampled ticks in them; None if that is not known (yet).
+    `missing` is the number of ranges of missing ticks before its newest tick; `missing_ticks` is the number of sampled
+    ticks in them. Both are None if they are not known yet.
     """
 
     name: str
@@ -63,7 +63,7 @@ class TableReport:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """A consumer group of a topic: what it has not acknowledged, and for how long the oldest of it has been waiting."""
+    """A consumer group of a topic: its unacknowledged messages, and the age of the oldest one."""
 
     topic: str
     group: str
@@ -75,7 +75,7 @@ class GroupReport:
 
 @dataclass(frozen=True)
 class GapsReport:
-    """What one coordinated indexer misses: gaps still looked for, gaps given up, and the age of the oldest."""
+    """The gaps of one indexer class that uses a coordinator, and the age of the oldest gap."""
 
     indexer_class: str
     pending: int
@@ -85,7 +85,7 @@ class GapsReport:
 
 @dataclass(frozen=True)
 class Announcement:
-    """The newest batch file that a topic tells of: its ticks, and for how long it has been known."""
+    """The newest announced batch file: its ticks, and the age of its message in seconds."""
 
     topic: str
     ticks: TickRange
@@ -94,7 +94,7 @@ class Announcement:
 
 @dataclass(frozen=True)
 class RunReport:
-    """All that is known of one run."""
+    """The report of one run."""
 
     run_id: str
     started_at: datetime | None
@@ -105,7 +105,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Glance:
-    """A run at one moment, from reads that do not grow with its history: no batch file is listed."""
+    """A run at one moment. Its cost does not grow with the history: no batch files are listed."""
 
     run_id: str
     at: float
@@ -116,9 +116,9 @@ class Glance:
 
     @property
     def missing(self) -> int | None:
-        """Ranges of ticks that the worst table lacks, or that its coordinator looks for.
+        """The number of missing ranges or gaps of the table that has most of them.
 
-        None is not known: what the other tables lack says nothing of one that nobody has looked through (yet).
+        None if it is not known: no table is known to lack ticks, but some were not searched yet.
         """
         found = [one.pending + one.permanent for one in self.gaps]
         found += [one.missing for one in self.tables if one.missing is not None]
@@ -128,13 +128,13 @@ class Glance:
 
     @property
     def dead_letters(self) -> int | None:
-        """None if no group is known."""
+        """The number of dead letters of all groups; None without groups."""
         return sum(one.dead_letters for one in self.groups) if self.groups else None
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where to look; each is optional, and a report has what the given ones can tell."""
+    """The places that reports read. All are optional."""
 
     storage: Storage | None = None
     catalog: Catalog | None = None
@@ -142,7 +142,7 @@ class Places:
     presence: Presence | None = None
 
     def runs(self) -> list[str]:
-        """Every run that any of the places knows, oldest first."""
+        """Returns the runs of all places, the oldest first."""
         places = [place for place in (self.storage, self.catalog, *self.databases) if place is not None]
         return sorted({run for place in places for run in place.runs()})
 
@@ -150,19 +150,19 @@ class Places:
         return map(self._report, self.runs())
 
     def report(self, run_id: str | None) -> RunReport:
-        """The report of a run, or of the newest one, with what its tables lack."""
+        """Returns the report of a run, with missing ticks. Default: the newest run."""
         found = self._report(self._chosen(run_id))
         if self.presence is None or self.catalog is None:
             return found
         return replace(found, tables=with_missing(found.tables, self.catalog, found.run_id, self.presence))
 
     def gaps(self, run_id: str) -> list[GapsReport]:
-        """The open gaps of the tables of this lake; without a lake, of all tables."""
+        """Returns the open gaps of the tables of this lake; without a lake, of all tables."""
         catalogs = None if self.catalog is None else [self.catalog]
         return gaps_of(self.databases, run_id, catalogs, self.presence)
 
     def glance(self, run_id: str | None, clock: Callable[[], float] = time.time) -> Glance:
-        """What a live view shows of a run, or of the newest one; `at` is when the tables were looked at."""
+        """Returns what a live view shows of a run. Default: the newest run. `at` is when the tables were read."""
         chosen = self._chosen(run_id)
         tables, at = tables_of(self.catalog, chosen, None) if self.catalog else [], clock()
         if self.presence is not None and self.catalog is not None:
@@ -189,7 +189,7 @@ class Places:
 
 
 def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
-    """The run asked for, or the newest. Raises `RunNotFound` if it is not one of these."""
+    """Returns the given run; by default the newest. Raises `RunNotFound` if it does not exist."""
     if run_id is not None and run_id in runs:
         return run_id
     if run_id is None and runs:
@@ -201,7 +201,7 @@ def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
 
 
 def files_of(storage: Storage, run_id: str) -> FilesReport:
-    """Counts a run's batch files."""
+    """Counts the batch files of a run."""
     count = size = 0
     ticks: TickRange | None = None
     for file in storage.every_batch(run_id):
@@ -217,7 +217,7 @@ def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableRe
 def with_missing(
     tables: Sequence[TableReport], catalog: Catalog, run_id: str, presence: Presence, seconds: float = math.inf
 ) -> list[TableReport]:
-    """The same reports with what each table lacks, from its own files: no batch file is needed to see a hole."""
+    """Adds the missing ticks to the reports. They are found in the tables, without batch files."""
     from ticklake.lake.read import step_of
 
     step = step_of(catalog, run_id)
@@ -227,7 +227,7 @@ def with_missing(
 
 
 def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
-    """From the databases themselves, so that it is there when no consumer is alive."""
+    """Reads the groups from the databases, so it works without a running consumer."""
     return [
         GroupReport(found.topic, found.group, found.lag, found.claimed, found.dead_letters, _seconds(found.oldest_ms))
         for run in runs_in(databases, run_id)
@@ -241,10 +241,10 @@ def gaps_of(
     catalogs: Iterable[Catalog] | None = None,
     presence: Presence | None = None,
 ) -> list[GapsReport]:
-    """The open gaps of a run, by indexer; their number does not grow with the run.
+    """Returns the open gaps of a run by indexer class.
 
-    With catalogs, only those of the tables that these lakes have, without gaps that were filled by somebody who does
-    not use the database.
+    With catalogs, only gaps of tables in these lakes, without those that were filled by an indexer that does not use
+    the database.
     """
     runs = runs_in(databases, run_id)
     if catalogs is None:
@@ -253,7 +253,7 @@ def gaps_of(
     for lake in catalogs:
         for key, names in names_by_id(lake, run_id).items():
             tables[key] += [(lake, name) for name in names]
-    # Gaps that were recorded before tables had ids have none.
+    # Gaps that were recorded before tables had ids have an empty id.
     found = [one for run in runs for one in open_gaps(run, ["", *tables])]
     for table_id in {one.table_id for one in found} & set(tables):
         present = [_present(lake, name, run_id, presence) for lake, name in tables[table_id]]
@@ -262,14 +262,14 @@ def gaps_of(
 
 
 def held_back_of(databases: Iterable[Database], run_id: str) -> list[OpenTransaction]:
-    """Transactions of others that keep a database's vacuum from its work."""
+    """Returns open transactions of others that keep the vacuum of a database from removing rows."""
     return [held for run in runs_in(databases, run_id) if (held := run.held_back_by()) is not None]
 
 
 def announced_of(databases: Iterable[Database], run_id: str) -> Announcement | None:
-    """The newest batch file that any topic of the run tells of.
+    """Returns the newest announced batch file of all topics of the run.
 
-    The last messages of each topic are read, because competing producers do not announce in the order of ticks.
+    Reads the last messages of each topic, because competing producers do not announce files in tick order.
     """
     found = []
     for run in runs_in(databases, run_id):
@@ -284,7 +284,7 @@ def announced_of(databases: Iterable[Database], run_id: str) -> Announcement | N
 
 
 def rows_per_second(before: Glance | None, after: Glance) -> dict[str, float]:
-    """How fast each table grew between two looks, 0 if rows were removed; nothing where there is only one."""
+    """Returns the growth of each table between two glances, at least 0; empty without an earlier glance."""
     if before is None or before.run_id != after.run_id or after.at <= before.at:
         return {}
     known = {table.name: table.rows for table in before.tables}
@@ -307,12 +307,12 @@ def _counted(gaps: Sequence[OpenGap]) -> list[GapsReport]:
 def _without_filled(
     gaps: Sequence[OpenGap], table_id: str, present: Sequence[tuple[list[TickRange], int]]
 ) -> list[OpenGap]:
-    """Gaps of which the table lacks nothing any more are none: somebody indexed their ticks without the database.
+    """Removes gaps whose ticks the table has by now, because they were indexed without the database.
 
-    A copy of a table has its id. Nobody can tell which of them the gaps are of, so all of them must have the ticks.
+    Copies of a table have the same id, so a gap is removed only if all of them have its ticks.
     """
     own = [one.ticks for one in gaps if one.table_id == table_id]
-    lacking = [Searched(subtract(merged(own, step), ticks, step)) for ticks, step in present]
+    lacking = [GapIndex(subtract(merged(own, step), ticks, step)) for ticks, step in present]
     return [
         one
         for one in gaps
@@ -321,7 +321,7 @@ def _without_filled(
 
 
 def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | None) -> tuple[list[TickRange], int]:
-    """The ticks of a table, and the sampling interval; no ticks if they are not known (yet)."""
+    """Returns the ticks of a table and the sampling interval; no ticks if they are not known yet."""
     from ticklake.lake.read import step_of
 
     step = step_of(catalog, run_id)
@@ -334,7 +334,7 @@ def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | Non
 
 
 def names_by_id(catalog: Catalog, run_id: str) -> dict[str, list[str]]:
-    """The tables of a run by their ids. More than one has an id if somebody has copied a table within the run."""
+    """Returns the tables of a run by id. Copies of a table within the run have the same id."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for name in catalog.tables(run_id):
         with suppress(TableUnreadable):
@@ -369,7 +369,7 @@ def _with_missing(
         return replace(table, error=str(error))
     if found is None:
         return table
-    # A table of whose ticks its log does not tell ends where its files do.
+    # If the log of a table has no tick range, its files determine the end.
     end = max((ticks.end for ticks in (*found, *filter(None, [table.ticks]))), default=-1)
     holes = subtract([on_grid(TickRange(0, end), step)], found, step)
     return replace(table, missing=len(holes), missing_ticks=count(holes, step))

@@ -165,7 +165,7 @@ def test_what_a_dead_indexer_held_is_delivered_to_another(
 def test_a_batch_given_back_is_delivered_again(put: Callable[..., None], open_batches: Open):
     put(0, 990)
     one = open_batches()
-    one.give_back(one.poll(5, 0))
+    one.release(one.poll(5, 0))
     assert taken(open_batches()) == [(0, 990)]
 
 
@@ -218,7 +218,7 @@ def test_a_file_that_vanished_after_it_was_claimed_fails(
 ):
     put(0, 990)
     batches = open_batches()
-    batches.give_back(batches.poll(5, 0))
+    batches.release(batches.poll(5, 0))
     (tmp_path / "storage" / run.id / "batch_0000000000_0000000990.pb").unlink()
     for _ in range(2):
         assert batches.poll(5, 0) == []
@@ -378,7 +378,7 @@ def test_ticks_that_the_table_lacks_are_searched_again(put: Callable[..., None],
     batches = open_batches()
     taken(batches)
     coordinator = Coordinator(run, "DummyIndexer", step=10)
-    coordinator.search_again([TickRange(600, 900)])
+    coordinator.reopen_missing([TickRange(600, 900)])
     assert taken(batches) == [(0, 990), (500, 1500)]
 
 
@@ -429,7 +429,7 @@ def make_listing_slow(batches: CoordinatedBatches, storage: Storage, run: Run, m
 
 @pytest.mark.warns("Waiting for the database")
 @pytest.mark.parametrize("answered", [False, True])
-@pytest.mark.parametrize("act", ["look", "gaps", "unknown", "claim", "complete", "expect_end", "failed"])
+@pytest.mark.parametrize("act", ["status", "gaps", "never_claimed", "claim", "complete", "record_end", "failed"])
 def test_an_outage_at_any_moment_leaves_no_file_and_no_gap_out(
     put: Callable[..., None],
     open_batches: Open,
@@ -459,7 +459,7 @@ def test_a_takeover_whose_answer_is_lost_is_delivered(
 ):
     put(0, 990)
     one, other = open_batches(), open_batches()
-    one.give_back(one.poll(1, 0))
+    one.release(one.poll(1, 0))
     cut_off("take_over", answered=True)
     assert drained(other) == [(0, 990)]
 
@@ -504,14 +504,14 @@ def test_a_claim_made_during_a_look_is_seen_by_who_looks(
     put(0, 990)
     one, other = open_batches(), open_batches()
     held: list[Any] = []
-    unknown = Coordinator.unknown
+    never_claimed = Coordinator.never_claimed
 
     def slow(self: Coordinator, names: Any) -> Any:
-        monkeypatch.setattr(Coordinator, "unknown", unknown)
+        monkeypatch.setattr(Coordinator, "never_claimed", never_claimed)
         held.extend(other.poll(1, 0))
-        return unknown(self, names)
+        return never_claimed(self, names)
 
-    monkeypatch.setattr(Coordinator, "unknown", slow)
+    monkeypatch.setattr(Coordinator, "never_claimed", slow)
     assert nothing(one)
     assert held
     assert not one.exhausted, "somebody else has it, and may die"
@@ -520,7 +520,7 @@ def test_a_claim_made_during_a_look_is_seen_by_who_looks(
 def test_files_beyond_those_remembered_are_not_forgotten_when_others_have_these(
     put: Callable[..., None], open_batches: Open, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ticklake.indexers.coordinated._REMEMBERED", 2)
+    monkeypatch.setattr("ticklake.indexers.coordinated._MAX_FOUND", 2)
     for start in range(0, 4000, 1000):
         put(start, start + 990)
     one, other = open_batches(), open_batches()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ticklake.coordination.claims import Found
+from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator, frontiers
-from ticklake.coordination.gaps import PENDING, PERMANENT, Gap, Short
+from ticklake.coordination.gaps import PENDING, PERMANENT, Gap, MissingTicks
 from ticklake.coordination.overview import open_gaps
 from ticklake.coordination.target import Target
 from ticklake.errors import BatchAlreadyClaimedError, InvalidName, InvalidOption
@@ -23,8 +23,8 @@ Open = Callable[..., Coordinator]
 DAY = 86_400
 
 
-def batch(first: int, last: int) -> Found:
-    return Found(batch_name(TickRange(first, last), compressed=False), TickRange(first, last))
+def batch(first: int, last: int) -> FoundFile:
+    return FoundFile(batch_name(TickRange(first, last), compressed=False), TickRange(first, last))
 
 
 def gaps_of(coordinator: Coordinator) -> list[tuple[int, int, str]]:
@@ -39,7 +39,7 @@ def coordinator(run: Run) -> Open:
     return make
 
 
-def claim_all(coordinator: Coordinator, *batches: Found) -> None:
+def claim_all(coordinator: Coordinator, *batches: FoundFile) -> None:
     for one in batches:
         coordinator.complete([coordinator.try_claim(one)])
 
@@ -50,7 +50,7 @@ def claim_all(coordinator: Coordinator, *batches: Found) -> None:
 def test_a_batch_goes_to_one_indexer_of_a_class(coordinator: Open):
     one, other = coordinator(), coordinator()
     one.try_claim(batch(0, 990))
-    with pytest.raises(BatchAlreadyClaimedError, match=r"batch_0000000000_0000000990\.pb is claimed or done"):
+    with pytest.raises(BatchAlreadyClaimedError, match=r"batch_0000000000_0000000990\.pb is already claimed"):
         other.try_claim(batch(0, 990))
 
 
@@ -103,7 +103,7 @@ def test_a_failed_batch_keeps_its_error_and_is_not_claimed_again(coordinator: Op
     one = coordinator()
     assert one.fail(one.try_claim(batch(0, 990)), "bad bytes \x00 at 17")
     pass_time(DAY)
-    assert one.look().expired == 0
+    assert one.status().expired == 0
     assert one.claim([batch(0, 990)], 1) == []
     assert [(known.status, known.error) for known in one.failed()] == [("failed", "bad bytes \\x00 at 17")]
     assert gaps_of(one) == [(0, 990, PENDING)], "its ticks are missing"
@@ -148,7 +148,7 @@ def test_the_batch_of_a_dead_indexer_is_taken_over(coordinator: Open, pass_time:
     stale = dead.try_claim(batch(0, 990))
     assert living.take_over(5) == []
     pass_time(61)
-    assert living.look().expired == 1
+    assert living.status().expired == 1
     (claim,) = living.take_over(5)
     assert (claim.ticks, claim.version) == (TickRange(0, 990), 2)
     assert dead.complete([stale]) == 0, "a claim that was taken over"
@@ -188,10 +188,10 @@ def test_a_claim_that_a_crash_has_undone_changes_nothing_when_another_has_its_ve
     assert not one.fail(stale, "bad")
     assert one.complete([stale]) == 0
     one.release([stale])
-    one.release_unknown([])
+    one.release_except([])
     assert one.renew([stale]) == [stale]
-    assert one.claimed_outside([stale]) == 1
-    assert other.claimed_outside([claim]) == 0
+    assert one.claimed_except([stale]) == 1
+    assert other.claimed_except([claim]) == 0
     assert other.complete([claim]) == 1
 
 
@@ -309,7 +309,7 @@ def test_a_batch_over_several_gaps_and_the_frontier_closes_what_it_covers(coordi
 
 def test_duplicates_in_two_folders_are_two_batches_and_no_gap(coordinator: Open):
     one = coordinator()
-    copy = Found(f"000/{batch(0, 990).name}", TickRange(0, 990))
+    copy = FoundFile(f"000/{batch(0, 990).name}", TickRange(0, 990))
     claim_all(one, batch(0, 990), copy)
     assert (len(one.batches()), one.gaps()) == (2, [])
 
@@ -325,7 +325,7 @@ def test_racing_indexers_agree_on_the_frontier_and_the_gaps(coordinator: Open):
     files = [batch(start, start + 90) for start in range(0, 7000, 100)]
     there = [file for number, file in enumerate(files) if number % 7 != 3]
 
-    def race(order: Sequence[Found]) -> None:
+    def race(order: Sequence[FoundFile]) -> None:
         mine = coordinator()
         while claims := mine.claim(order, 4):
             mine.complete(claims)
@@ -390,9 +390,9 @@ def test_a_missing_tail_is_a_gap_like_any_other(coordinator: Open, pass_time: Ca
     monitor = Monitor("test")
     one = coordinator(monitor=monitor)
     claim_all(one, batch(0, 990))
-    assert one.expect_end(1990)
+    assert one.record_end(1990)
     assert (gaps_of(one), one.frontier()) == ([(1000, 1990, PENDING)], 1990)
-    assert not one.expect_end(1990), "that was known"
+    assert not one.record_end(1990), "that was known"
     pass_time(61)
     one.make_permanent(60_000)
     assert (gaps_of(one), monitor.snapshot()["permanent_gaps_detected"]) == ([(1000, 1990, PERMANENT)], 1)
@@ -402,7 +402,7 @@ def test_a_missing_tail_is_a_gap_like_any_other(coordinator: Open, pass_time: Ca
 
 def test_a_run_of_which_no_file_is_there_lacks_all_of_it(coordinator: Open):
     one = coordinator()
-    one.expect_end(990)
+    one.record_end(990)
     assert gaps_of(one) == [(0, 990, PENDING)]
 
 
@@ -410,14 +410,14 @@ def test_a_run_of_which_no_file_is_there_lacks_all_of_it(coordinator: Open):
 def test_an_end_before_the_last_file_leaves_no_gap(coordinator: Open, last_tick: int):
     one = coordinator()
     claim_all(one, batch(0, 990))
-    one.expect_end(last_tick)
+    one.record_end(last_tick)
     assert one.gaps() == []
 
 
 def test_an_end_as_late_as_can_be_does_no_harm(coordinator: Open):
     one = coordinator(step=1)
     claim_all(one, batch(0, 9))
-    one.expect_end(2**63 - 1)
+    one.record_end(2**63 - 1)
     assert gaps_of(one) == [(10, 2**63 - 1, PENDING)]
     claim_all(one, batch(10, 2**63 - 1))
     assert (one.gaps(), one.frontier()) == ([], 2**63 - 1)
@@ -427,7 +427,7 @@ def test_a_failed_last_file_of_a_run_that_has_ended_is_a_gap(coordinator: Open):
     one = coordinator()
     claim_all(one, batch(0, 990))
     one.fail(one.try_claim(batch(1000, 1990)), "bad")
-    one.expect_end(1990)
+    one.record_end(1990)
     assert (gaps_of(one), one.frontier()) == ([(1000, 1990, PENDING)], 1990)
 
 
@@ -493,21 +493,21 @@ def test_a_table_on_another_machine_is_another_place(coordinator: Open):
 def test_completed_batches_that_the_table_lacks_are_indexed_again(coordinator: Open):
     one = coordinator()
     claim_all(one, batch(0, 990), batch(1000, 1990), batch(2000, 2990))
-    assert one.search_again([TickRange(1500, 1600)]) == [batch(1000, 1990).name]
+    assert one.reopen_missing([TickRange(1500, 1600)]) == [batch(1000, 1990).name]
     assert [claim.name for claim in coordinator().take_over(5)] == [batch(1000, 1990).name]
 
 
 def test_ticks_that_no_batch_covers_become_gaps_and_those_behind_the_frontier_do_not(coordinator: Open):
     one = coordinator()
     claim_all(one, batch(0, 990), batch(2000, 2990))
-    one.search_again([TickRange(900, 4000)])
+    one.reopen_missing([TickRange(900, 4000)])
     assert gaps_of(one) == [(1000, 1990, PENDING)]
 
 
 def test_failed_batches_stay_failed_and_another_file_with_their_ticks_is_looked_for(coordinator: Open):
     one = coordinator()
     one.fail(one.try_claim(batch(0, 990)), "bad")
-    assert one.search_again([TickRange(0, 990)]) == []
+    assert one.reopen_missing([TickRange(0, 990)]) == []
     assert (len(one.failed()), gaps_of(one)) == (1, [(0, 990, PENDING)])
     one.retry_failed()
     assert (len(one.take_over(5)), one.gaps()) == (1, [])
@@ -516,7 +516,7 @@ def test_failed_batches_stay_failed_and_another_file_with_their_ticks_is_looked_
 def test_what_is_under_way_stays_with_who_has_it_when_the_table_lacks_it(coordinator: Open):
     one = coordinator()
     claim = one.try_claim(batch(0, 990))
-    assert one.search_again([TickRange(0, 990)]) == []
+    assert one.reopen_missing([TickRange(0, 990)]) == []
     assert one.renew([claim]) == []
     assert one.gaps() == []
 
@@ -553,12 +553,12 @@ def test_a_file_with_very_many_holes_is_one_gap_until_it_is_mended(coordinator: 
     lacks = tuple(TickRange(tick + 1, tick + 9) for tick in range(0, 2000, 10))
 
     def complete_again(lacks: Sequence[TickRange]) -> None:
-        assert one.search_again([TickRange(10, 10)], [found.name]) == [found.name]
-        one.complete(one.take_over(1), {found.name: Short(tuple(lacks), "stamp")})
+        assert one.reopen_missing([TickRange(10, 10)], [found.name]) == [found.name]
+        one.complete(one.take_over(1), {found.name: MissingTicks(tuple(lacks), "stamp")})
 
-    one.complete([one.try_claim(found)], {found.name: Short(lacks, "stamp")})
+    one.complete([one.try_claim(found)], {found.name: MissingTicks(lacks, "stamp")})
     assert gaps_of(one) == [(1, 1999, PENDING)]
-    assert [known.short.lacks for known in one.batches()] == [lacks], "what it has is known all the same"
+    assert [known.missing.ranges for known in one.batches()] == [lacks], "what it has is known all the same"
     complete_again(lacks)
     assert gaps_of(one) == [(1, 1999, PENDING)]
     one.try_claim(batch(5, 25))

@@ -21,7 +21,7 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 from ticklake import RunCompleted
 from ticklake.coordination.claims import Claim
 from ticklake.coordination.coordinator import Coordinator
-from ticklake.coordination.gaps import Short
+from ticklake.coordination.gaps import MissingTicks
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.monitoring import Monitor
@@ -120,7 +120,7 @@ class Fleet(RuleBasedStateMachine):
             return
         claim: Claim = delivery.claim  # type: ignore[attr-defined]
         lacks = {tick for tick in lacking if tick in delivery.ticks}
-        short = Short(tuple(ranges_of(np.array(sorted(lacks), np.int64), STEP)), "a stamp")
+        short = MissingTicks(tuple(ranges_of(np.array(sorted(lacks), np.int64), STEP)), "a stamp")
         done = indexer._coordinator.complete([claim], {claim.name: short} if lacks else {})
         self.completed[delivery.file.key] += done
         if done:
@@ -131,8 +131,8 @@ class Fleet(RuleBasedStateMachine):
         held[0].fail(held[1], "a worker died")
 
     @rule(held=consumes(deliveries))
-    def give_back(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
-        held[0].give_back([held[1]])
+    def release(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
+        held[0].release([held[1]])
 
     @rule(who=st.integers(0, INDEXERS - 1))
     def die(self, who: int) -> None:
@@ -150,7 +150,7 @@ class Fleet(RuleBasedStateMachine):
     @rule(ticks=modest, changed=st.booleans())
     def the_table_lacks(self, ticks: tuple[int, int], changed: bool) -> None:
         before = {one.name: one for one in self.coordinator.batches(TickRange(*ticks)) if one.status == "completed"}
-        for name in self.coordinator.search_again([TickRange(*ticks)], self.lacks if changed else ()):
+        for name in self.coordinator.reopen_missing([TickRange(*ticks)], self.lacks if changed else ()):
             wanted = {tick for tick in TICKS if tick in TickRange(*ticks) and tick in before[name].ticks}
             assert changed or wanted - self.lacks[name], "a file is not read again for what it lacks"
             self.reopened[f"{self.run.id}/{name}"] += 1

@@ -31,21 +31,21 @@ VALUES = {
 }
 FRONTIER = "SEARCH coordinator_frontiers USING PRIMARY KEY (indexer_class=? AND table_id=?)"
 INDEXES = {
-    "look": "idx_coordinator_claimed",
+    "status": "idx_coordinator_claimed",
     "expired": "idx_coordinator_claimed",
     "failed": "idx_coordinator_failed",
-    "short": "idx_coordinator_short",
+    "incomplete": "idx_coordinator_short",
     "age_gaps": "idx_coordinator_gaps_pending",
 }
 HOT = [
-    "short",
-    "set_short",
+    "incomplete",
+    "set_missing",
     "failed",
     "reached",
-    "look",
-    "unknown",
+    "status",
+    "never_claimed",
     "expired",
-    "touched_gaps",
+    "overlapping_gaps",
     "take_over",
     "renew",
     "release",

@@ -11,7 +11,7 @@ import pytest
 from in_process import InProcess
 
 from ticklake import Database
-from ticklake.coordination.groups import release
+from ticklake.coordination.groups import unbind
 from ticklake.errors import GroupFillsAnotherTable, TableCopied
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
@@ -124,6 +124,6 @@ def test_a_group_can_be_handed_over_to_a_copy(
     fill(made.lake)
     copy = Lake(shutil.copytree(made.lake.root, tmp_path / "copy"))
     announce(1)
-    release(run, "batch-topic", "e")
+    unbind(run, "batch-topic", "e")
     fill(copy)
     assert (ticks_of(made.lake, made.run_id), ticks_of(copy, made.run_id)) == (10, 20)

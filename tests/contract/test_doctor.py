@@ -23,7 +23,7 @@ from ticklake import Database
 from ticklake.cli import cli
 from ticklake.config import load
 from ticklake.config.templates import write_starter
-from ticklake.coordination.claims import Found
+from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Subject, examine
@@ -296,7 +296,7 @@ def test_gaps_are_counted_and_looking_makes_no_tables(run, subject):
     run.topics()
     assert troubles("gaps", subject) == []
     assert not run.has_tables_of("ticklake.coordination")
-    Coordinator(run, "EnvironmentIndexer", step=1).claim([Found("b", TickRange(100, 199))], 1)
+    Coordinator(run, "EnvironmentIndexer", step=1).claim([FoundFile("b", TickRange(100, 199))], 1)
     finding = only("gaps", subject)
     assert (finding.level, finding.details) == (Level.WARNING, (f"{run.id}: 1",))
     assert finding.remedy.startswith("ticklake reconcile")
@@ -307,7 +307,7 @@ def test_gaps_of_tables_of_another_lake_are_not_counted(run, subject, tmp_path):
     lake = Lake(tmp_path / "lake")
     ours = lake.ledger(run.id, EnvironmentIndexer.table).directory
     for table in (Target.at(table_id(ours) or "", ours), Target("another-id", "file:///elsewhere", "host")):
-        Coordinator(run, "EnvironmentIndexer", step=1, table=table).claim([Found("b", TickRange(100, 199))], 1)
+        Coordinator(run, "EnvironmentIndexer", step=1, table=table).claim([FoundFile("b", TickRange(100, 199))], 1)
     assert only("gaps", subject).details == (f"{run.id}: 2",)
     assert only("gaps", replace(subject, lakes=(lake.root,))).details == (f"{run.id}: 1",)
     assert troubles("gaps", replace(subject, lakes=(tmp_path / "empty",))) == []

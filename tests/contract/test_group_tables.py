@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ticklake import BatchInfo, Database
 from ticklake.cli import cli
 from ticklake.coordination.coordinator import Coordinator
-from ticklake.coordination.groups import bind, release
+from ticklake.coordination.groups import bind, unbind
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.errors import GroupFillsAnotherTable, GroupFillsNothing, TableCopied
 from ticklake.topics import Run
@@ -134,9 +134,9 @@ def test_indexers_that_write_no_table_share_a_group_only_with_their_like(fill: F
 
 def test_a_group_can_be_handed_over(fill: Fill, run: Run):
     fill(ONE)
-    assert release(run, "batch-topic", "g") == ONE
+    assert unbind(run, "batch-topic", "g") == ONE
     fill(OTHER)
-    assert release(run, "batch-topic", "nobody") is None
+    assert unbind(run, "batch-topic", "nobody") is None
 
 
 def test_of_two_that_start_at_the_same_time_one_is_refused(fill: Fill):

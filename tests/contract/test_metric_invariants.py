@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from metric_rules import Series, check, series
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination.claims import Claim, Found
+from ticklake.coordination.claims import Claim, FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.events import Event, IndexerQueue
 from ticklake.indexers.batches import Delivery
@@ -88,7 +88,7 @@ class Topics(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), act=st.sampled_from(["release", "extend", "fail"]))
-    def give_back(self, data: Any, act: str) -> None:
+    def release(self, data: Any, act: str) -> None:
         reader, message = data.draw(st.sampled_from(self.held))
         if act == "fail":
             reader.fail(message, "broken")
@@ -176,7 +176,7 @@ class Coordination(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1), files=st.lists(st.integers(0, 8), max_size=4), limit=st.integers(1, 3))
     def claim(self, who: int, files: list[int], limit: int) -> None:
-        found = [Found(f"batch_{at}", TickRange(10 * at, 10 * at + 9)) for at in files]
+        found = [FoundFile(f"batch_{at}", TickRange(10 * at, 10 * at + 9)) for at in files]
         self.held += [(who, one) for one in self.both[who].claim(found, limit)]
 
     @rule(who=st.integers(0, 1), limit=st.integers(1, 4))
@@ -285,7 +285,7 @@ def test_a_claim_that_is_counted_while_the_rate_is_read_does_not_make_it_more_th
             found = super().value
             if not happened:
                 happened.append(True)
-                coordinator.claim([Found("b", TickRange(10, 19)), Found("c", TickRange(20, 29))], 2)
+                coordinator.claim([FoundFile("b", TickRange(10, 19)), FoundFile("c", TickRange(20, 29))], 2)
             return found
 
     happened: list[bool] = [True]
@@ -293,7 +293,7 @@ def test_a_claim_that_is_counted_while_the_rate_is_read_does_not_make_it_more_th
     monitor._counters |= {name: Late() for name in ("claim_attempts", "claim_successes")}
     with Database(f"sqlite:///{tmp_path}", min_idle=0) as database:
         coordinator = Coordinator(database.run(RUN), "OrganismIndexer", step=1, monitor=monitor)
-        coordinator.claim([Found("a", TickRange(0, 9))], 1)
+        coordinator.claim([FoundFile("a", TickRange(0, 9))], 1)
         happened.clear()
         assert 0 <= monitor.gauges["claim_success_rate"]() <= 1
         assert happened
@@ -313,7 +313,7 @@ def test_metrics_of_an_event_queue_add_up(tmp_path: Path) -> None:
             assert queue.metrics().pending_batches == pending - 1, "to be done twice counts once"
 
 
-@given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from(["settle", "fail", "put back", "keep"])), max_size=12))
+@given(st.lists(st.tuples(st.integers(1, 30), st.sampled_from(["settle", "fail", "requeue", "keep"])), max_size=12))
 def test_a_buffer_holds_what_came_and_did_not_leave(steps: list[tuple[int, str]]) -> None:
     """`ticks_buffered` and `batches_buffered` are read from it."""
     buffer, at, left = TickBuffer(20, 1.0, 1), 0, 0
@@ -324,14 +324,14 @@ def test_a_buffer_holds_what_came_and_did_not_leave(steps: list[tuple[int, str]]
         assert buffer.ticks == at - left and 1 <= len(buffer) <= len(buffer.held)
         if act == "keep":
             continue
-        before, taken = buffer.ticks, buffer.take(0.0)
-        flushed = sum(piece.ticks.count(1) for piece in taken.slices)
+        before, popped = buffer.ticks, buffer.pop(0.0)
+        flushed = sum(piece.ticks.count(1) for piece in popped.slices)
         assert buffer.ticks == before - flushed >= 0
-        if act == "put back":
-            buffer.put_back(taken)
+        if act == "requeue":
+            buffer.requeue(popped)
             assert buffer.ticks == before
             continue
-        buffer.settle(taken, [0] if act == "fail" else [])
+        buffer.finish(popped, [0] if act == "fail" else [])
         left = at - buffer.ticks
         assert 0 <= buffer.ticks <= before - flushed, "a batch that failed takes its other slices with it"
         assert len(buffer) == len(buffer.held)

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.coordination.claims import Found
+from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.database.names import schema_name
 from ticklake.database.url import open_backend
@@ -126,10 +126,10 @@ def test_no_reader_goes_on_with_a_file_that_is_gone(run: Run, path: Path, lose: 
 
 def test_no_batch_is_claimed_in_a_file_that_is_gone(run: Run, path: Path) -> None:
     coordinator = Coordinator(run, "Indexer", step=1)
-    coordinator.try_claim(Found("a", TickRange(0, 9)))
+    coordinator.try_claim(FoundFile("a", TickRange(0, 9)))
     move(path)
     with pytest.raises(DatabaseMoved):
-        coordinator.try_claim(Found("b", TickRange(10, 19)))
+        coordinator.try_claim(FoundFile("b", TickRange(10, 19)))
 
 
 @pytest.mark.warns("was moved, deleted or replaced", "stopped without writing")

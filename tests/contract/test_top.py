@@ -27,7 +27,7 @@ from ticklake import Database
 from ticklake.cli import cli
 from ticklake.cli.insight.top import _frames
 from ticklake.cli.terminal.frame import Frame, picture
-from ticklake.coordination.claims import Found
+from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.errors import BadNodeAddress
 from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second
@@ -77,7 +77,7 @@ def test_a_frame_has_lag_with_its_age_rows_gaps_and_dead_letters(run, database_u
     with run.writer("batch-topic") as writer:
         writer.send_many([batch(1), batch(2)])
     run.reader("batch-topic", group="environment-indexer").close()
-    Coordinator(run, "EnvironmentIndexer", step=1).claim([Found("b", TickRange(100, 199))], 1)
+    Coordinator(run, "EnvironmentIndexer", step=1).claim([FoundFile("b", TickRange(100, 199))], 1)
     where = (run.id, "--lake", lake, "--database", database_url, "--once")
     shown = top(*where).stdout
     assert re.search(r"environment-indexer +batch-topic +2 +\d", shown)

@@ -18,7 +18,7 @@ from ticklake import Database, MetadataInfo, RunCompleted
 from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.reports import RunVerdict
 from ticklake.completeness.verdict import Verdict
-from ticklake.coordination.groups import release
+from ticklake.coordination.groups import unbind
 from ticklake.coordination.reconcile import announced, compare, publish, stored
 from ticklake.errors import BadFile, DamagedCommit, DamagedTableFile, DatabaseDamaged, TickLakeError
 from ticklake.indexers.base import IndexerOptions, IndexerResources
@@ -213,7 +213,7 @@ def test_a_damaged_batch_file_becomes_a_dead_letter_and_all_others_are_indexed(p
     with Database(place.database_url) as database:
         run = database.run(place.run_id)
         run.groups.reset("batch-topic", "organism_data-indexer", "earliest")
-        release(run, "batch-topic", "organism_data-indexer")  # the whole was copied here: this table is a new one
+        unbind(run, "batch-topic", "organism_data-indexer")  # the whole was copied here: this table is a new one
     place.index("organism_data")
     with Database(place.database_url) as database:
         (letter,) = database.run(place.run_id).dead_letters.list()
@@ -267,7 +267,7 @@ def test_only_batches_that_meet_a_damaged_file_wait_for_its_repair(
     damage(bad)
     with Database(place.database_url) as database:
         run = database.run(place.run_id)
-        release(run, "batch-topic", "organism_data-indexer")  # the place is a copy, and its original is still there
+        unbind(run, "batch-topic", "organism_data-indexer")  # the place is a copy, and its original is still there
         run.groups.reset("batch-topic", "organism_data-indexer", "earliest")
     place.index("organism_data")
     with Database(place.database_url) as database:

@@ -20,10 +20,10 @@ from in_process import InProcess
 from ticklake import BatchInfo, Database
 from ticklake.consumer import Outbox, relay
 from ticklake.consumer.processed import ProcessedMessages
-from ticklake.coordination.claims import Found
+from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator, frontiers
-from ticklake.coordination.gaps import Short
-from ticklake.coordination.groups import bind, release
+from ticklake.coordination.gaps import MissingTicks
+from ticklake.coordination.groups import bind, unbind
 from ticklake.coordination.target import Target
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batches import StoredBatches
@@ -277,25 +277,25 @@ def coordinator(url: str, run_id: str, journal: str) -> None:
     with Database(url) as database:
         run = database.run(run_id)
         shared = Coordinator(run, "X", step=1, lease=LEASE)
-        files = [Found(f"{number:02d}", TickRange(number, number + 9)) for number in (0, 20, 40)]
+        files = [FoundFile(f"{number:02d}", TickRange(number, number + 9)) for number in (0, 20, 40)]
         take(
             Path(journal),
             [
                 lambda: _finish(shared, files, bad="20"),
                 lambda: shared.make_permanent(0),
-                lambda: _finish(shared, [Found("13", TickRange(13, 15))]),
+                lambda: _finish(shared, [FoundFile("13", TickRange(13, 15))]),
                 shared.retry_failed,
                 lambda: _finish(shared, files),
-                lambda: shared.search_again([TickRange(2, 4)]),
+                lambda: shared.reopen_missing([TickRange(2, 4)]),
                 lambda: _finish(shared, files),
-                lambda: shared.expect_end(70),
+                lambda: shared.record_end(70),
                 lambda: _finish(Coordinator(run, "Y", step=1, lease=LEASE), files, bad="20"),
                 lambda: _finish(Coordinator(run, "Z", step=1, lease=LEASE), files[:1], lacks=(TickRange(4, 5),)),
                 lambda: Coordinator(run, "Y", step=1, table=TABLE).register(lambda _: None),
                 lambda: Coordinator(run, "Y", step=1, table=MADE_ANEW).register(lambda _: None),
                 lambda: bind(run, "t", "g", "X", TABLE, lambda _: None),
                 lambda: bind(run, "t", "g", "X", MADE_ANEW, lambda _: None),
-                lambda: release(run, "t", "g"),
+                lambda: unbind(run, "t", "g"),
             ],
         )
 
@@ -307,12 +307,12 @@ def coordinator_state(url: str, run_id: str) -> object:
         return shared.batches(), gaps, sorted(frontiers(database.run(run_id)).items())
 
 
-def _finish(shared: Coordinator, files: list[Found], bad: str = "", lacks: tuple[TickRange, ...] = ()) -> None:
+def _finish(shared: Coordinator, files: list[FoundFile], bad: str = "", lacks: tuple[TickRange, ...] = ()) -> None:
     """Claim what is free, give the first back once, and do the rest; what a dead one has left is taken over."""
     names = {one.name for one in files}
     given_back = False
     shared.claim(files[:1], 1)
-    shared.release_unknown([])  # the answer to that claim was lost
+    shared.release_except([])  # the answer to that claim was lost
     while True:
         claims = shared.claim(files, 2) + shared.take_over(2)
         if claims and not given_back:
@@ -323,7 +323,7 @@ def _finish(shared: Coordinator, files: list[Found], bad: str = "", lacks: tuple
             if claim.name == bad:
                 shared.fail(claim, "unreadable")
             else:
-                shared.complete([claim], {claim.name: Short(lacks)})
+                shared.complete([claim], {claim.name: MissingTicks(lacks)})
         known = {batch.name: batch.status for batch in shared.batches()}
         if names <= known.keys() and "claimed" not in known.values():
             return

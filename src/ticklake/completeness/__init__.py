@@ -1,4 +1,4 @@
-"""Whether the tables of a run have each of its ticks once: files, messages, gaps and tables in one verdict."""
+"""Checks whether the tables of a run have each tick once, from its files, messages, gaps and tables."""
 
 from __future__ import annotations
 

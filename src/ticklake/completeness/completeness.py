@@ -1,4 +1,4 @@
-"""Completeness: files, messages, acks, gaps and tables of a run joined into one verdict, and what to do about it."""
+"""Completeness: one verdict on the files, messages, gaps and tables of a run, and its repair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Completeness:
-    """One run, looked at from all sides."""
+    """Verifies and repairs one run."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class Completeness:
         events: Path | None = None,
         topic: str | None = None,
     ) -> None:
-        """With `ended`, a run whose producer has not said so has ended with its last file.
+        """With `ended`, a run without a recorded end is treated as ended with its last file.
 
-        `events` is the file of the event queue that the table `events` is filled from. `topic` is the one that batches
-        are announced on; the default is the one that has such messages.
+        `events` is the file of the event queue of the table `events`. `topic` announces the batches; the default is the
+        topic that has such messages.
         """
         self._run_id, self._tables = run_id, Tables(run_id, catalog)
         self._event_tables = EventTables(run_id, self._tables, events)
@@ -56,7 +56,7 @@ class Completeness:
         self._repairs = Repairs(run_id, storage, self._files, self._messages, self._tables, self._coordinators)
 
     def tables(self, only: Sequence[str] = ()) -> list[str]:
-        """The tables asked for, or all that the lake has of ticks."""
+        """Returns the given tables; by default all tables of the run except `metadata`."""
         return self._tables.names(only)
 
     def verify(
@@ -67,7 +67,7 @@ class Completeness:
         read_messages: bool = True,
         spark: SparkSession | None = None,
     ) -> RunVerdict:
-        """With a Spark session every file is decoded again, and each tick's rows compared with the table's."""
+        """Returns the verdict on the run. With a Spark session, the rows of all ticks are compared with the files."""
         deeply = spark is not None
         messages = self._messages.examine(self._files, deeply=deeply) if read_messages else None
         keys = self._keys(only)
@@ -87,19 +87,19 @@ class Completeness:
         )
 
     def plan(self, only: Sequence[str] = (), *, retry_failed: bool = False, create: bool = False) -> Repair:
-        """What would be done, without doing it. `create` allows databases none of which has the run."""
+        """Returns a repair without applying it. With `create`, no database has to have the run."""
         return self._repairs.plan(only, retry_failed=retry_failed, create=create)
 
     def apply(self, repair: Repair) -> None:
-        """Announces files that the topic never heard of, and has the coordinator look for what tables lack."""
+        """Announces unannounced files, and reopens the batches whose ticks the tables lack."""
         self._repairs.apply(repair)
 
     def coordinator(self, table: str) -> Coordinator | None:
-        """The coordinator at work on a table; None if there is none."""
+        """Returns the coordinator of a table; None if there is none."""
         return self._coordinators.of(table)
 
     def _keys(self, only: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The tables to judge, with their keys."""
+        """Returns the tables to judge, with their keys."""
         keys = {name: self._tables.key(name) for name in self._tables.names(only)}
         return keys | dict.fromkeys(self._event_tables.expected(only), EVENTS.key)
 

@@ -1,4 +1,4 @@
-"""The contents of one table, as far as a verdict needs them."""
+"""The contents of one table that a verdict needs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ticklake.lake.verify import check_owner, covered, properties_of, row_counts
 
 @dataclass(frozen=True)
 class Contents:
-    """What was read of a table. `numbers` are the ticks that it has, or the batches of events.
+    """The contents of a table. `numbers` are its ticks, or its batches of events.
 
-    If rows were counted, `counts` has the number of rows of each of `counted`; otherwise it is None. `properties` are
-    what the table says of itself, if they were asked for. `unreadable` says why the table could not be read to the end.
+    `counts` has the number of rows of each number in `counted`; None if rows were not counted. `properties` is empty if
+    it was not requested. `unreadable` says why the table could not be read completely.
     """
 
     numbers: Ticks = field(default_factory=lambda: np.empty(0, np.int64))
@@ -32,7 +32,7 @@ class Contents:
 
     @classmethod
     def read(cls, directory: Path, run_id: str, *, count_rows: bool, with_properties: bool = False) -> Self:
-        """Raises for a table that is unreadable, or of another run, only if rows are not counted."""
+        """Reads a table. If it is unreadable or of another run, raises only if rows are not counted."""
         properties, counts, numbers, unreadable = dict[str, str](), None, np.empty(0, np.int64), ""
         try:
             check_owner(directory, run_id)
@@ -41,7 +41,7 @@ class Contents:
             numbers = covered(directory).ticks
         except (TableUnreadable, DamagedCommit) as error:
             if not count_rows:
-                # A drawing of what is there cannot show what nobody knows.
+                # The caller shows only ticks, and there are none to show.
                 raise
             unreadable = str(error)
         if counts is None:
@@ -51,7 +51,7 @@ class Contents:
 
     @property
     def rows(self) -> int | None:
-        """All rows of the table; None if they were not counted."""
+        """The number of all rows; None if they were not counted."""
         return None if self.counts is None else int(self.counts.sum())
 
     @property

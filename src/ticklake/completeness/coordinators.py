@@ -1,4 +1,4 @@
-"""The coordinators of a run: which one is at work on a table."""
+"""Finds the coordinator of a table."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ class Coordinators:
         self._messages, self._tables, self._step = messages, tables, step
 
     def of(self, table: str) -> Coordinator | None:
-        """The coordinator at work on a table; None if there is none."""
+        """Returns the coordinator of a table; None if there is none."""
         kind, id_ = indexer_of(table), self._tables.id(table)
         for run in self._messages.runs:
-            if found := at_work(frontiers(run), id_, kind.__name__ if kind is not None else None):
+            if found := recorded_indexer(frontiers(run), id_, kind.__name__ if kind is not None else None):
                 indexer_class, target = found
                 return Coordinator(run, indexer_class, step=self._step, table=target)
         return None
 
 
-def at_work(known: Collection[tuple[str, str]], table_id: str, builtin: str | None) -> tuple[str, Target] | None:
-    """The indexer class that fills a table, and the table as its records name it; None if no record is the table's.
+def recorded_indexer(
+    known: Collection[tuple[str, str]], table_id: str, builtin: str | None
+) -> tuple[str, Target] | None:
+    """Returns the indexer class that fills a table, and the table as recorded; None if there is no record.
 
-    `known` are the classes and table ids on record; `builtin` is the class that comes with TickLake for this table.
+    `known` are the recorded classes and table ids. `builtin` is the built-in indexer of this table, if there is one.
     """
     for indexer_class, id_ in known:
         if id_ and id_ == table_id:
             return indexer_class, Target(table_id)
-    # Records from before tables had ids have none until their indexer is next started.
+    # Old records have no table id until their indexer starts again.
     if builtin is not None and (builtin, NO_TABLE.table_id) in known:
         return builtin, NO_TABLE
     return None

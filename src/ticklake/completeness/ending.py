@@ -1,4 +1,4 @@
-"""Ending a run by hand: for a producer that has stopped and left no completion record, as the original never does."""
+"""Ends a run by hand, if its producer has stopped without recording the end. The original never records it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ticklake.completeness.errors import (
     SilenceUnknown,
 )
 from ticklake.completeness.last_file import check_last_file
-from ticklake.completeness.reports import few
+from ticklake.completeness.reports import first_of
 from ticklake.contracts import RunCompleted
 from ticklake.coordination import Topic, destination_of, stored
 from ticklake.defaults import RUN_TOPIC
@@ -29,7 +29,7 @@ SILENT_SECONDS = 60.0
 
 
 class Ended(NamedTuple):
-    """The end of a run as it is on record; `recorded` and `announced` tell what was done just now."""
+    """The recorded end of a run. `recorded` and `announced` say what this call has done."""
 
     last_tick: int
     recorded: bool
@@ -46,25 +46,25 @@ def end_run(
     silent_for: float = SILENT_SECONDS,
     clock: Callable[[], float] = time.time,
 ) -> Ended:
-    """Records that the run ended with this tick, or with its last file, and announces that if there is a database.
+    """Records the end of the run: this tick or, by default, the last tick of its files. Announces it if possible.
 
-    Refused while the run goes on: if something came within `silent_for` seconds, or a file lies behind that tick. Also
-    if the run has batch files that are not looked at, for they may lie behind it.
-    Nothing is recorded if the last file is bad, or if no database has the run or it is unclear which topic.
+    Raises if the run may still continue: if something arrived in the last `silent_for` seconds, if a file has later
+    ticks, or if some batch files are passed over. Also raises if the last file is bad, if no database has the run,
+    or if the topic is ambiguous. Then nothing is recorded.
     """
     if not 0 <= silent_for < math.inf:
         raise InvalidOption(option="silent_for", value=silent_for, allowed="0 or more seconds, a finite number")
     runs = _runs(databases, run_id)
-    told = destination_of(databases, run_id, RunCompleted, RUN_TOPIC, topic).made() if runs else None
+    destination = destination_of(databases, run_id, RunCompleted, RUN_TOPIC, topic).create() if runs else None
     files = stored(storage, run_id)
     if not files:
         raise RunHasNoFiles(run_id=run_id, storage=storage.url)
     if places := storage.passed_over(run_id):
-        raise FilesPassedOver(run_id=run_id, places=few(places))
+        raise FilesPassedOver(run_id=run_id, places=first_of(places))
     known = storage.read_completion(run_id)
     last = max(ticks.end for ticks in files.values()) if last_tick is None else last_tick
     if known is None:
-        _refuse_if_it_goes_on(storage, run_id, runs, silent_for, clock())
+        _check_silence(storage, run_id, runs, silent_for, clock())
         if last_tick is None:
             check_last_file(storage, run_id, [key for key, ticks in files.items() if ticks.end == last])
         for key, ticks in files.items():
@@ -74,15 +74,15 @@ def end_run(
     elif known.last_tick != (known.last_tick if last_tick is None else last_tick):
         raise RunEndedBefore(run_id=run_id, last_tick=known.last_tick)
     end = storage.read_completion(run_id) or end_of(run_id, last, clock)
-    return Ended(end.last_tick, known is None, told is not None and _announce(told, end))
+    return Ended(end.last_tick, known is None, destination is not None and _announce(destination, end))
 
 
 def _runs(databases: Sequence[Database], run_id: str) -> list[Run]:
-    """The run in the databases that have it. If none has, the first says so: nobody would read what is sent there."""
+    """Returns the run in the databases that have it. Raises if none has it, because no group would read the message."""
     return runs_in(databases, run_id) or [database.run(run_id, create=False) for database in databases[:1]]
 
 
-def _refuse_if_it_goes_on(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:
+def _check_silence(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:
     if silent_for == 0:
         return
     folders = {run_id, *(key.rpartition("/")[0] for key in stored(storage, run_id))}
@@ -96,7 +96,7 @@ def _refuse_if_it_goes_on(storage: Storage, run_id: str, runs: Sequence[Run], si
 
 
 def _announce(topic: Topic, end: RunCompleted) -> bool:
-    """Sends the end to a topic, if it is not there yet."""
+    """Sends the end to a topic. Returns False if it is already the last message."""
     for message in topic.run.browse_last(topic.name, 1):
         opened = message.opened()
         if opened is not None and opened.payload == end:

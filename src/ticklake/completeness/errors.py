@@ -7,8 +7,8 @@ from ticklake.errors import TickLakeError
 
 class RunNeverAnnounced(TickLakeError):
     message = (
-        "No database that was given has run {run_id!r}, so nobody would read what is published there. Give the "
-        "database of the run, or add --create to create the run in the first of them (if its own database was lost)."
+        "None of the given databases has run {run_id!r}, so no group would read new messages. Give the database of the "
+        "run. If it is lost, add --create to create the run in the first given database."
     )
     run_id: str
 
@@ -21,9 +21,9 @@ class RunHasNoFiles(TickLakeError):
 
 class FilesPassedOver(TickLakeError):
     message = (
-        "Run {run_id} has batch files that are passed over, in {places}: names of folders are made of letters, digits, "
-        "dot, dash and underscore, and links are not followed. Rename the folders and put files in the place of links, "
-        "or move them out of the run; then end it."
+        "Run {run_id} has batch files that are passed over, in {places}: folder names may have only letters, digits, "
+        "dots, dashes and underscores, and links are not followed. Rename the folders and replace links with files, or "
+        "move them out of the run. Then end it."
     )
     run_id: str
     places: str
@@ -31,8 +31,8 @@ class FilesPassedOver(TickLakeError):
 
 class LastFileBad(TickLakeError):
     message = (
-        "Run {run_id} cannot be ended with its last file {key!r}: it does not hold what its name promises: {reason}. "
-        "Restore the file, or remove it; --last-tick N says what the end is without looking into the file."
+        "Run {run_id} cannot be ended with its last file {key!r}: it does not have the ticks of its name: {reason}. "
+        "Restore or remove the file. With --last-tick N the file is not checked."
     )
     run_id: str
     key: str
@@ -41,8 +41,8 @@ class LastFileBad(TickLakeError):
 
 class RunGoesOn(TickLakeError):
     message = (
-        "Run {run_id} does not end at tick {last_tick}: {key!r} goes on behind it. Leave --last-tick out to end it "
-        "with its last file, or remove the file if its name is wrong."
+        "Run {run_id} does not end at tick {last_tick}: {key!r} has later ticks. Omit --last-tick to end the run with "
+        "its last file, or remove the file if its name is wrong."
     )
     run_id: str
     last_tick: int
@@ -51,8 +51,8 @@ class RunGoesOn(TickLakeError):
 
 class RunNotSilent(TickLakeError):
     message = (
-        "Run {run_id} may still go on: something came {seconds} seconds ago. Stop its producer, and end the run once "
-        "it has been silent for {silent_for} seconds; --silent-for 0 does not wait."
+        "Run {run_id} may still continue: a file or a message arrived {seconds} seconds ago. Stop its producer, and "
+        "end the run after {silent_for} seconds of silence. With --silent-for 0 this is not checked."
     )
     run_id: str
     seconds: int
@@ -61,8 +61,8 @@ class RunNotSilent(TickLakeError):
 
 class SilenceUnknown(TickLakeError):
     message = (
-        "{storage} does not tell when something last came for run {run_id}. Make sure that its producer has stopped, "
-        "then give --silent-for 0."
+        "{storage} has no time of the last change of run {run_id}. Make sure that its producer has stopped, then add "
+        "--silent-for 0."
     )
     run_id: str
     storage: str
@@ -70,8 +70,8 @@ class SilenceUnknown(TickLakeError):
 
 class RunEndedBefore(TickLakeError):
     message = (
-        "Run {run_id} has ended at tick {last_tick} already, and an end is recorded once. If that is wrong, remove "
-        "completed.pb from the run's folder first."
+        "Run {run_id} has already ended at tick {last_tick}. If that is wrong, first remove completed.pb from the "
+        "folder of the run."
     )
     run_id: str
     last_tick: int

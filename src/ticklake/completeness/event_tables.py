@@ -1,4 +1,4 @@
-"""Tables of events, judged by themselves and by their event queue: batch files tell nothing of events."""
+"""Judges tables of events by their event queue. Batch files have no events."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ticklake.indexers.events import TABLE as EVENTS
 
 @dataclass(frozen=True)
 class Queued:
-    """The event batches that a run has: the `first` one, and what the queue knows of it and those behind it.
+    """The event batches of a run: the number of the `first` one, and the status of each in the queue.
 
-    `others` are batches of other runs; `disagreements` are what the queue says otherwise than the table.
+    `others` are batches of other runs. `disagreements` are differences between queue and table.
     """
 
     first: int
@@ -32,18 +32,18 @@ class EventTables:
     """Judges tables of events. Each must have every event batch of the run once."""
 
     def __init__(self, run_id: str, tables: Tables, queue: Path | None) -> None:
-        """`queue` is the file of the event queue that the table `events` is filled from."""
+        """`queue` is the file of the event queue of the table `events`."""
         self._queue = QueueRecords.read(queue) if queue else None
         self._run_id, self._tables = run_id, tables
 
     def expected(self, only: Sequence[str]) -> list[str]:
-        """The table `events` if a queue was given, whether or not there is such a table."""
+        """Returns the table `events` if a queue was given, even if the table does not exist."""
         return [EVENTS.name] if self._queue is not None and (not only or EVENTS.name in only) else []
 
     def judge(self, table: str, *, count_rows: bool, deeply: bool) -> TableVerdict:
-        """With `deeply`, the files of the table are checked too."""
+        """Returns the verdict on a table. With `deeply`, its files are checked too."""
         contents = self._tables.contents(table, count_rows=count_rows, with_properties=True)
-        queued = compared(self._queue, self._run_id, contents)
+        queued = compare_with_queue(self._queue, self._run_id, contents)
         damaged = self._tables.damaged(table) if deeply else {}
         flaws = contents.flaws + len(queued.disagreements) + len(damaged)
         return TableVerdict(
@@ -60,17 +60,17 @@ class EventTables:
         )
 
 
-def compared(queue: QueueRecords | None, run_id: str, contents: Contents) -> Queued:
-    """Compares a table with its queue. Without a queue, only the table says which batch of the run is the first."""
+def compare_with_queue(queue: QueueRecords | None, run_id: str, contents: Contents) -> Queued:
+    """Compares a table with its queue. Without a queue, only the property of the table has the first batch."""
     first = int(contents.properties.get(FIRST, 1))
     if queue is None:
         return Queued(first)
     if contents.properties.get(QUEUE, queue.queue_id) != queue.queue_id:
         return Queued(first, disagreements=[f"its events are those of another queue than {queue.path}"])
     records, others = queue.of_run(run_id)
-    handed_out = [number for number, record in records.items() if record.run_id]
-    # Without a table, only the queue can say with which batch the run begins.
-    first = min([first, *handed_out]) if contents.properties else min(records, default=1)
+    assigned = [number for number, record in records.items() if record.run_id]
+    # Without a table, only the queue knows the first batch of the run.
+    first = min([first, *assigned]) if contents.properties else min(records, default=1)
     known = {number: record for number, record in records.items() if number >= first}
     statuses = {number: record.status for number, record in known.items()}
     return Queued(first, statuses, others, differences(known, contents.rows_by_number()))

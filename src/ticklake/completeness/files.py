@@ -1,4 +1,4 @@
-"""The batch files of a run: those that storage has, the ticks they make expected, and what came since."""
+"""The batch files of a run, the ticks that they promise, and files that arrive during the check."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ class Files:
     """The batch files of a run, listed once. `by_key` has the ticks that the name of each file promises."""
 
     def __init__(self, run_id: str, storage: Storage, step: int, *, ended: bool = False) -> None:
-        """With `ended`, a run that has no record of its end has ended with its last file."""
+        """With `ended`, a run without a recorded end is treated as ended with its last file."""
         self._run_id, self._storage, self._step = run_id, storage, step
-        # In this order: what is there after the end was recorded is all of the run.
+        # Read the end first: a listing after the recorded end has all files of the run.
         end = storage.read_completion(run_id)
-        self.by_key = self.now()
+        self.by_key = self.list_files()
         last = max((ticks.end for ticks in self.by_key.values()), default=None) if ended else None
         self._assumed = end is None and last is not None
         self.expected = Expected(step, list(self.by_key.values()), last if end is None else end.last_tick)
 
-    def now(self) -> dict[str, TickRange]:
+    def list_files(self) -> dict[str, TickRange]:
         """Lists the storage again."""
         try:
             return stored(self._storage, self._run_id)
         except OSError as error:
             raise StorageUnavailable(storage=self._storage.url, reason=error) from error
 
-    def news(self) -> list[TickRange]:
-        """The ticks of files that came after the others were listed. Tables may have them by now, as they should."""
-        later = [on_grid(ticks, self._step) for key, ticks in self.now().items() if key not in self.by_key]
+    def new_ticks(self) -> list[TickRange]:
+        """Returns the ticks of files that arrived after the first listing. Tables may already have them."""
+        later = [on_grid(ticks, self._step) for key, ticks in self.list_files().items() if key not in self.by_key]
         return merged(later, self._step)
 
-    def without_news(self, present: Ticks) -> Ticks:
-        """These ticks without those behind the last expected one that came while the run was looked at."""
+    def without_new_ticks(self, present: Ticks) -> Ticks:
+        """Removes ticks after the last expected one that arrived during the check."""
         end = self.expected.ticks.end
         if self.expected.last_tick is not None or not (present > end).any():
             return present
-        for ticks in self.news():
+        for ticks in self.new_ticks():
             present = present[(present <= end) | (present < ticks.start) | (present > ticks.end)]
         return present
 
-    def held(self, short: Sequence[Batch]) -> list[TickRange]:
-        """What the files hold: what their names promise, less what the `short` ones lacked when they were read."""
-        known = {f"{self._run_id}/{batch.name}": batch.has(self._step) for batch in short}
+    def present_ticks(self, incomplete: Sequence[Batch]) -> list[TickRange]:
+        """Returns the ticks that the file names promise, without the missing ticks of `incomplete` files."""
+        known = {f"{self._run_id}/{batch.name}": batch.present_ticks(self._step) for batch in incomplete}
         return [part for key, ticks in self.by_key.items() for part in known.get(key, [ticks])]
 
     def verdict(self) -> FilesVerdict:
@@ -71,19 +71,19 @@ class Files:
         )
 
     def _silent_since(self) -> datetime | None:
-        """The last change of the run's folders; None if the storage does not tell."""
+        """Returns the time of the last change of the run's folders; None if it is unknown."""
         folders = {self._run_id, *(key.rpartition("/")[0] for key in self.by_key)}
         changed = max((self._storage.changed_at(folder) or 0 for folder in folders), default=0)
         return datetime.fromtimestamp(changed // 10**9, UTC) if changed else None
 
 
 def overlapping(ranges: Sequence[TickRange]) -> int:
-    """Counts the ranges, given in order, that have a tick of one before them."""
+    """Counts the ranges, which must be sorted, that overlap an earlier one."""
     return sum(later.start <= reach for later, reach in _reached(ranges))
 
 
 def _reached(ranges: Sequence[TickRange]) -> Iterator[tuple[TickRange, int]]:
-    """Each range, and how far those before it reach."""
+    """Yields each range with the last tick of all ranges before it."""
     reach = -1
     for ticks in ranges:
         yield ticks, reach

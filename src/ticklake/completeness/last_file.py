@@ -1,4 +1,4 @@
-"""The last batch file of a run: whether it holds the tick that its name promises."""
+"""Checks whether the last batch file of a run has the last tick of its name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ticklake.world import World
 
 
 def check_last_file(storage: Storage, run_id: str, keys: Sequence[str]) -> None:
-    """Reads the last files of a run as an indexer does: a name alone proves no tick. One good file is enough."""
+    """Reads the last files of a run as an indexer does. Raises `LastFileBad` if none of them is good."""
     work = Work("", storage, _world(storage, run_id), (*EnvironmentIndexer.reads, *OrganismIndexer.reads))
     bad: dict[str, object] = {}
     for key in keys:

@@ -1,4 +1,4 @@
-"""Repair of a run: what storage, topics and tables do not agree on, and making it good."""
+"""Repairs differences between the storage, the topics and the tables of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ticklake.ticks import TickRange
 
 @dataclass(frozen=True)
 class TableRepair:
-    """The ticks that a table lacks, and the failed batches to try again. Both need a coordinator."""
+    """The ticks that a table lacks, and the failed batches to retry. Both need a coordinator."""
 
     table: str
     coordinated: bool
@@ -29,7 +29,7 @@ class TableRepair:
 
 @dataclass(frozen=True)
 class Repair:
-    """What storage, topic and tables do not agree on. Unannounced files are published to `topic`."""
+    """The differences between storage, topic and tables. Unannounced files are announced on `topic`."""
 
     unannounced: list[str]
     vanished: list[str]
@@ -38,7 +38,7 @@ class Repair:
 
 
 class Repairs:
-    """Plans a repair, and applies it."""
+    """Plans and applies a repair."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Repairs:
         self._messages, self._tables, self._coordinators = messages, tables, coordinators
 
     def plan(self, only: Sequence[str], *, retry_failed: bool, create: bool) -> Repair:
-        """Changes nothing. `create` allows databases none of which has the run."""
+        """Returns a repair. Changes nothing. With `create`, no database has to have the run."""
         messages = self._messages.compare(self._files, create=create)
         by_ticks = [name for name in self._tables.names(only) if self._tables.key(name) not in ((), EVENTS.key)]
         tables = [self._table(table, retry_failed) for table in by_ticks]
@@ -65,11 +65,11 @@ class Repairs:
         )
 
     def apply(self, repair: Repair) -> None:
-        """Announces files that the topic does not tell of. Has coordinators look again for what their tables lack."""
+        """Announces unannounced files, and reopens the batches whose ticks the tables lack."""
         self._messages.announce(self._storage, repair.unannounced)
         for table in repair.tables:
             if coordinator := self._coordinators.of(table.table):
-                coordinator.search_again(table.missing, changed_files(coordinator, self._storage, self._run_id))
+                coordinator.reopen_missing(table.missing, changed_files(coordinator, self._storage, self._run_id))
             if coordinator and table.retried:
                 coordinator.retry_failed()
 

@@ -1,4 +1,4 @@
-"""What `verify` and `gaps` say of a run: its files, its messages and each of its tables, as data."""
+"""The results of `verify` and `gaps` as data: the files, the messages and each table of a run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TICKS = "ticks"
 
 @dataclass(frozen=True)
 class FilesVerdict:
-    """The batch files of a run. `misfits` have names that do not fit the sampling interval or lie behind the end.
+    """The batch files of a run. The names of `misfits` do not fit the sampling interval, or have ticks after the end.
 
-    `beyond` are those that go on behind the end; `assumed` tells that the end is only what the user says it is.
+    `beyond` are the files with ticks after the end. `assumed`: the end is not recorded but given by the user.
     """
 
     files: int
@@ -33,15 +33,15 @@ class FilesVerdict:
     beyond: list[str] = field(default_factory=list)
     assumed: bool = False
     passed_over: list[str] = field(default_factory=list)
-    """Folders and links that hold batch files and that storage does not look into."""
+    """Folders and links with batch files that the storage passes over."""
 
 
 @dataclass(frozen=True)
 class MessagesVerdict:
-    """The batch topic and its groups: what it never heard of, and what it announced that is not there.
+    """The batch topic and its groups. `unannounced` files have no message; `vanished` files have one but do not exist.
 
-    `beyond` are the files it announced that go on behind the end of the run; `removed` counts files whose messages
-    retention has removed. `damaged` is what is wrong with the database itself: then nothing is known of the rest.
+    `beyond` are announced files with ticks after the end of the run. `removed` counts files whose messages retention
+    has removed. `damaged` says what is wrong with the database; then the other fields are empty.
     """
 
     messages: int
@@ -56,9 +56,9 @@ class MessagesVerdict:
 
 @dataclass(frozen=True)
 class TableVerdict:
-    """A table: what it has of what is expected, and, if it was counted, its rows and the keys that are there twice.
+    """The verdict on a table. If rows were counted, `duplicates` are the keys of duplicated rows.
 
-    `gaps`, `failed` and `frontier` are the coordinator's, if one is at work on this table.
+    `gaps`, `failed` and `frontier` come from the coordinator of the table, if there is one.
     """
 
     table: str
@@ -72,13 +72,13 @@ class TableVerdict:
     frontier: int | None = None
     deep: Deep | None = None
     unreadable: str = ""
-    """Why it could not be read, so that nothing is known of it."""
+    """Why the table could not be read."""
     unit: str = TICKS
-    """What it counts by, as people call it."""
+    """What the numbers of the table count, for messages."""
     disagreements: list[str] = field(default_factory=list)
-    """What an event queue says otherwise."""
+    """Differences between the event queue and the table."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """If a deep look could not compare its rows: its files, also of its log, that are not as they were written."""
+    """Damaged files of the table and its log, if a deep check could not compare its rows."""
 
     @property
     def verdict(self) -> Verdict:
@@ -93,15 +93,15 @@ class RunVerdict:
     tables: list[TableVerdict]
     messages: MessagesVerdict | None = None
     unjudged: list[str] = field(default_factory=list)
-    """Tables that count by nothing, so that nobody can say what they lack."""
+    """Tables without a verdict, because their key does not begin with a number."""
     unindexed: bool = False
-    """Whether the run has batch files, and the lake has no table of ticks."""
+    """Whether the run has batch files but the lake has no table of ticks."""
     uncompared: list[str] = field(default_factory=list)
-    """Tables that a deep look could not compare with the batch files row by row: only their files were checked."""
+    """Tables whose rows a deep check could not compare with the batch files. Only their files were checked."""
     metadata: str | None = None
-    """What is wrong with the table `metadata`; None if it was not looked at."""
+    """What is wrong with the table `metadata`; None if it was not checked."""
     copies: list[list[str]] = field(default_factory=list)
-    """Tables that have one id, for they are copies of each other."""
+    """Tables with the same id, because they are copies of each other."""
 
     @classmethod
     def of(
@@ -117,8 +117,8 @@ class RunVerdict:
         whole: bool,
         deeply: bool,
     ) -> Self:
-        """Joins the verdicts. `whole` tells that all tables were asked for; `deeply`, that rows were to be compared."""
-        # Events tell nothing of ticks: a run is not in the lake because its events are.
+        """Combines the verdicts. `whole`: all tables were requested. `deeply`: rows were to be compared."""
+        # A table of events has no ticks, so it does not make a run indexed.
         unindexed = whole and storage.files > 0 and not any(table.unit == TICKS for table in tables)
         damaged = messages is not None and bool(messages.damaged)
         verdicts = [table.verdict for table in tables]
@@ -130,7 +130,7 @@ class RunVerdict:
 
     @property
     def flawless(self) -> bool:
-        """Whether nothing is missing or wrong so far, whether or not the run is known to have ended."""
+        """Whether nothing is missing or wrong so far, even if the end of the run is not known."""
         damaged = self.messages is not None and self.messages.damaged
         nothing = self.unindexed or not (self.tables or self.metadata is not None)
         wrong = nothing or damaged or self.metadata or self.storage.passed_over
@@ -138,29 +138,29 @@ class RunVerdict:
 
     @property
     def doubts(self) -> list[str]:
-        """What does not fit the end of the run or its files, or was not compared, also if no tick is missing."""
-        beyond = f"behind the end of the run, tick {self.storage.last_tick}"
+        """Findings that do not change the verdict, such as files after the end or tables that were not compared."""
+        beyond = f"after the end of the run, tick {self.storage.last_tick}"
         vanished = self.messages.vanished if self.messages else []
         announced = self.messages.beyond if self.messages else []
         found = {
-            f"point to files that are not there ({few(vanished)})": len(vanished),
-            f"tell of ticks {beyond} ({few(announced)})": len(announced),
+            f"for files that do not exist ({first_of(vanished)})": len(vanished),
+            f"for ticks {beyond} ({first_of(announced)})": len(announced),
         }
-        said = [f"{_counted(number, 'message')} {what}" for what, number in found.items() if number]
+        texts = [f"{_counted(number, 'message')} {what}" for what, number in found.items() if number]
         files, tables = self.storage.beyond, self.uncompared
         if files:
-            said.append(f"{_counted(len(files), 'file')} go on {beyond} ({few(files)})")
+            texts.append(f"{_counted(len(files), 'file')} with ticks {beyond} ({first_of(files)})")
         if tables:
             were = "was" if len(tables) == 1 else "were"
-            said.append(f"{_counted(len(tables), 'table')} {were} not compared with the files ({', '.join(tables)})")
-        said += [f"{' and '.join(names)} are copies with one table id: move all but one away" for names in self.copies]
-        return said
+            texts.append(f"{_counted(len(tables), 'table')} {were} not compared with the files ({', '.join(tables)})")
+        texts += [f"{' and '.join(names)} are copies with one table id: move all but one away" for names in self.copies]
+        return texts
 
 
 def _counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def few(keys: Sequence[str]) -> str:
-    """The first of these, and that there are more."""
+def first_of(keys: Sequence[str]) -> str:
+    """Returns the first key, followed by an ellipsis if there are more."""
     return (keys[0] + (", …" if len(keys) > 1 else "")) if keys else ""

@@ -1,4 +1,4 @@
-"""The tables that a lake has of a run: their names, folders, keys and ids, and the indexers that fill them."""
+"""The tables of a run in a lake: names, folders, keys, ids, and the indexers that fill them."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Tables:
         self._run_id, self._catalog = run_id, catalog
 
     def names(self, only: Sequence[str] = ()) -> list[str]:
-        """The tables asked for, or all that the lake has of ticks."""
+        """Returns the given tables; by default all tables of the run except `metadata`."""
         found = self._catalog.tables(self._run_id) if self._catalog is not None else []
         return [table for table in list(only) or found if table != METADATA]
 
     def metadata(self, only: Sequence[str], stored: SimulationMetadata) -> str | None:
-        """What is wrong with the table `metadata`; None if it was not asked for, or if there is none."""
+        """Returns what is wrong with the table `metadata`; None if it was not requested or does not exist."""
         if (only and METADATA not in only) or not self.exists(METADATA):
             return None
         return disagreement(self.directory(METADATA), stored)
 
     def copies(self) -> list[list[str]]:
-        """Tables that have one id, for they are copies of each other: a coordinator takes them for one table."""
+        """Returns groups of tables with the same id, which are copies. A coordinator cannot distinguish them."""
         found = names_by_id(self._catalog, self._run_id) if self._catalog is not None else {}
         return [names for names in found.values() if len(names) > 1]
 
@@ -46,30 +46,30 @@ class Tables:
         return (self.directory(table) / "_delta_log").is_dir()
 
     def key(self, table: str) -> tuple[str, ...]:
-        """The key that a table says it has. A table that cannot be read counts by ticks: its verdict then says why."""
+        """Returns the key of a table. An unreadable table is treated as a table of ticks; its verdict says why."""
         try:
             return key_of(self.directory(table))
         except TableUnreadable:
             return (TICK,)
 
     def contents(self, table: str, *, count_rows: bool, with_properties: bool = False) -> Contents:
-        """What a table holds. Raises for one that is unreadable, or of another run, only if rows are not counted."""
+        """Reads a table. If it is unreadable or of another run, raises only if rows are not counted."""
         directory = self.directory(table)
         return Contents.read(directory, self._run_id, count_rows=count_rows, with_properties=with_properties)
 
     def id(self, table: str) -> str:
-        """The table's own id; empty if there is no table, or if it cannot be read."""
+        """Returns the id of a table; empty if it does not exist or cannot be read."""
         try:
             return table_id(self.directory(table)) or ""
         except TableUnreadable:
             return ""
 
     def damaged(self, table: str) -> dict[str, str]:
-        """The files of a table that are not as they were written, with why. This needs no rows to compare with."""
+        """Returns the damaged files of a table, with the reason. Needs no rows to compare with."""
         return damaged_files(self.directory(table), self.key(table)[0]) if self.exists(table) else {}
 
 
 def indexer_of(table: str) -> type[BatchIndexer] | None:
-    """The indexer that comes with TickLake and fills this table; None if there is none."""
+    """Returns the built-in indexer of a table; None if there is none."""
     kinds = {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
     return kinds.get(table)

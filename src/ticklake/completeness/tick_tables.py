@@ -1,4 +1,4 @@
-"""Tables that count by ticks, each judged by the batch files of its run."""
+"""Judges tables of ticks by the batch files of the run."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ class TickTables:
         self._files, self._tables, self._coordinators = files, tables, coordinators
 
     def judge(self, table: str, *, count_rows: bool, spark: SparkSession | None) -> TableVerdict:
-        """With a Spark session, the rows of each tick are compared with those that the files give."""
+        """Returns the verdict on a table. With a Spark session, its rows are compared with the files."""
         contents = self._tables.contents(table, count_rows=count_rows)
         deep = self._deep(table, spark) if spark is not None else None
         damaged = self._tables.damaged(table) if spark is not None and deep is None else {}
         flaws = contents.flaws + (deep.flaws if deep else 0) + len(damaged)
         without_rows = [numbers(ticks, self._step) for ticks in (deep.without_rows if deep else [])]
-        present = self._files.without_news(joined([contents.numbers, *without_rows]))
+        present = self._files.without_new_ticks(joined([contents.numbers, *without_rows]))
         coordinator = self._coordinators.of(table)
-        held = self._files.held(coordinator.short() if coordinator else [])
+        present_ticks = self._files.present_ticks(coordinator.incomplete() if coordinator else [])
         return TableVerdict(
             table=table,
             step=self._step,
-            coverage=judge(replace(self._files.expected, held=held), present, flaws),
+            coverage=judge(replace(self._files.expected, present=present_ticks), present, flaws),
             rows=contents.rows,
             duplicated=contents.duplicated,
             duplicates=contents.duplicates,
@@ -57,7 +57,7 @@ class TickTables:
         )
 
     def _deep(self, table: str, spark: SparkSession) -> Deep | None:
-        """None if there is no such table, or no indexer here that can make its rows again."""
+        """Compares rows; None if the table does not exist or has no built-in indexer."""
         kind = indexer_of(table)
         if kind is None or not self._tables.exists(table):
             return None
@@ -65,7 +65,7 @@ class TickTables:
         deep = compare_deeply(spark, work, [self._storage.batch(key) for key in self._files.by_key])
         if not deep.unproven:
             return deep
-        return replace(deep, unproven=subtract(deep.unproven, self._files.news(), self._step))
+        return replace(deep, unproven=subtract(deep.unproven, self._files.new_ticks(), self._step))
 
 
 def numbers(ticks: TickRange, step: int) -> Ticks:

@@ -1,4 +1,4 @@
-"""The verdict on a table: whether it has every tick of its run once, and if not, which it lacks. Pure arithmetic."""
+"""The verdict on a table: whether it has every tick of its run, and which ticks are missing. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Expected:
-    """The ticks that a run has: those of its files, and, if it has ended, all up to its last one."""
+    """The expected ticks of a run: those of its files and, if it has ended, all up to its last tick."""
 
     step: int
     files: list[TickRange] = field(default_factory=list)
     last_tick: int | None = None
-    held: list[TickRange] | None = None
-    """What the files hold, if more is known of that than their names."""
+    present: list[TickRange] | None = None
+    """The ticks in the files; None if only their names are known."""
 
     @property
     def ticks(self) -> TickRange:
-        """From 0 to the end of the run, or as far as its files reach; empty if there is nothing yet."""
+        """From 0 to the end of the run, or to the last tick of its files; empty without files."""
         ends = [ticks.end for ticks in self.files]
         return on_grid(TickRange(0, max(ends, default=-1) if self.last_tick is None else self.last_tick), self.step)
 
     @property
     def lost(self) -> list[TickRange]:
-        """What is expected and in no file."""
-        files = self.files if self.held is None else self.held
+        """The expected ticks that no file has."""
+        files = self.files if self.present is None else self.present
         return subtract([self.ticks], [on_grid(ticks, self.step) for ticks in files], self.step)
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of what is expected a table has: `waiting` ticks have a file and no rows yet, `lost` ones have no file.
+    """The expected ticks that a table has. `waiting` ticks have a file but are not indexed; `lost` ticks have no file.
 
-    `unexpected` are ticks it has that do not belong to the run: behind its end, below 0, or between two sampled ones.
-    It is `flawless` if nothing is missing, unexpected or wrong in another way, be the end of the run known or not.
+    `unexpected` ticks do not belong to the run: after its end, below 0, or not sampled. The table is `flawless` if
+    nothing is missing, unexpected or otherwise wrong, even if the end of the run is not known.
     """
 
     verdict: Verdict
@@ -61,7 +61,7 @@ class Coverage:
 
 
 def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) -> Coverage:
-    """`present` are the ticks that the table has, in order; any flaw, such as a key that is there twice, spoils it."""
+    """Judges a table of ticks. `present` are its ticks in order; `flaws` counts defects such as duplicate keys."""
     step, whole = expected.step, expected.ticks
     belongs = (present % step == 0) & (present >= 0) & (present <= whole.end)
     covered = ranges_of(present[belongs], step)
@@ -90,10 +90,10 @@ def judge_batches(
     first: int = 1,
     others: Sequence[int] = (),
 ) -> Coverage:
-    """The verdict on a table of event batches, which count from the run's `first` one without a gap.
+    """Judges a table of event batches, whose numbers start at `first` and have no gaps.
 
-    `known` has the status of every batch of the run that the queue remembers; `others` are those of other runs. Without
-    them, nobody knows of batches at the end.
+    `known` has the status of each batch of the run in the queue; `others` are batches of other runs. Without `known`,
+    missing batches at the end are not noticed.
     """
     known = known or {}
     whole = TickRange(first, max([first - 1, *known, *present.tolist()]))
@@ -108,7 +108,7 @@ def judge_batches(
 
 
 def overall(ended: bool, verdicts: Sequence[Verdict]) -> Verdict:
-    """A run is complete if it has ended and all of its tables, at least one, are."""
+    """A run is complete if it has ended, has at least one table, and all its tables are complete."""
     if ended and verdicts and all(verdict is Verdict.COMPLETE for verdict in verdicts):
         return Verdict.COMPLETE
     return Verdict.INCOMPLETE if ended else Verdict.RUNNING

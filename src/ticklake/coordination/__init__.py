@@ -1,19 +1,19 @@
-"""Which batch file an indexer gets, gaps, and which table a consumer group fills."""
+"""Coordination of indexers: claims of batch files, gaps, and the table that a consumer group fills."""
 
 from __future__ import annotations
 
-from ticklake.coordination.claims import Batch, Claim, Found, Look
+from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
 from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination_of, topics_with
 from ticklake.coordination.gaps import (
+    NOTHING_MISSING,
     PENDING,
     PERMANENT,
-    WHOLE,
     Gap,
-    Searched,
-    Short,
+    GapIndex,
+    MissingTicks,
 )
-from ticklake.coordination.groups import bind, release
+from ticklake.coordination.groups import bind, unbind
 from ticklake.coordination.overview import OpenGap, open_gaps
 from ticklake.coordination.reconcile import (
     Announced,
@@ -25,21 +25,21 @@ from ticklake.coordination.reconcile import (
 from ticklake.coordination.target import NO_TABLE, Target
 
 __all__ = [
+    "NOTHING_MISSING",
     "NO_TABLE",
     "PENDING",
     "PERMANENT",
-    "WHOLE",
     "Announced",
     "Batch",
     "Claim",
     "Coordinator",
+    "CoordinatorStatus",
     "Destination",
-    "Found",
+    "FoundFile",
     "Gap",
-    "Look",
+    "GapIndex",
+    "MissingTicks",
     "OpenGap",
-    "Searched",
-    "Short",
     "Target",
     "Topic",
     "announced",
@@ -49,7 +49,7 @@ __all__ = [
     "frontiers",
     "open_gaps",
     "publish",
-    "release",
     "stored",
     "topics_with",
+    "unbind",
 ]

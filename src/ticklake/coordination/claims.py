@@ -1,24 +1,24 @@
-"""A batch file on its way: found, claimed, completed or failed."""
+"""The states of a batch file: found, claimed, completed or failed."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ticklake.coordination.gaps import WHOLE, Short
+from ticklake.coordination.gaps import NOTHING_MISSING, MissingTicks
 from ticklake.ticks import TickRange, subtract
 
 
-class Found(NamedTuple):
-    """A batch file that a listing has shown; its name is the part of its key below the run's folder."""
+class FoundFile(NamedTuple):
+    """A listed batch file. `name` is its key without the run's folder."""
 
     name: str
     ticks: TickRange
 
 
 class Claim(NamedTuple):
-    """A batch file in the hands of one indexer; `version` is the fence that tells it from later claims.
+    """A batch file that one indexer has claimed. `version` distinguishes it from earlier and later claims.
 
-    A server that crashes may undo a claim and give its version again, so the holder is part of the fence.
+    A crash of the server may undo a claim and reuse its version, so changes to a claim also check its holder.
     """
 
     name: str
@@ -27,21 +27,21 @@ class Claim(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is known of a batch: `claimed`, `completed`, or `failed` with its error; and what it was found to lack."""
+    """The record of a batch file. `status` is `claimed`, `completed` or `failed`; `error` says why it failed."""
 
     name: str
     ticks: TickRange
     status: str
     error: str
-    short: Short = WHOLE
+    missing: MissingTicks = NOTHING_MISSING
 
-    def has(self, step: int) -> list[TickRange]:
-        """The ticks that its name promises, less those that it is known to lack."""
-        return subtract([self.ticks], self.short.lacks, step)
+    def present_ticks(self, step: int) -> list[TickRange]:
+        """Returns the ticks that its name promises, without those that are known to be missing."""
+        return subtract([self.ticks], self.missing.ranges, step)
 
 
-class Look(NamedTuple):
-    """The state of things at one glance."""
+class CoordinatorStatus(NamedTuple):
+    """Counts of claims and gaps. `claimed_by_others` does not include the claims of the asking indexer."""
 
     claimed_by_others: int
     expired: int

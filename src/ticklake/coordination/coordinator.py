@@ -1,4 +1,4 @@
-"""The coordinator: which indexer has which batch file, how far the files reach, and where they leave gaps."""
+"""The coordinator: shares batch files among indexers, and records the frontier and the gaps."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from ticklake.coordination.claims import Batch, Claim, Found, Look
+from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
 from ticklake.coordination.errors import BatchAlreadyClaimedError, TableCopied
-from ticklake.coordination.gaps import PENDING, WHOLE, Gap, Short, discover, few
+from ticklake.coordination.gaps import NOTHING_MISSING, PENDING, Gap, MissingTicks, gap_changes, joined_if_many
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
@@ -24,7 +24,7 @@ from ticklake.topics.checks import check_count, check_seconds
 from ticklake.topics.reader import new_consumer_id
 
 PACKAGE = "ticklake.coordination"
-EVERYTHING = TickRange(0, 2**63 - 1)
+ALL_TICKS = TickRange(0, 2**63 - 1)
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,12 @@ _LATENCIES = ("try_claim_latency", "mark_completed_latency", "mark_failed_latenc
 
 
 class Coordinator:
-    """One table in one run. Any number of indexers of a class, in any number of processes, share the work on it.
+    """Shares the batch files of one run among all indexers that fill one table, in any number of processes.
 
-    A file is claimed by its name, whatever ticks the name promises: names overlap, and some lie. Gaps and the frontier
-    tell what is missing, and never keep a file from being claimed. They change in the transaction of the claim, under
-    one lock: at every moment the batches that have not failed, less what they lack, and the gaps make up all ticks up
-    to the frontier, which is the last tick that the name of such a batch, or the end of the run, reaches.
+    A file is claimed by its name and not by its ticks, because names can overlap or be wrong. Gaps and the frontier
+    record what is missing; they never prevent a claim. They change under one lock, in the transaction of the claim.
+    The frontier is the last tick in the names of all batches that have not failed, or the end of the run. Every tick up
+    to the frontier is in a gap or in a batch that has not failed and is not known to miss it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Coordinator:
         self.indexer_class = check_name("indexer class", indexer_class)
         self.step, self.lease = step, lease
         self._table = table
-        self._who = {"indexer_class": self.indexer_class, "table_id": table.table_id}
+        self._key = {"indexer_class": self.indexer_class, "table_id": table.table_id}
         self._run = run
         self._instance = instance or new_consumer_id()
         self._monitor = monitor or Monitor(indexer_class)
@@ -72,288 +72,296 @@ class Coordinator:
         run.prepare(PACKAGE)
 
     def register(self, id_at: IdAt) -> None:
-        """Says which table this is about, before the first claim. Raises `TableCopied` for a copy of one that is there.
+        """Records the location of the table, before the first claim. Raises `TableCopied` if its original still exists.
 
-        What was recorded before tables had identities becomes this table's. What was recorded of a table that was in
-        the same place before is forgotten: it is not there any more.
+        Records from before tables had ids become this table's. Records of a previous table at this location are
+        deleted, because that table no longer exists.
         """
         registered = not self._table.table_id
         while not registered:
             with self._run.reading() as transaction:
-                known = self._place(transaction.sql(PACKAGE))
-            # Outside of any transaction: a file system that does not answer must not hold the lock of the database.
+                known = self._registered(transaction.sql(PACKAGE))
+            # Outside of a transaction: a slow file system must not hold the database lock.
             if self._table.is_copy_of(known, id_at):
                 raise TableCopied(table=self._table.location, original=known.place, run_id=self._run.id)
             with self._locked() as (sql, _):
-                registered = self._place(sql) == known
+                registered = self._registered(sql) == known
                 if registered:
-                    self._register(sql, known)
+                    self._record_table(sql, known)
 
-    def _register(self, sql: Statements, known: Target) -> None:
+    def _record_table(self, sql: Statements, known: Target) -> None:
         if not known.location and sql.adopt_frontier(indexer_class=self.indexer_class):
-            sql.adopt_batches(**self._who)
-            sql.adopt_gaps(**self._who)
-            for batch in map(_batch, sql.failed(**self._who)):
-                self._uncover(sql, batch.ticks)
-            self._settle_frontier(sql)
-        who = self._who | {"location": self._table.location, "host": self._table.host}
-        sql.forget_batches(**who)
-        sql.forget_gaps(**who)
-        sql.forget_frontier(**who)
-        sql.locate(**who)
+            sql.adopt_batches(**self._key)
+            sql.adopt_gaps(**self._key)
+            for batch in map(_batch, sql.failed(**self._key)):
+                self._record_gaps(sql, batch.ticks)
+            self._recompute_frontier(sql)
+        values = self._key | {"location": self._table.location, "host": self._table.host}
+        sql.forget_batches(**values)
+        sql.forget_gaps(**values)
+        sql.forget_frontier(**values)
+        sql.set_location(**values)
 
-    def _place(self, sql: Statements) -> Target:
-        """The table, and where it was seen last; nowhere if nobody has registered it."""
-        ((location, host),) = sql.location(**self._who) or [("", "")]
+    def _registered(self, sql: Statements) -> Target:
+        """Returns the table with its recorded location, which is empty before it is registered."""
+        ((location, host),) = sql.location(**self._key) or [("", "")]
         return Target(self._table.table_id, location, host)
 
-    def try_claim(self, found: Found) -> Claim:
-        """Claims one batch, or raises `BatchAlreadyClaimedError`: normal, try the next."""
+    def try_claim(self, found: FoundFile) -> Claim:
+        """Claims one batch. Raises `BatchAlreadyClaimedError` if it was claimed before, which is normal."""
         claims = self.claim([found], 1)
         if not claims:
             raise BatchAlreadyClaimedError(name=found.name, indexer_class=self.indexer_class)
         return claims[0]
 
-    def claim(self, found: Sequence[Found], limit: int) -> list[Claim]:
-        """Claims the first `limit` of these that nobody has had yet, and records what gaps they leave or fill."""
+    def claim(self, found: Sequence[FoundFile], limit: int) -> list[Claim]:
+        """Claims the first `limit` of these files that were never claimed, and updates the gaps."""
         started = time.monotonic()
         with self._locked() as (sql, reached):
-            fresh = self._unknown(sql, [one.name for one in found])
+            fresh = self._never_claimed(sql, [one.name for one in found])
             chosen = list(dict.fromkeys(one for one in found if one.name in fresh))[:limit]
             frontier = reached
             for one in chosen:
-                frontier = self._discover(sql, frontier, one.ticks)
+                frontier = self._update_gaps(sql, frontier, one.ticks)
             if chosen:
-                self._insert(sql, chosen)
-                sql.set_frontier(**self._who, frontier=frontier)
+                self._insert_claims(sql, chosen)
+                sql.set_frontier(**self._key, frontier=frontier)
         self._monitor.counter("claim_attempts").add(len(chosen) or 1)
         self._count_claims(len(chosen), started)
         return [Claim(one.name, one.ticks, 1) for one in chosen]
 
-    def unknown(self, names: Sequence[str]) -> set[str]:
-        """Those of these files that nobody has claimed yet."""
+    def never_claimed(self, names: Sequence[str]) -> set[str]:
+        """Returns those of these files that no indexer has ever claimed."""
         with self._run.reading() as transaction:
-            return self._unknown(transaction.sql(PACKAGE), names)
+            return self._never_claimed(transaction.sql(PACKAGE), names)
 
     def take_over(self, limit: int) -> list[Claim]:
-        """Claims that were given back, or whose holder let the lease run out: a dead or stuck indexer's."""
+        """Claims batches that were released or whose lease has expired, because their indexer died or is stuck."""
         started = time.monotonic()
-        who = self._who | {"lease_ms": self._lease_ms}
+        values = self._key | {"lease_ms": self._lease_ms}
         with self._locked() as (sql, _):
-            rows = sql.expired(**who, limit=limit)
+            rows = sql.expired(**values, limit=limit)
             if rows:
                 names = json.dumps([row[0] for row in rows])
-                sql.take_over(**who, instance=self._instance, filenames=names)
+                sql.take_over(**values, instance=self._instance, filenames=names)
         for name, _, _, _, holder in rows:
             if holder is not None:
                 self._monitor.counter("stuck_batches_reassigned").add()
-                self._monitor.errors.record("STUCK_BATCH_REASSIGNED", f"claimed by {holder}, whose lease ran out", name)
-                log.warning("STUCK_BATCH_REASSIGNED: %s was claimed by %s, whose lease ran out", name, holder)
+                self._monitor.errors.record(
+                    "STUCK_BATCH_REASSIGNED", f"claimed by {holder}, whose lease has expired", name
+                )
+                log.warning("STUCK_BATCH_REASSIGNED: %s was claimed by %s, whose lease has expired", name, holder)
         self._monitor.counter("claim_attempts").add(len(rows))
         self._count_claims(len(rows), started)
         return [Claim(name, TickRange(first, last), version + 1) for name, first, last, version, _ in rows]
 
     def renew(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Keeps these for another lease; gives those that somebody else has by now."""
+        """Extends the leases of these claims. Returns the claims that this indexer no longer holds."""
         values = {"instance": self._instance, "lease_ms": self._lease_ms, "claims": _fence(claims)}
         with self._sql() as sql:
-            held = {name for (name,) in sql.renew(**self._who, **values)}
+            held = {name for (name,) in sql.renew(**self._key, **values)}
         return [claim for claim in claims if claim.name not in held]
 
     def release(self, claims: Sequence[Claim]) -> None:
-        """Gives claims back: the next one to look may have them at once."""
+        """Releases claims, so that any indexer can claim the batches at once."""
         with self._sql() as sql:
-            sql.release(**self._who, instance=self._instance, claims=_fence(claims))
+            sql.release(**self._key, instance=self._instance, claims=_fence(claims))
 
-    def release_unknown(self, in_hand: Collection[Claim]) -> None:
-        """Gives back what this indexer has claimed without knowing: the answer was lost with the connection."""
+    def release_except(self, held: Collection[Claim]) -> None:
+        """Releases all claims of this indexer except these. It may hold others if the answer to a claim was lost."""
         with self._sql() as sql:
-            sql.release_unknown(**self._who, instance=self._instance, claims=_fence(in_hand))
+            sql.release_except(**self._key, instance=self._instance, claims=_fence(held))
 
-    def claimed_outside(self, in_hand: Collection[Claim]) -> int:
-        """The number of claimed batches that are not in these hands: others have them, or nobody knows of them."""
+    def claimed_except(self, held: Collection[Claim]) -> int:
+        """Returns the number of claimed batches of all indexers, without these claims."""
         with self._run.reading() as transaction:
-            values = {"instance": self._instance, "claims": _fence(in_hand)}
-            ((found,),) = transaction.sql(PACKAGE).claimed_outside(**self._who, **values)
+            values = {"instance": self._instance, "claims": _fence(held)}
+            ((found,),) = transaction.sql(PACKAGE).claimed_except(**self._key, **values)
         return int(found)
 
-    def complete(self, claims: Sequence[Claim], short: Mapping[str, Short] = MappingProxyType({})) -> int:
-        """Marks these done; how many were still this indexer's to mark. Doing it twice is harmless.
+    def complete(self, claims: Sequence[Claim], missing: Mapping[str, MissingTicks] = MappingProxyType({})) -> int:
+        """Marks these batches as completed. Returns how many of the claims this indexer still held.
 
-        `short` are those files, by name, that lack ticks: these are a gap then, except those that other batches have.
+        `missing` has the missing ticks of incomplete files, by name. They become gaps, unless other batches have them.
         """
         started = time.monotonic()
         with self._locked() as (sql, frontier):
-            done = sql.complete(**self._who, instance=self._instance, claims=_fence(claims))
-            for name, lacked in done:
-                self._set_short(sql, frontier, name, lacked, short.get(name, WHOLE))
+            done = sql.complete(**self._key, instance=self._instance, claims=_fence(claims))
+            for name, before in done:
+                self._set_missing(sql, frontier, name, before, missing.get(name, NOTHING_MISSING))
         self._monitor.counter("batches_completed").add(len(done))
         self._monitor.percentiles("mark_completed_latency").record(time.monotonic() - started)
         return len(done)
 
     def fail(self, claim: Claim, error: str) -> bool:
-        """Sets a batch aside with its error, for the eye: it is not tried again by itself.
+        """Marks a batch as failed, with its error. It is not retried automatically.
 
-        Its ticks are a gap then, except those that other batches have.
+        Its ticks become a gap, unless other batches have them. Returns False if this indexer no longer holds the claim.
         """
         fence = {"filename": claim.name, "version": claim.version, "instance": self._instance}
         with self._monitor.percentiles("mark_failed_latency").timed(), self._locked() as (sql, _):
-            failed = bool(sql.fail(**self._who, **fence, error=storable(error)))
+            failed = bool(sql.fail(**self._key, **fence, error=storable(error)))
             if failed:
-                self._uncover(sql, claim.ticks)
-                self._settle_frontier(sql)
+                self._record_gaps(sql, claim.ticks)
+                self._recompute_frontier(sql)
         self._monitor.counter("batches_failed").add(int(failed))
         return failed
 
-    def expect_end(self, last_tick: int) -> bool:
-        """The run ends with this tick: what is missing before it is a gap like any other. False if that was known.
+    def record_end(self, last_tick: int) -> bool:
+        """Records the last tick of the run; missing ticks before it become gaps. Returns False if it was recorded.
 
-        Durable, because nobody finds it again: an indexer that has caught up ends after this.
+        Durable, because an indexer that has caught up ends after this, and no other would record it again.
         """
         with self._locked(durable=True) as (sql, frontier):
-            ((_, known),) = sql.reached(**self._who)
+            ((_, known),) = sql.reached(**self._key)
             if known == last_tick:
                 return False
             reach = -1 if frontier is None else frontier
             whole = TickRange(0 if frontier is None else frontier + self.step, last_tick)
             if whole:
-                beyond = [gap.ticks for gap in self._touched(sql, TickRange(reach + 1, last_tick))]
+                beyond = [gap.ticks for gap in self._overlapping_gaps(sql, TickRange(reach + 1, last_tick))]
                 for gap in subtract([whole], beyond, self.step):
                     self._add_gap(sql, Gap(gap, 0), new=True)
-            sql.set_end(**self._who, last_tick=last_tick)
-            self._settle_frontier(sql)
+            sql.set_end(**self._key, last_tick=last_tick)
+            self._recompute_frontier(sql)
         return True
 
-    def look(self) -> Look:
+    def status(self) -> CoordinatorStatus:
         with self._run.reading() as transaction:
             sql = transaction.sql(PACKAGE)
-            (row,) = sql.look(**self._who, instance=self._instance, lease_ms=self._lease_ms)
-        return Look(*row)
+            (row,) = sql.status(**self._key, instance=self._instance, lease_ms=self._lease_ms)
+        return CoordinatorStatus(*row)
 
     def gaps(self) -> list[Gap]:
         with self._run.reading() as transaction:
-            return list(map(_gap, transaction.sql(PACKAGE).gaps(**self._who)))
+            return list(map(_gap, transaction.sql(PACKAGE).gaps(**self._key)))
 
     def oldest_pending_gap(self) -> Gap | None:
-        """The one that is searched first: of those still looked for, the one with the lowest ticks."""
+        """Returns the pending gap with the lowest ticks."""
         return next((gap for gap in self.gaps() if gap.status == PENDING), None)
 
     def frontier(self) -> int | None:
-        """The last tick that a batch which has not failed, or the end of the run, reaches; None before the first."""
+        """Returns the frontier; None before the first batch."""
         return frontiers(self._run).get((self.indexer_class, self._table.table_id))
 
-    def batches(self, ticks: TickRange = EVERYTHING) -> list[Batch]:
-        """The batches known that overlap these ticks."""
+    def batches(self, ticks: TickRange = ALL_TICKS) -> list[Batch]:
+        """Returns the recorded batches that overlap these ticks."""
         return self._batches("batches", first=ticks.start, last=ticks.end)
 
-    def short(self) -> list[Batch]:
-        """The batches that lack some of the ticks that their names promise."""
-        return self._batches("short")
+    def incomplete(self) -> list[Batch]:
+        """Returns the batches whose files lack ticks that their names promise."""
+        return self._batches("incomplete")
 
     def failed(self) -> list[Batch]:
         return self._batches("failed")
 
     def make_permanent(self, timeout_ms: int) -> list[Gap]:
-        """Gives up gaps that are older than this, by the database's clock: one warning and one count each."""
+        """Marks older gaps as permanent, by the clock of the database. Logs and counts each gap once."""
         with self._locked() as (sql, _):
-            old = list(map(_gap, sql.age_gaps(**self._who, timeout_ms=timeout_ms)))
+            old = list(map(_gap, sql.age_gaps(**self._key, timeout_ms=timeout_ms)))
         for gap in sorted(old):
             self._monitor.counter("permanent_gaps_detected").add()
             self._monitor.errors.record("PERMANENT_GAP", "data lost", str(gap.ticks))
             log.warning("Permanent gap in %s (data lost): %s", self.indexer_class, gap.ticks)
         return old
 
-    def search_again(self, missing: Sequence[TickRange], changed: Collection[str] = ()) -> list[str]:
-        """The table lacks these ticks: has the batches that have them indexed again, and records the rest as gaps.
+    def reopen_missing(self, missing: Sequence[TickRange], changed: Collection[str] = ()) -> list[str]:
+        """Reopens the completed batches that have these ticks, which the table lacks. The other ticks become gaps.
 
-        Claimed batches are under way. Failed ones are left alone, but another file with their ticks is looked for.
-        `changed` are files that may by now have what they lacked. Gives the names of those reopened.
+        Claimed and failed batches do not change. `changed` are incomplete files that have changed since they were read,
+        so they may have the ticks now. Returns the names of the reopened batches.
         """
         reopened: list[str] = []
         with self._locked() as (sql, frontier):
             for ticks in missing:
                 reach = -1 if frontier is None else frontier
-                reopened += self._search_again(sql, TickRange(ticks.start, min(ticks.end, reach)), changed)
+                reopened += self._reopen(sql, TickRange(ticks.start, min(ticks.end, reach)), changed)
         return list(dict.fromkeys(reopened))
 
     def retry_failed(self) -> list[str]:
-        """Gives failed batches another try; their ticks are no gap meanwhile."""
+        """Reopens failed batches; their ticks are no longer gaps. Returns the names of the batches."""
         with self._locked() as (sql, reached):
-            failed = list(map(_batch, sql.failed(**self._who)))
+            failed = list(map(_batch, sql.failed(**self._key)))
             names = [batch.name for batch in failed]
             frontier = reached
             for batch in failed:
-                frontier = self._discover(sql, frontier, batch.ticks)
-            sql.reopen(**self._who, filenames=json.dumps(names))
-            sql.set_frontier(**self._who, frontier=frontier)
+                frontier = self._update_gaps(sql, frontier, batch.ticks)
+            sql.reopen(**self._key, filenames=json.dumps(names))
+            sql.set_frontier(**self._key, frontier=frontier)
         return names
 
     def _batches(self, statement: str, **values: int) -> list[Batch]:
         with self._run.reading() as transaction:
-            return list(map(_batch, getattr(transaction.sql(PACKAGE), statement)(**self._who, **values)))
+            return list(map(_batch, getattr(transaction.sql(PACKAGE), statement)(**self._key, **values)))
 
-    def _search_again(self, sql: Statements, ticks: TickRange, changed: Collection[str]) -> list[str]:
+    def _reopen(self, sql: Statements, ticks: TickRange, changed: Collection[str]) -> list[str]:
         if not ticks:
             return []
-        known = map(_batch, sql.batches(**self._who, first=ticks.start, last=ticks.end))
+        known = map(_batch, sql.batches(**self._key, first=ticks.start, last=ticks.end))
         completed = [batch for batch in known if batch.status == "completed"]
-        done = [one.name for one in completed if one.name in changed or any(map(ticks.overlaps, one.has(self.step)))]
-        sql.reopen(**self._who, filenames=json.dumps(done))
-        self._uncover(sql, ticks)
+        done = [
+            one.name
+            for one in completed
+            if one.name in changed or any(map(ticks.overlaps, one.present_ticks(self.step)))
+        ]
+        sql.reopen(**self._key, filenames=json.dumps(done))
+        self._record_gaps(sql, ticks)
         return done
 
-    def _uncover(self, sql: Statements, ticks: TickRange) -> None:
-        """Records those of these ticks as a gap that no good batch has, and no gap yet; very many holes as one gap."""
-        known = map(_batch, sql.batches(**self._who, first=ticks.start, last=ticks.end))
-        good = [part for batch in known if batch.status != "failed" for part in batch.has(self.step)]
-        gaps = [gap.ticks for gap in self._touched(sql, ticks)]
-        missing = few(subtract([ticks], [*gaps, *good], self.step))
+    def _record_gaps(self, sql: Statements, ticks: TickRange) -> None:
+        """Records the ticks that no good batch has as gaps. A very large number of gaps becomes one gap."""
+        known = map(_batch, sql.batches(**self._key, first=ticks.start, last=ticks.end))
+        good = [part for batch in known if batch.status != "failed" for part in batch.present_ticks(self.step)]
+        gaps = [gap.ticks for gap in self._overlapping_gaps(sql, ticks)]
+        missing = joined_if_many(subtract([ticks], [*gaps, *good], self.step))
         for gap in subtract(missing, gaps, self.step):
             self._add_gap(sql, Gap(gap, 0), new=True)
 
-    def _set_short(self, sql: Statements, frontier: int | None, name: str, before: str | None, short: Short) -> None:
-        """A file was read: what it has by now and lacked before is no gap, what it lacks is one."""
-        lacks = json.dumps(short.lacks) if short.lacks else None
+    def _set_missing(
+        self, sql: Statements, frontier: int | None, name: str, before: str | None, missing: MissingTicks
+    ) -> None:
+        """Records the missing ticks of a file that was read. They become gaps; ticks that it has are not gaps."""
+        lacks = json.dumps(missing.ranges) if missing.ranges else None
         if lacks or before:
-            sql.set_short(**self._who, filename=name, lacks=lacks, stamp=short.stamp)
-        lacked = Short.stored(before, None).lacks
-        if lacked and lacked != short.lacks:
-            for ticks in few(subtract([hull(lacked)], short.lacks, self.step)):
-                self._discover(sql, frontier, ticks)
-        if short.lacks:
-            self._uncover(sql, hull(short.lacks))
+            sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp)
+        missing_before = MissingTicks.stored(before, None).ranges
+        if missing_before and missing_before != missing.ranges:
+            for ticks in joined_if_many(subtract([hull(missing_before)], missing.ranges, self.step)):
+                self._update_gaps(sql, frontier, ticks)
+        if missing.ranges:
+            self._record_gaps(sql, hull(missing.ranges))
 
-    def _settle_frontier(self, sql: Statements) -> None:
-        """Puts the frontier where the good batches and the end of the run say."""
-        ((reached, last_tick),) = sql.reached(**self._who)
+    def _recompute_frontier(self, sql: Statements) -> None:
+        """Sets the frontier from the good batches and the end of the run."""
+        ((reached, last_tick),) = sql.reached(**self._key)
         ends = [end for end in (reached, last_tick) if end is not None]
-        sql.set_frontier(**self._who, frontier=max(ends, default=None))
+        sql.set_frontier(**self._key, frontier=max(ends, default=None))
 
-    def _touched(self, sql: Statements, ticks: TickRange) -> list[Gap]:
-        return list(map(_gap, sql.touched_gaps(**self._who, first=ticks.start, last=ticks.end)))
+    def _overlapping_gaps(self, sql: Statements, ticks: TickRange) -> list[Gap]:
+        return list(map(_gap, sql.overlapping_gaps(**self._key, first=ticks.start, last=ticks.end)))
 
-    def _discover(self, sql: Statements, frontier: int | None, ticks: TickRange) -> int:
+    def _update_gaps(self, sql: Statements, frontier: int | None, ticks: TickRange) -> int:
         reach = -1 if frontier is None else frontier
         with self._monitor.percentiles("has_gap_before_latency").timed():
-            near = self._touched(sql, TickRange(min(ticks.start, reach + 1), ticks.end))
-        change = discover(frontier, near, ticks, self.step)
+            near = self._overlapping_gaps(sql, TickRange(min(ticks.start, reach + 1), ticks.end))
+        change = gap_changes(frontier, near, ticks, self.step)
         for gap in change.closed:
             with self._monitor.percentiles("release_gap_pending_latency").timed():
-                sql.remove_gap(**self._who, first=gap.ticks.start)
+                sql.remove_gap(**self._key, first=gap.ticks.start)
             self._monitor.counter("gaps_released").add()
-        for gap in change.left:
+        for gap in change.remaining:
             self._add_gap(sql, gap)
         for opened in change.opened:
             self._add_gap(sql, Gap(opened, 0), new=True)
         return change.frontier
 
-    def _unknown(self, sql: Statements, names: Sequence[str]) -> set[str]:
-        return {name for (name,) in sql.unknown(**self._who, filenames=json.dumps(names))}
+    def _never_claimed(self, sql: Statements, names: Sequence[str]) -> set[str]:
+        return {name for (name,) in sql.never_claimed(**self._key, filenames=json.dumps(names))}
 
     def _add_gap(self, sql: Statements, gap: Gap, *, new: bool = False) -> None:
         with self._monitor.percentiles("mark_gap_pending_latency").timed():
             sql.add_gap(
-                **self._who,
+                **self._key,
                 first=gap.ticks.start,
                 last=gap.ticks.end,
                 first_detected=None if new else gap.first_detected_ms,
@@ -361,9 +369,9 @@ class Coordinator:
             )
         log.debug("Gap in %s: %s", self.indexer_class, gap.ticks)
 
-    def _insert(self, sql: Statements, chosen: Sequence[Found]) -> None:
+    def _insert_claims(self, sql: Statements, chosen: Sequence[FoundFile]) -> None:
         batches = json.dumps([(one.name, one.ticks.start, one.ticks.end) for one in chosen])
-        sql.add_claims(**self._who, instance=self._instance, lease_ms=self._lease_ms, batches=batches)
+        sql.add_claims(**self._key, instance=self._instance, lease_ms=self._lease_ms, batches=batches)
 
     def _count_claims(self, won: int, started: float) -> None:
         self._monitor.counter("claim_successes").add(won)
@@ -371,7 +379,7 @@ class Coordinator:
         self._monitor.percentiles("try_claim_latency").record(time.monotonic() - started)
 
     def _success_rate(self) -> float:
-        # In this order: a claim that is counted meanwhile must not have more successes than attempts.
+        # Read the successes first: a claim that is counted meanwhile must not push the rate above 1.
         successes = self._monitor.counter("claim_successes").value
         attempts = self._monitor.counter("claim_attempts").value
         return successes / attempts if attempts else 0.0
@@ -382,21 +390,21 @@ class Coordinator:
 
     @contextmanager
     def _locked(self, *, durable: bool = False) -> Iterator[tuple[Statements, int | None]]:
-        """The frontier, held so that nobody else moves it or splits a gap meanwhile."""
+        """Locks the frontier and the gaps against changes by others. Yields the statements and the frontier."""
         with self._sql(durable=durable) as sql:
-            sql.add_frontier(**self._who)
-            ((frontier,),) = sql.lock_frontier(**self._who)
+            sql.add_frontier(**self._key)
+            ((frontier,),) = sql.lock_frontier(**self._key)
             yield sql, frontier
 
     @contextmanager
     def _sql(self, *, durable: bool = False) -> Iterator[Statements]:
-        # What a power cut takes back is found and done again, and the table knows what it has.
+        # Not durable by default: work that a power cut undoes is found and done again.
         with self._run.transaction(durable=durable) as transaction:
             yield transaction.sql(PACKAGE)
 
 
 def frontiers(run: Run) -> dict[tuple[str, str], int | None]:
-    """The frontier of each indexer class and table id that is coordinated in a run. Creates no tables."""
+    """Returns the frontier of each indexer class and table id of a run. Creates no tables."""
     if not run.has_tables_of(PACKAGE):
         return {}
     run.prepare(PACKAGE)
@@ -414,5 +422,5 @@ def _gap(row: Row) -> Gap:
 
 
 def _batch(row: Row) -> Batch:
-    name, first, last, status, error, *short = row
-    return Batch(name, TickRange(first, last), status, error, Short.stored(*short))
+    name, first, last, status, error, *missing = row
+    return Batch(name, TickRange(first, last), status, error, MissingTicks.stored(*missing))

@@ -7,8 +7,8 @@ from ticklake.errors import TickLakeError
 
 class TopicUnknown(TickLakeError):
     message = (
-        "Run {run_id} has no topic {topic!r} for {kind} messages, so nobody might read them; it has {topics}. Name the "
-        "right topic with --topic, or give the --config of the run."
+        "Run {run_id} has no topic {topic!r} for {kind} messages, so no group might read them; it has {topics}. "
+        "Name the right topic with --topic, or give the --config of the run."
     )
     run_id: str
     topic: str
@@ -18,7 +18,7 @@ class TopicUnknown(TickLakeError):
 
 class TopicAmbiguous(TickLakeError):
     message = (
-        "Run {run_id} has more than one topic for {kind} messages: {topics}. Say which with --topic, and with "
+        "Run {run_id} has more than one topic for {kind} messages: {topics}. Choose one with --topic, and with "
         "--database if several databases have it."
     )
     run_id: str
@@ -28,8 +28,8 @@ class TopicAmbiguous(TickLakeError):
 
 class GroupFillsAnotherTable(TickLakeError):
     message = (
-        "Consumer group {group!r} of {topic} fills another table already ({filled}): with two, each would get a part "
-        "of the run. Give this indexer a consumer group of its own, or hand the group over to it: "
+        "Consumer group {group!r} of {topic} already fills another table ({filled}). With two tables, each would "
+        "get only a part of the run. Give this indexer its own consumer group, or hand the group over to it: "
         "`ticklake groups release {topic} {group} --run {run_id}`."
     )
     topic: str
@@ -40,8 +40,8 @@ class GroupFillsAnotherTable(TickLakeError):
 
 class TableCopied(TickLakeError):
     message = (
-        "{table} is a copy of {original}, which is still there: indexers that share run {run_id} cannot tell them "
-        "apart, and each would get a part of it. Remove one of the two, or index the copy without this database: "
+        "{table} is a copy of {original}, which still exists. The copy has the same table id, so each of the two would "
+        "get only a part of run {run_id}. Remove one of them, or index the copy without this database: "
         "`ticklake index {run_id}`."
     )
     table: str
@@ -51,8 +51,8 @@ class TableCopied(TickLakeError):
 
 class BatchAlreadyClaimedError(TickLakeError):
     message = (
-        "Batch {name} is claimed or done already for {indexer_class}. That is normal where indexers share the work: "
-        "take the next one."
+        "Batch {name} is already claimed or completed for {indexer_class}. That is normal if indexers share the work: "
+        "try the next one."
     )
     name: str
     indexer_class: str

@@ -1,4 +1,4 @@
-"""Gaps: what finding a batch file changes in what is missing. Nothing here knows a database."""
+"""Gaps: how a batch file changes the recorded gaps. Pure functions without a database."""
 
 from __future__ import annotations
 
@@ -12,62 +12,59 @@ from ticklake.ticks import TickRange, hull, split, subtract
 PENDING = "pending"
 PERMANENT = "permanent"
 
-# A file with more holes than this has a wrong sampling interval in its metadata, rather than so many accidents.
-_MOST_HOLES = 100
+# More holes in one file are more likely caused by a wrong sampling interval in the metadata than by lost ticks.
+_MAX_HOLES = 100
 
 
 class Gap(NamedTuple):
-    """Ticks that no batch file has been found for, since when, and whether they are still looked for."""
+    """Ticks that no batch file has. They are searched for while the status is `pending`."""
 
     ticks: TickRange
     first_detected_ms: int
     status: str = PENDING
 
 
-class Short(NamedTuple):
-    """A batch file holds fewer ticks than its name promises: those it lacks, and its stamp when it was read."""
+class MissingTicks(NamedTuple):
+    """The ticks that a batch file lacks although its name promises them, and the stamp of the file when it was read."""
 
-    lacks: tuple[TickRange, ...]
+    ranges: tuple[TickRange, ...]
     stamp: str = ""
 
     @classmethod
-    def stored(cls, lacks: str | None, stamp: str | None) -> Short:
+    def stored(cls, lacks: str | None, stamp: str | None) -> MissingTicks:
         return cls(tuple(TickRange(*ticks) for ticks in json.loads(lacks or "[]")), stamp or "")
 
 
-WHOLE = Short(())
+NOTHING_MISSING = MissingTicks(())
 
 
-class Change(NamedTuple):
-    """What finding a batch changes: gaps that are gone, what is left of them, and the gaps that it reveals."""
+class GapChanges(NamedTuple):
+    """The effect of a new batch: the removed gaps, the remaining parts of them, and the new gaps."""
 
     frontier: int
     closed: list[Gap]
-    left: list[Gap]
+    remaining: list[Gap]
     opened: list[TickRange]
 
 
 def gap_before(ticks: TickRange, frontier: int | None, step: int) -> TickRange | None:
-    """What is missing between the frontier, the last tick that any batch reaches, and a batch further on.
-
-    None where nothing is missing, which is so for every batch that starts at or below what is expected.
-    """
+    """Returns the missing ticks between the frontier and a batch; None if nothing is missing."""
     gap = TickRange(0 if frontier is None else frontier + step, ticks.start - step)
     return gap or None
 
 
-def discover(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, step: int) -> Change:
-    """A batch is found. `gaps` are at least those that it overlaps or that lie between the frontier and its end.
+def gap_changes(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, step: int) -> GapChanges:
+    """Computes the effect of a new batch. `gaps` must include those that overlap it or lie between frontier and batch.
 
-    What is left of a gap keeps its age and its status. One exception: a gap beyond the frontier is known only from the
-    name of a file that failed. If it was given up and reaches beyond this batch, that name was wrong, and what is
-    missing before this batch is news.
+    The remaining parts of a gap keep its age and its status. There is one exception: a gap beyond the frontier comes
+    from the name of a failed file. If it is permanent and reaches beyond this batch, that name was wrong, and the
+    missing ticks before this batch are a new gap.
     """
     near = list(gaps)
     closed = [gap for gap in near if gap.ticks.overlaps(ticks)]
     reach = -1 if frontier is None else frontier
     refuted = [g for g in closed if g.status == PERMANENT and g.ticks.start > reach and g.ticks.end > ticks.end]
-    left = [
+    remaining = [
         gap._replace(ticks=piece)
         for gap in closed
         for piece in split(gap.ticks, ticks, step)
@@ -76,22 +73,22 @@ def discover(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, step: 
     missing = gap_before(ticks, frontier, step)
     known = [gap.ticks for gap in near if gap not in refuted]
     opened = subtract([missing], known, step) if missing else []
-    return Change(max(reach, ticks.end), closed, left, opened)
+    return GapChanges(max(reach, ticks.end), closed, remaining, opened)
 
 
-def few(ranges: Sequence[TickRange]) -> list[TickRange]:
-    """The same ranges, or, if they are very many, the one from the first to the last of their ticks."""
-    return [*ranges] if len(ranges) <= _MOST_HOLES else [hull(ranges)]
+def joined_if_many(ranges: Sequence[TickRange]) -> list[TickRange]:
+    """Returns the ranges; if there are too many, one range from the first to the last tick."""
+    return [*ranges] if len(ranges) <= _MAX_HOLES else [hull(ranges)]
 
 
-class Searched:
-    """The gaps that are searched for: whether a file falls into one is found by bisection."""
+class GapIndex:
+    """Finds by bisection whether ticks overlap a gap."""
 
     def __init__(self, gaps: Iterable[TickRange]) -> None:
         self._gaps = sorted(gaps)
         self._starts = [gap.start for gap in self._gaps]
 
     def gap_of(self, ticks: TickRange) -> TickRange | None:
-        """The last gap that these ticks overlap."""
+        """Returns the last gap that these ticks overlap; None if there is none."""
         place = bisect_right(self._starts, ticks.end) - 1
         return self._gaps[place] if place >= 0 and self._gaps[place].end >= ticks.start else None

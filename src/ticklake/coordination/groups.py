@@ -1,4 +1,4 @@
-"""Which table the indexers of a consumer group fill: all of them the same one, or each would get a part of the run."""
+"""Binds a consumer group to one table. With two tables, each would get only a part of the run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ log = logging.getLogger(__name__)
 def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target, id_at: IdAt) -> None:
     """Records that the group fills this table, or raises `GroupFillsAnotherTable`.
 
-    A table that was made anew in the place of the one recorded takes over from it. A table that was moved goes on; a
-    copy, whose original is still there, is another table although it has the same id.
+    A new table at the recorded location replaces the recorded one. A moved table stays bound. A copy whose original
+    still exists is another table, although it has the same id.
     """
     run.prepare(PACKAGE)
     values = {"topic": topic, "group": group, "indexer_class": indexer_class, **table._asdict()}
     while True:
         with run.reading() as transaction:
             before = [tuple(row) for row in transaction.sql(PACKAGE).group_table(topic=topic, group=group)]
-        # Outside of any transaction: a file system that does not answer must not hold the lock of the database.
+        # Outside of a transaction: a slow file system must not hold the database lock.
         copied = any(table.is_copy_of(Target(*place), id_at) for _, *place in before)
         with run.transaction() as transaction:
             sql = transaction.sql(PACKAGE)
@@ -42,12 +42,12 @@ def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target, id
             break
     if not same:
         log.info(
-            "%s was made anew: %s fills it from here on; `ticklake index` fills in the rest", table.location, group
+            "%s is a new table: %s fills it from now on; `ticklake index` adds the earlier ticks", table.location, group
         )
 
 
 def _filled(bound: Target, bound_class: str, table: Target, copied: bool) -> str:
-    """What the group fills, and how the table that was refused looks like it."""
+    """Describes the table that the group fills, and how it differs from the refused table."""
     if not bound.location:
         return f"no table, for {bound_class}"
     if copied:
@@ -55,11 +55,11 @@ def _filled(bound: Target, bound_class: str, table: Target, copied: bool) -> str
     return f"{bound.place}; this is {table.host}" if bound.location == table.location else bound.place
 
 
-def release(run: Run, topic: str, group: str) -> Target | None:
-    """Forgets which table a group fills, and returns it: the next indexer of the group that starts says it anew."""
+def unbind(run: Run, topic: str, group: str) -> Target | None:
+    """Removes the record of the table that a group fills, and returns it. The next indexer records its own table."""
     if not run.has_tables_of(PACKAGE):
         return None
     run.prepare(PACKAGE)
     with run.transaction() as transaction:
-        rows = transaction.sql(PACKAGE).release_group(topic=topic, group=group)
+        rows = transaction.sql(PACKAGE).unbind_group(topic=topic, group=group)
     return Target(*rows[0][1:]) if rows else None

@@ -1,4 +1,4 @@
-"""The gaps of a whole run, whatever indexers and tables they are of."""
+"""The gaps of a whole run, for all indexers and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LIMIT = 100_000
 
 
 class OpenGap(NamedTuple):
-    """A gap of one indexer class and table; `age_ms` is how long ago it was noticed."""
+    """A gap of one indexer class and table; `age_ms` is the time since it was detected."""
 
     indexer_class: str
     table_id: str
@@ -24,7 +24,7 @@ class OpenGap(NamedTuple):
 
 
 def open_gaps(run: Run, tables: Collection[str] | None = None) -> list[OpenGap]:
-    """The gaps of these tables, by their ids; default: all. Creates no tables in a run that nobody coordinates."""
+    """Returns the gaps of the tables with these ids. Default: all tables. Creates no database tables."""
     if not run.has_tables_of(PACKAGE):
         return []
     run.prepare(PACKAGE)

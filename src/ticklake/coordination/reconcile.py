@@ -1,4 +1,4 @@
-"""Reconciliation: what storage has and what the topic announced, compared, and the difference made good."""
+"""Reconciliation: compares the files of the storage with the messages of the topic, and announces missing files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _PAGE = 1000
 
 
 class Difference(NamedTuple):
-    """Keys of batch files, in tick order, that only one side has; `undecodable` counts messages that tell of none."""
+    """The keys of files without a message and of messages without a file, in tick order.
+
+    `undecodable` counts messages that name no batch file.
+    """
 
     unannounced: list[str]
     vanished: list[str]
@@ -23,9 +26,9 @@ class Difference(NamedTuple):
 
 
 class Announced(NamedTuple):
-    """The batch files that a topic tells of, by key, how many messages it has, and how many cannot be understood.
+    """The announced batch files by key, the number of messages, and how many of them cannot be decoded.
 
-    `removed` are the files that it told of in messages that retention has removed.
+    `removed` are the files whose messages retention has removed.
     """
 
     keys: Mapping[str, TickRange]
@@ -35,11 +38,12 @@ class Announced(NamedTuple):
 
 
 def stored(storage: Storage, run_id: str) -> dict[str, TickRange]:
-    """Every batch file of a run by its key. OSError where the run cannot be reached."""
+    """Returns the batch files of a run by key. Raises `OSError` if the storage cannot be reached."""
     return {f"{run_id}/{name}": ticks for ticks, name in sorted(Watch(storage, run_id).look())}
 
 
 def announced(run: Run, topic: str = BATCH_TOPIC) -> Announced:
+    """Reads all messages of a topic."""
     keys: dict[str, TickRange] = {}
     messages = undecodable = 0
     for info in _infos(run, topic):
@@ -48,19 +52,19 @@ def announced(run: Run, topic: str = BATCH_TOPIC) -> Announced:
             undecodable += 1
         else:
             keys[info.storage_key] = TickRange(info.tick_start, info.tick_end)
-    # After the messages: one that is removed meanwhile is in one or in both.
+    # Read after the messages, so that a message that is removed meanwhile is not missed.
     return Announced(keys, messages, undecodable, run.removed_files(topic))
 
 
-def compare(files: Mapping[str, TickRange], heard: Announced) -> Difference:
-    known = heard.keys.keys() | heard.removed
+def compare(files: Mapping[str, TickRange], found: Announced) -> Difference:
+    known = found.keys.keys() | found.removed
     unannounced = sorted((ticks, key) for key, ticks in files.items() if key not in known)
-    vanished = sorted((ticks, key) for key, ticks in heard.keys.items() if key not in files)
-    return Difference([key for _, key in unannounced], [key for _, key in vanished], heard.undecodable)
+    vanished = sorted((ticks, key) for key, ticks in found.keys.items() if key not in files)
+    return Difference([key for _, key in unannounced], [key for _, key in vanished], found.undecodable)
 
 
 def publish(run: Run, storage: Storage, keys: Iterable[str], topic: str = BATCH_TOPIC) -> int:
-    """Announces files that nobody was told of. One that is announced twice after all is indexed once all the same."""
+    """Announces files and returns their number. A file that is announced twice is indexed once."""
     count = 0
     with run.writer(topic) as writer:
         for page in _pages(list(keys)):

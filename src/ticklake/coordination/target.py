@@ -1,4 +1,4 @@
-"""The table that an indexer fills, by its own id and not its path: a table that is made anew is another one."""
+"""The table that an indexer fills. Its id identifies it, not its path: a recreated table is another table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IdAt = Callable[[Path], str | None]
 
 
 class Target(NamedTuple):
-    """A table by its id, and where it was seen. An indexer that writes no table has none: its id is empty."""
+    """The id and the location of a table. All fields are empty for an indexer without a table."""
 
     table_id: str = ""
     location: str = ""
@@ -25,11 +25,11 @@ class Target(NamedTuple):
         return cls(table_id, directory.absolute().as_uri(), platform.node())
 
     def replaces(self, other: Target) -> bool:
-        """Whether this table is where the other one was: on this machine, in the same folder."""
+        """Returns whether this table is at the location of the other one, on the same machine."""
         return bool(self.location) and (self.location, self.host) == (other.location, other.host)
 
     def is_copy_of(self, other: Target, id_at: IdAt) -> bool:
-        """Whether the other one is still there, in another folder that can be seen from here, with this one's id."""
+        """Returns whether the other table still exists in another folder, visible from here, with the same id."""
         if self.table_id != other.table_id or not other.location or self.location == other.location:
             return False
         original = other.directory
@@ -41,7 +41,7 @@ class Target(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it was seen, as people call it."""
+        """The location and the machine, for messages."""
         return f"{self.location} on {self.host}"
 
 

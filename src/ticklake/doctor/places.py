@@ -81,15 +81,15 @@ def abandoned_files(subject: Subject) -> Iterator[Finding]:
 
 
 def passed_over_files(subject: Subject) -> Iterator[Finding]:
-    """Batch files that nobody sees: `ticklake end` would end a run before them."""
+    """Finds batch files that the storage passes over. `ticklake end` would end the run before them."""
     for place in filter(Path.is_dir, subject.storages):
         storage = Storage(place)
         runs = storage.runs()
         found = tuple(path for run in runs[-NEWEST_RUNS:] for path in storage.passed_over(run))
         scope = in_newest(len(runs))
         if found:
-            text = f"{len(found):,} folders and links in {place} hold batch files and are passed over{scope}."
-            remedy = "Rename the folders to plain names, and put the files themselves in the place of links."
+            text = f"{len(found):,} folders and links in {place} have batch files that are passed over{scope}."
+            remedy = "Rename the folders (letters, digits, dot, dash, underscore), and replace links with the files."
             yield warning("passed-over files", text, remedy, found[:100])
         else:
             yield ok("passed-over files", f"none in {place}{scope}")

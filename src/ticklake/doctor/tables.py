@@ -1,4 +1,4 @@
-"""Tables of a lake: whether each is of its run, is no copy of another, and says what the run's metadata says."""
+"""Checks of tables: whether each belongs to its run, is not a copy, and agrees with the metadata of the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tables(subject: Subject) -> Iterator[Finding]:
         runs = catalog.runs()
         scope = in_newest(len(runs))
         found = [one for run in runs[-NEWEST_RUNS:] for one in _of_run(catalog, run, storages)]
-        yield from found or [ok("tables", f"those in {lake} are of their runs, each once{scope}")]
+        yield from found or [ok("tables", f"all tables in {lake} belong to their runs, without copies{scope}")]
 
 
 def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[Finding]:
@@ -35,7 +35,7 @@ def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[
             remedy = f"Move {catalog.root / run_id / table} away, then: ticklake index {run_id}"
             yield warning("tables", str(error), remedy)
         except TableUnreadable:
-            continue  # verify tells
+            continue  # `verify` reports it
     for names in names_by_id(catalog, run_id).values():
         if len(names) > 1:
             text = f"{' and '.join(names)} in {catalog.root / run_id} are copies with one table id."

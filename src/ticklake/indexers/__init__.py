@@ -1,1 +1,1 @@
-"""Indexers: what turns the batch files of a run into tables."""
+"""Indexers: they turn the batch files of a run into tables."""

@@ -1,4 +1,4 @@
-"""What all indexers share: which run they are for, and the resources they work with. No business logic."""
+"""The base of all indexers: options, resources, and the search for a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexerOptions:
-    """What a user can set for an indexer. Times are milliseconds, as in the configuration."""
+    """The options of an indexer. Names ending in `_ms` are milliseconds; `claim_timeout` is seconds."""
 
     run_id: str | None = None
     poll_interval_ms: int = defaults.POLL_INTERVAL_MS
@@ -40,10 +40,10 @@ class IndexerOptions:
 
 @dataclass(frozen=True)
 class IndexerResources:
-    """Where an indexer reads and writes. The topic is the indexer's usual one, the group its name, unless said here.
+    """Where an indexer reads and writes. The default topic depends on the indexer; the default group is its name.
 
-    An indexer that writes nothing needs no lake. `spark` is asked for a session only by those that need one. Those with
-    the same `sharing` read batch files together.
+    An indexer that writes no table needs no lake. `spark` returns the session. Indexers with the same `sharing` read
+    each batch file together.
     """
 
     storage: Storage
@@ -56,7 +56,7 @@ class IndexerResources:
 
     @property
     def tables(self) -> Lake:
-        """The lake, for those who write to it."""
+        """The lake. Raises `LakeNeeded` if there is none."""
         if self.lake is None:
             raise LakeNeeded()
         return self.lake
@@ -74,10 +74,10 @@ class Indexer(Service):
 
     @abstractmethod
     def index_run(self, run_id: str) -> None:
-        """The work on one run, until stopped or, where asked to, until caught up."""
+        """Indexes one run until a stop or, with `until_caught_up`, until nothing is left."""
 
     def prepare_schema(self, run_id: str) -> None:
-        """What must exist before indexing starts; by default nothing."""
+        """Creates what must exist before indexing starts. Does nothing by default."""
 
     def run(self) -> None:
         self.run_id = self._discover_run()
@@ -86,10 +86,10 @@ class Indexer(Service):
             self.index_run(self.run_id)
 
     def _discover_run(self) -> str | None:
-        """The configured run (post-mortem), or the first one that starts after this indexer was made (parallel)."""
+        """Returns the configured run, or waits for the first run that starts after this indexer was created."""
         if self.options.run_id is not None:
             return self.options.run_id
-        # Run ids tell whole seconds.
+        # Run ids have whole seconds.
         since = self._created_at.replace(microsecond=0)
         deadline = time.monotonic() + self.options.max_poll_duration_ms / 1000
         while time.monotonic() < deadline:

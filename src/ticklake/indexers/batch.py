@@ -1,4 +1,4 @@
-"""The batch indexer: all of the loop, the buffering, the acks, the errors. A subclass only says what its rows are."""
+"""The batch indexer: loop, buffering, acks and errors. A subclass only defines its rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _COUNTERS = ("flushes", "batches_processed", "batches_skipped", "batches_failed"
 class BatchIndexer(Indexer):
     """Turns the ticks of batch files into rows of `table`, each key exactly once.
 
-    A subclass names its `table`, the fields of a tick it `reads`, and writes `rows`, a pure function of ticks that runs
-    on Spark's workers. One that only counts has no table, and writes `observe`.
+    A subclass sets `table` and `reads`, the fields of a tick that it needs, and implements `rows`, a pure function that
+    Spark's workers call. An indexer that only counts has no table and implements `observe`.
     """
 
     table: ClassVar[Table | None] = None
@@ -49,7 +49,7 @@ class BatchIndexer(Indexer):
         options: IndexerOptions | None = None,
         batches_of: Callable[[str, Monitor], Batches] | None = None,
     ) -> None:
-        """`batches_of` gives the batches of a run from elsewhere than its topic, such as storage itself."""
+        """`batches_of` opens another source of batches than the topic, such as the storage."""
         super().__init__(name, resources, options)
         self._batches_of = batches_of
         self._batches: Batches | None = None
@@ -63,16 +63,16 @@ class BatchIndexer(Indexer):
 
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
-        """The table's rows for these ticks. `world` is None for an indexer that reads no metadata."""
+        """Returns the rows of the table for these ticks. `world` is None for an indexer that reads no metadata."""
         raise RowsMissing()
 
     @staticmethod
     def observe(ticks: pa.RecordBatch) -> Mapping[str, int]:
-        """What to count of these ticks; the sums become counters of the indexer."""
+        """Returns counts of these ticks by name. Their sums become counters of the indexer."""
         return {}
 
     def components(self) -> Components:
-        """What this indexer makes use of: by default everything, idempotency where it is switched on."""
+        """Returns the components of this indexer. Default: all; idempotency only with `enable_idempotency`."""
         options = self.options
         return Components(
             metadata=MetadataReading(options.poll_interval_ms, options.max_poll_duration_ms),
@@ -85,12 +85,12 @@ class BatchIndexer(Indexer):
             self._batches.wake()
 
     def under_way(self) -> int:
-        """About how many ticks are done that are not committed yet."""
+        """Returns an estimate of the ticks that are done but not committed yet."""
         return self._loop.under_way() if self._loop else 0
 
     @property
     def reading(self) -> bool:
-        """Whether it has all that it needs, and looks for batches."""
+        """Whether the indexer has the metadata and reads batches."""
         return self._loop is not None
 
     def index_run(self, run_id: str) -> None:
@@ -98,9 +98,9 @@ class BatchIndexer(Indexer):
             try:
                 return self._index_run(run_id)
             except TableReplaced as error:
-                # The group and the coordinator know a table by its id: they are told of this one, or refuse it.
+                # Start again, because the group and the coordinator must accept the new table id.
                 self.monitor.errors.record("TABLE_REPLACED", error)
-                log.warning("TABLE_REPLACED, beginning again with the one that is there: %s", error)
+                log.warning("TABLE_REPLACED, starting again with the new table: %s", error)
 
     def _index_run(self, run_id: str) -> None:
         flusher = self.flusher(run_id)
@@ -118,7 +118,7 @@ class BatchIndexer(Indexer):
             self._batches.close()
 
     def flusher(self, run_id: str) -> Flusher | None:
-        """What makes and commits the rows of a run; None if the indexer is stopped before the run's metadata come."""
+        """Returns the flusher of a run; None if the indexer is stopped before the metadata exists."""
         metadata, world = self.components().metadata, None
         if metadata is not None:
             world = metadata.load(metadata_of(self.resources, run_id), run_id, self.wait, self.monitor)
@@ -136,19 +136,19 @@ class BatchIndexer(Indexer):
         if self._batches_of is not None:
             return self._batches_of(run_id, self.monitor)
         mark = components.idempotency is not None
-        another = partial(self.ledger, self.resources.tables, run_id) if self.table else None
-        return subscribe(self, run_id, ledger, another, step, mark=mark)
+        open_ledger = partial(self.ledger, self.resources.tables, run_id) if self.table else None
+        return subscribe(self, run_id, ledger, open_ledger, step, mark=mark)
 
     @classmethod
     def ledger(cls, lake: Lake, run_id: str) -> Ledger:
-        """Opens the table of a run. It records who fills it, as `ticklake index --table` would call it."""
-        assert cls.table is not None  # noqa: S101  nobody asks for a table that there is not
+        """Opens the table of a run. The table records this class in the form that `ticklake index --table` accepts."""
+        assert cls.table is not None  # noqa: S101  only called for indexers with a table
         is_importable = cls.__module__ != "__main__" and cls.__qualname__.isidentifier()
         return lake.ledger(run_id, cls.table, f"{cls.__module__}:{cls.__qualname__}" if is_importable else "")
 
     @classmethod
     def work(cls, storage: Storage, world: World | None, directory: Path | None) -> Work:
-        """What its tasks are told, wherever a batch file is to be indexed or to be judged as if it were."""
+        """Returns the work for the tasks that index batch files, or that check them."""
         return Work(
             flush_id="",
             storage=storage,
@@ -164,5 +164,5 @@ class BatchIndexer(Indexer):
 def _buffer(components: Components, step: int) -> TickBuffer:
     if components.buffering is not None:
         return components.buffering.buffer(step)
-    # Without buffering each tick is flushed on its own.
+    # Without buffering each tick is flushed separately.
     return TickBuffer(insert_batch_size=1, flush_timeout=0.0, step=step)

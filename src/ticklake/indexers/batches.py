@@ -1,4 +1,4 @@
-"""Where an indexer's batches come from: claimed from a topic, or listed from storage."""
+"""Sources of batches: a topic, from which they are claimed, or a storage, in which they are listed."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _STORAGE_DELAY = 5.0
 _MAX_DELAY = 60.0
 _PAGE = 50_000
 
-Holds = Callable[[TickRange], bool]
-"""Whether a table has all of these ticks."""
+HasTicks = Callable[[TickRange], bool]
+"""Returns whether a table has all of these ticks."""
 
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """One batch file handed to an indexer: which of its ticks, and the message that told of it, if any."""
+    """A batch file for an indexer: the ticks to index, and the message that announced it, if any."""
 
     file: BatchFile
     ticks: TickRange
     message: Message | None = None
-    there: list[Ticks] = field(default_factory=list)
-    """Those of its ticks that are known to be in the table, part by part; once it is done, all that the file has."""
+    present: list[Ticks] = field(default_factory=list)
+    """The ticks that are in the table, one array per flushed part. Complete once the batch is done."""
 
     def slice(self, ticks: TickRange, whole: TickRange | None = None) -> Slice:
         if self.message is None:
@@ -52,26 +52,26 @@ class Delivery:
 
 
 class Batches(Protocol):
-    """What the flush loop asks of a source of batches."""
+    """A source of batches for the flush loop."""
 
     def poll(self, limit: int, timeout: float) -> Sequence[Delivery]: ...
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left that this indexer does not hold: nothing to be had, nothing in others' hands."""
+        """Whether all remaining batches are held by this indexer: none is left to claim, and others hold none."""
 
     @property
     def lease(self) -> float:
-        """Seconds after which a batch that was not renewed goes to somebody else; 0: never."""
+        """Seconds after which another indexer may claim a batch that was not renewed; 0: never."""
 
     def done(self, deliveries: Sequence[Delivery]) -> None: ...
 
     def fail(self, delivery: Delivery, error: str) -> None: ...
 
     def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Keeps them for another lease; gives those that somebody else has by now."""
+        """Extends the leases. Returns the deliveries whose claims were lost."""
 
-    def give_back(self, deliveries: Sequence[Delivery]) -> None: ...
+    def release(self, deliveries: Sequence[Delivery]) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -79,7 +79,7 @@ class Batches(Protocol):
 
 
 class TopicBatches(AbstractContextManager["TopicBatches"]):
-    """Batches announced on a topic. A batch is marked processed in the same transaction as its ack, never before."""
+    """Batches that a topic announces. A batch is marked as processed in the transaction of its ack."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         storage: Storage,
         monitor: Monitor,
         processed: ProcessedBatches | None,
-        holds: Holds | None = None,
+        has_ticks: HasTicks | None = None,
     ) -> None:
-        """A batch that is marked as processed is skipped if the table `holds` its ticks. None: there is no table."""
+        """A batch that is marked as processed is skipped if the table `has_ticks` of it, or if there is no table."""
         self._run, self._reader, self._storage, self._monitor = run, reader, storage, monitor
-        self._processed, self._holds = processed, holds
+        self._processed, self._has_ticks = processed, has_ticks
         self._held: set[str] = set()
         self._found_nothing = False
         self.lease = lease
@@ -110,24 +110,24 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         return found
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
-        messages = self._let_go(deliveries)
+        messages = self._remove_held(deliveries)
         if not messages:
             return
-        if self._processed is None or not self._marked(self._processed, deliveries, messages):
+        if self._processed is None or not self._mark_and_ack(self._processed, deliveries, messages):
             self._reader.ack_many(messages)
 
     def fail(self, delivery: Delivery, error: str) -> None:
-        for message in self._let_go([delivery]):
+        for message in self._remove_held([delivery]):
             self._fail(message, error)
 
     def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         held = self._reader.extend([delivery.message for delivery in deliveries if delivery.message is not None])
         lost = [delivery for delivery, mine in zip(deliveries, held, strict=True) if not mine]
-        self._let_go(lost)
+        self._remove_held(lost)
         return lost
 
-    def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        self._reader.release(self._let_go(deliveries))
+    def release(self, deliveries: Sequence[Delivery]) -> None:
+        self._reader.release(self._remove_held(deliveries))
 
     def wake(self) -> None:
         self._reader.wake()
@@ -141,8 +141,10 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _marked(self, processed: ProcessedBatches, deliveries: Sequence[Delivery], messages: Sequence[Message]) -> bool:
-        """Marks and acknowledges in one transaction. False if that fails, in any way: the mark only saves work."""
+    def _mark_and_ack(
+        self, processed: ProcessedBatches, deliveries: Sequence[Delivery], messages: Sequence[Message]
+    ) -> bool:
+        """Marks and acknowledges in one transaction. Returns False if this fails; the mark only saves work."""
         try:
             with self._run.transaction() as transaction:
                 processed.limit_waiting(transaction)
@@ -154,18 +156,18 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
             return False
         return True
 
-    def _let_go(self, deliveries: Sequence[Delivery]) -> list[Message]:
+    def _remove_held(self, deliveries: Sequence[Delivery]) -> list[Message]:
         messages = [delivery.message for delivery in deliveries if delivery.message is not None]
         self._held.difference_update(message.id for message in messages)
         return messages
 
     def _lag(self) -> int:
-        """What the group has not acknowledged: also what others hold, or held when they died."""
+        """Returns the number of messages that the group has not acknowledged, including those that others hold."""
         groups = self._run.groups.list(self._reader.topic)
         return sum(group.lag for group in groups if group.group == self._reader.group)
 
     def _delivery(self, message: Message) -> Delivery | None:
-        """The batch a message tells of, unless it is done already or is not there to be read."""
+        """Returns the announced batch; None if it is already processed or cannot be read."""
         try:
             info = self._info(message)
             if self._is_processed(info.storage_key):
@@ -177,18 +179,18 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         except OUTAGES as error:
             self._monitor.errors.record("DATABASE_UNAVAILABLE", error)
             log.warning("%s", error)
-            with suppress(*OUTAGES):  # then the claim expires
+            with suppress(*OUTAGES):  # if it is not released, the claim expires
                 self._reader.release([message])
             return None
         except (TickLakeError, OSError) as error:
             if self._storage.reachable(self._run.id):
                 self._fail(message, str(error))
             else:
-                self._wait_for_storage(message, error)
+                self._release_with_delay(message, error)
             return None
 
-    def _wait_for_storage(self, message: Message, error: Exception) -> None:
-        """No fault of the message's: it comes again, and that does not count as an attempt."""
+    def _release_with_delay(self, message: Message, error: Exception) -> None:
+        """Releases a message while the storage is unavailable. This does not count as a delivery attempt."""
         unavailable = StorageUnavailable(storage=self._storage.url, reason=error)
         self._monitor.errors.record("STORAGE_UNAVAILABLE", unavailable)
         log.warning("%s", unavailable)
@@ -205,16 +207,11 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         if self._processed is None:
             return False
         try:
-            return self._processed.contains(key) and (self._holds is None or self._has_ticks_of(key, self._holds))
+            return self._processed.contains(key) and (self._has_ticks is None or _has_ticks_of(key, self._has_ticks))
         except (TickLakeError, OSError) as error:
-            # Only work is saved here: the table itself knows what it has.
-            log.debug("Could not ask whether %s is processed, so it is not: %s", key, error)
+            # A mark only saves work. The flush finds out which ticks the table has.
+            log.debug("Could not check whether %s is processed, so it is read: %s", key, error)
             return False
-
-    def _has_ticks_of(self, key: str, holds: Holds) -> bool:
-        """A table can be restored from an older copy: then its marks are of ticks that it has no more."""
-        ticks = parse_batch_name(key.rpartition("/")[2])
-        return ticks is not None and holds(ticks)
 
     def _fail(self, message: Message, error: str) -> None:
         self._monitor.counter("batches_failed").add()
@@ -224,14 +221,20 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
             log.warning("Batch of message %s failed, trying again in %g seconds: %s", message.id, delay, error)
 
 
+def _has_ticks_of(key: str, has_ticks: HasTicks) -> bool:
+    """Returns whether the table has the ticks of a file. It may have lost them: it can be restored from an old copy."""
+    ticks = parse_batch_name(key.rpartition("/")[2])
+    return ticks is not None and has_ticks(ticks)
+
+
 def check_run_of_key(message: Message, key: str, run_id: str) -> None:
-    """A file of another run is whole and good, and its ticks have the same numbers: nothing else would tell."""
+    """Raises `KeyOfAnotherRun` for a file of another run. No later check would find it: its ticks look the same."""
     if check_key(key)[0] != run_id:
         raise KeyOfAnotherRun(message_id=message.id, topic=message.topic, run_id=run_id, key=key)
 
 
 class StoredBatches(AbstractContextManager["StoredBatches"]):
-    """The batch files of a run straight from storage, in tick order, each once. For runs and tools without a topic."""
+    """The batch files of a run as the storage lists them, in tick order, each once. Needs no topic."""
 
     lease = 0.0
     ticks_before = 0
@@ -243,7 +246,7 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
         self._all_listed = False
         self.failed: dict[str, str] = {}
 
-    def poll(self, limit: int, timeout: float) -> list[Delivery]:  # noqa: ARG002  files that are there need no waiting
+    def poll(self, limit: int, timeout: float) -> list[Delivery]:  # noqa: ARG002  listing does not wait
         if not self._listed and not self._all_listed:
             page = self._storage.batches(self._run_id, after=self._token, ticks=self._ticks, limit=_PAGE)
             self._listed.extend(page.files)
@@ -257,7 +260,7 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
         return self._all_listed and not self._listed
 
     def done(self, deliveries: Sequence[Delivery]) -> None:
-        """The table itself knows."""
+        """Does nothing: the table records its ticks."""
 
     def fail(self, delivery: Delivery, error: str) -> None:
         self._monitor.counter("batches_failed").add()
@@ -265,10 +268,10 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
         log.warning("Batch %s failed: %s", delivery.file.key, error)
         self.failed[delivery.file.key] = error
 
-    def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:  # noqa: ARG002  nobody else can have them
+    def renew(self, deliveries: Sequence[Delivery]) -> list[Delivery]:  # noqa: ARG002  there are no claims
         return []
 
-    def give_back(self, deliveries: Sequence[Delivery]) -> None: ...
+    def release(self, deliveries: Sequence[Delivery]) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -281,7 +284,7 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
 
 
 def id_at(directory: Path) -> str | None:
-    """The id of the table in a folder; None if there is no table, or none that can be filled."""
+    """Returns the id of the table in a folder; None if there is no readable table."""
     try:
         return table_id(directory)
     except TableUnreadable:

@@ -1,4 +1,4 @@
-"""Buffering across batch files: which slices the next flush takes, and which batches are done after it."""
+"""Buffers slices of batch files: chooses those of the next flush, and finds the batches that are done after it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ticklake.ticks import TickRange
 
 @dataclass(eq=False)
 class _Batch:
-    """A delivered batch, and how many parts of it are waiting or under way.
+    """A delivered batch. `parts` is the number of its parts that are waiting or being flushed.
 
-    It is proven once all of its ticks are known to be good: before that no part of it is committed alone.
+    It is proven once all its ticks were checked. Before that, no part of it is committed alone.
     """
 
     delivery: Delivery
@@ -30,27 +30,27 @@ class _Batch:
     parts: int = 1
     dropped: bool = False
     proven: bool = False
-    left: Ticks | None = None
-    """Its ticks that were left to do when all of it was checked. Before that, its range is all that is known."""
+    remaining: Ticks | None = None
+    """The ticks that were not indexed yet when the batch was checked; None before the check."""
     histories: set[int] = field(default_factory=set)
-    """In which histories of the table its parts are. In more than one: the first parts may be gone."""
+    """The histories of the table to which its parts were committed. With more than one, earlier parts may be lost."""
 
     def count(self, ticks: TickRange, step: int) -> int:
-        """How many ticks there are within a range; at most so many if it has not been checked."""
-        if self.left is None:
+        """Returns the number of ticks within a range; an upper bound before the check."""
+        if self.remaining is None:
             return ticks.count(step)
-        return self._place_after(ticks.end) - self._place_after(ticks.start - 1)
+        return self._count_up_to(ticks.end) - self._count_up_to(ticks.start - 1)
 
     def cut(self, ticks: TickRange, room: int, step: int) -> tuple[TickRange, TickRange]:
-        """As much of a range as there is room for, and the rest."""
-        if self.left is None:
+        """Splits a range into a part with `room` ticks and the rest."""
+        if self.remaining is None:
             head, tail = self.delivery.slice(ticks).cut(room, step)
             return head.ticks, tail.ticks
-        last = int(self.left[self._place_after(ticks.start - 1) + room - 1])
+        last = int(self.remaining[self._count_up_to(ticks.start - 1) + room - 1])
         return TickRange(ticks.start, last), TickRange(last + 1, ticks.end)
 
-    def _place_after(self, tick: int) -> int:
-        return 0 if self.left is None else int(np.searchsorted(self.left, tick, "right"))
+    def _count_up_to(self, tick: int) -> int:
+        return 0 if self.remaining is None else int(np.searchsorted(self.remaining, tick, "right"))
 
     def slice(self, ticks: TickRange) -> Slice:
         return self.delivery.slice(ticks, whole=None if self.proven else self.delivery.ticks)
@@ -64,7 +64,7 @@ class _Part(NamedTuple):
 
 
 class _Spans:
-    """Ranges that do not overlap each other: whether another one would is found by bisection."""
+    """Ranges that do not overlap. Finds by bisection whether another range overlaps one of them."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -85,8 +85,8 @@ class _Spans:
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
-    """The slices of one flush and, in the same order, the batches they are of."""
+class FlushInput:
+    """The slices of one flush and, in the same order, their batches."""
 
     slices: list[Slice] = field(default_factory=list)
     batches: list[_Batch] = field(default_factory=list)
@@ -97,26 +97,26 @@ class Taken:
 
 
 class TickBuffer:
-    """Holds slices, never ticks: its size does not depend on the data. The caller has the clock."""
+    """Holds slices, not ticks, so its memory does not depend on the data. The caller passes the time."""
 
     def __init__(self, insert_batch_size: int, flush_timeout: float, step: int) -> None:
         self._insert_batch_size = insert_batch_size
         self.flush_timeout = flush_timeout
         self._step = step
         self._waiting: deque[_Part] = deque()
-        self._under_way: list[Taken] = []
+        self._under_way: list[FlushInput] = []
         self._spans = _Spans()
         self._last_flush = float("-inf")
         self.ticks = 0
 
     def __len__(self) -> int:
-        """How many batches are buffered, in part or whole."""
+        """Returns the number of batches that are buffered, wholly or partly."""
         return len({id(part.batch) for part in self._waiting})
 
     @property
     def held(self) -> list[Delivery]:
-        """Every batch that is not done: buffered or under way."""
-        under_way = chain.from_iterable(taken.batches for taken in self._under_way)
+        """All batches that are not done: buffered or being flushed."""
+        under_way = chain.from_iterable(popped.batches for popped in self._under_way)
         return [batch.delivery for batch in dict.fromkeys([*under_way, *(part.batch for part in self._waiting)])]
 
     @property
@@ -128,9 +128,9 @@ class TickBuffer:
         self.ticks += delivery.ticks.count(self._step)
 
     def due_at(self) -> float:
-        """When the next flush is due: at once if full, else the timeout after the last flush or the oldest arrival.
+        """Returns when the next flush is due: now if full, else a timeout after the last flush or the oldest arrival.
 
-        Never while what is first in line overlaps what is under way: that is not in the table yet.
+        Infinite if the first slice overlaps one that is being flushed, because those ticks are not in the table yet.
         """
         if not self._waiting or self._spans.overlap(self._waiting[0].ticks):
             return float("inf")
@@ -138,91 +138,90 @@ class TickBuffer:
             return float("-inf")
         return max(self._last_flush, self._waiting[0].batch.arrived) + self.flush_timeout
 
-    def take(self, now: float, only_first: bool = False) -> Taken:
-        """At most the insert batch size in ticks, oldest first, up to a slice that overlaps another one under way."""
-        taken = Taken()
+    def pop(self, now: float, only_first: bool = False) -> FlushInput:
+        """Pops the oldest slices, up to the insert batch size or to a slice that overlaps one being flushed."""
+        popped = FlushInput()
         room = self._insert_batch_size
-        while self._waiting and room > 0 and not (only_first and taken.slices):
+        while self._waiting and room > 0 and not (only_first and popped.slices):
             if self._spans.overlap(self._waiting[0].ticks):
                 break
-            batch, ticks = self._next(room)
+            batch, ticks = self._pop_part(room)
             room -= batch.count(ticks, self._step)
-            taken.slices.append(batch.slice(ticks))
-            taken.batches.append(batch)
+            popped.slices.append(batch.slice(ticks))
+            popped.batches.append(batch)
             self._spans.add(ticks)
-        self._under_way.append(taken)
+        self._under_way.append(popped)
         self._last_flush = now
-        return taken
+        return popped
 
-    def blamed(self, taken: Taken, failed: Collection[int]) -> list[int]:
-        """Of the slices that failed, one a batch, and none of a batch that was given up before."""
-        first = {id(taken.batches[number]): number for number in sorted(failed, reverse=True)}
-        return sorted(number for number in first.values() if not taken.batches[number].dropped)
+    def first_failures(self, popped: FlushInput, failed: Collection[int]) -> list[int]:
+        """Returns the first failed slice of each batch, except batches that were dropped before."""
+        first = {id(popped.batches[number]): number for number in sorted(failed, reverse=True)}
+        return sorted(number for number in first.values() if not popped.batches[number].dropped)
 
-    def settle(
+    def finish(
         self,
-        taken: Taken,
+        popped: FlushInput,
         failed: Collection[int],
         proven: Collection[int] = (),
-        left: Mapping[int, Ticks] = MappingProxyType({}),
-        there: Mapping[int, Ticks] = MappingProxyType({}),
+        remaining: Mapping[int, Ticks] = MappingProxyType({}),
+        present: Mapping[int, Ticks] = MappingProxyType({}),
         history: int = 0,
     ) -> list[Delivery]:
-        """The flush is over: gives the batches that are now done. A batch with a failed slice is dropped whole.
+        """Ends a flush and returns the batches that are done. A batch with a failed slice is dropped completely.
 
-        `left` are the ticks that the batch of a proven slice has beside it: the rest is cut by those, not by its range.
-        `there` are the ticks of a slice that are in the table now. A batch whose parts are in different histories of
-        the table waits for another flush of all of it.
+        `remaining` has, for a proven slice, the other ticks of its batch. `present` has the ticks of a slice that are
+        in the table now. A batch whose parts are in different histories of the table is flushed again completely.
         """
-        self._end(taken)
+        self._remove_under_way(popped)
         for number in proven:
-            taken.batches[number].proven = True
-            taken.batches[number].left = left.get(number, taken.batches[number].left)
-        for number, ticks in there.items():
-            taken.batches[number].delivery.there.append(ticks)
-        if left:
+            popped.batches[number].proven = True
+            popped.batches[number].remaining = remaining.get(number, popped.batches[number].remaining)
+        for number, ticks in present.items():
+            popped.batches[number].delivery.present.append(ticks)
+        if remaining:
             self.ticks = sum(part.batch.count(part.ticks, self._step) for part in self._waiting)
         for number in failed:
-            self._drop(taken.batches[number])
-        for batch in taken.batches:
+            self._drop(popped.batches[number])
+        for batch in popped.batches:
             batch.parts -= 1
             batch.histories.add(history)
-        ended = [batch for batch in dict.fromkeys(taken.batches) if batch.parts == 0 and not batch.dropped]
+        ended = [batch for batch in dict.fromkeys(popped.batches) if batch.parts == 0 and not batch.dropped]
         for batch in ended:
             if len(batch.histories) > 1:
-                batch.delivery.there.clear()
+                batch.delivery.present.clear()
                 self.add(batch.delivery, batch.arrived)
         return [batch.delivery for batch in ended if len(batch.histories) == 1]
 
-    def put_back(self, taken: Taken) -> None:
-        """The flush did not happen: its slices are the first of the next one."""
-        self._end(taken)
-        for batch, piece in reversed(list(zip(taken.batches, taken.slices, strict=True))):
+    def requeue(self, popped: FlushInput) -> None:
+        """Puts the slices of a failed flush back at the front of the buffer."""
+        self._remove_under_way(popped)
+        for batch, piece in reversed(list(zip(popped.batches, popped.slices, strict=True))):
             if not batch.dropped:
                 self._waiting.appendleft(_Part(batch, piece.ticks))
                 self.ticks += batch.count(piece.ticks, self._step)
 
     def clear(self) -> list[Delivery]:
-        """Gives up everything that is buffered."""
-        given_up = list(dict.fromkeys(part.batch.delivery for part in self._waiting))
+        """Empties the buffer and returns its batches."""
+        removed = list(dict.fromkeys(part.batch.delivery for part in self._waiting))
         self._waiting.clear()
         self.ticks = 0
-        return given_up
+        return removed
 
     def drop(self, lost: Collection[Delivery]) -> None:
-        """Somebody else has these batches by now: what of them is not under way is theirs to do."""
-        under_way = chain.from_iterable(taken.batches for taken in self._under_way)
+        """Drops batches whose claims were lost. Slices that are being flushed continue."""
+        under_way = chain.from_iterable(popped.batches for popped in self._under_way)
         for batch in [*(part.batch for part in self._waiting), *under_way]:
             if batch.delivery in lost:
                 self._drop(batch)
 
-    def _end(self, taken: Taken) -> None:
-        self._under_way.remove(taken)
-        for piece in taken.slices:
+    def _remove_under_way(self, popped: FlushInput) -> None:
+        self._under_way.remove(popped)
+        for piece in popped.slices:
             self._spans.remove(piece.ticks)
 
-    def _next(self, room: int) -> _Part:
-        """The first part that waits, or as much of it as there is room for."""
+    def _pop_part(self, room: int) -> _Part:
+        """Pops the first part. If it has more than `room` ticks, its rest stays in the buffer."""
         batch, ticks = self._waiting.popleft()
         self.ticks -= batch.count(ticks, self._step)
         if batch.count(ticks, self._step) > room:

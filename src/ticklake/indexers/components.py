@@ -1,4 +1,4 @@
-"""The components an indexer picks from: metadata reading, tick buffering, idempotency. Each one is optional."""
+"""The optional components of an indexer: metadata reading, tick buffering, idempotency."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ticklake.world import World
 
 @dataclass(frozen=True)
 class MetadataReading:
-    """Waits until the metadata of the run is indexed: it tells the sampling interval and the shape of the world."""
+    """Waits until the metadata of the run is indexed. It has the sampling interval and the shape of the world."""
 
     poll_interval_ms: int = defaults.POLL_INTERVAL_MS
     max_poll_duration_ms: int = defaults.MAX_POLL_DURATION_MS
@@ -33,7 +33,7 @@ class MetadataReading:
         wait: Callable[[float], bool],
         monitor: Monitor,
     ) -> World | None:
-        """The run's world; None if `wait` says to stop first."""
+        """Returns the world of the run; None if `wait` returns False first."""
         deadline = time.monotonic() + self.max_poll_duration_ms / 1000
         while True:
             metadata = _timed(read, monitor)
@@ -46,9 +46,9 @@ class MetadataReading:
 
 
 def metadata_of(resources: IndexerResources, run_id: str) -> Callable[[], SimulationMetadata | None]:
-    """Reads the run's file, once the table that is made of it is there; without a lake, the file alone.
+    """Returns a function that reads the metadata file of a run once its table exists; without a lake, at once.
 
-    The coordinator and `verify` read the file too: if somebody corrects it, all of them see the same.
+    The file counts, because it can be corrected, and because the coordinator and `verify` read it too.
     """
     storage, lake = resources.storage, resources.lake
 
@@ -60,7 +60,7 @@ def metadata_of(resources: IndexerResources, run_id: str) -> Callable[[], Simula
 
 
 def stored_metadata(storage: Storage, run_id: str) -> SimulationMetadata | None:
-    """The metadata file of a run; None while it has none."""
+    """Returns the metadata of a run from its file; None if there is no file."""
     try:
         return storage.read_metadata(run_id)
     except StoredFileMissing:
@@ -94,12 +94,12 @@ class TickBuffering:
 
 @dataclass(frozen=True)
 class Idempotency:
-    """Skips reading batches that were done before. Only saves work: the table itself knows what it has."""
+    """Skips batches that were processed before. It only saves work: a table never gets a tick twice."""
 
 
 @dataclass(frozen=True)
 class Components:
-    """What one indexer has picked."""
+    """The components of one indexer. None: not used."""
 
     metadata: MetadataReading | None = None
     buffering: TickBuffering | None = None

@@ -8,7 +8,7 @@ from ticklake.errors import TickLakeError
 
 
 class RowsMissing(TickLakeError):
-    message = "An indexer that names a table also writes `rows(ticks, world)`, a static method; this one does not."
+    message = "An indexer with a table must define the static method `rows(ticks, world)`; this one does not."
 
 
 class MetadataTimeout(TickLakeError):
@@ -21,8 +21,8 @@ class MetadataTimeout(TickLakeError):
 
 class RunDiscoveryTimeout(TickLakeError):
     message = (
-        "No run began in {storage} after {since:%Y-%m-%d %H:%M:%S} UTC, for {seconds:g} s. Name one with run_id, or "
-        "start it."
+        "No run started in {storage} after {since:%Y-%m-%d %H:%M:%S} UTC, within {seconds:g} s. Set run_id to an "
+        "existing run, or start a run."
     )
     since: datetime
     storage: str
@@ -31,7 +31,7 @@ class RunDiscoveryTimeout(TickLakeError):
 
 class NotABatchMessage(TickLakeError):
     message = (
-        "Message {message_id} on {topic} is no BatchInfo of run {run_id}. Its producer writes to the wrong topic or "
+        "Message {message_id} on {topic} is not a BatchInfo of run {run_id}. Its producer writes to the wrong topic or "
         "run."
     )
     message_id: str
@@ -41,8 +41,8 @@ class NotABatchMessage(TickLakeError):
 
 class KeyOfAnotherRun(TickLakeError):
     message = (
-        "Message {message_id} on {topic} of run {run_id} names {key!r}, a file of another run. Its producer mixes up "
-        "two runs, so nothing of it is indexed."
+        "Message {message_id} on {topic} of run {run_id} names {key!r}, a file of another run. It is not indexed. "
+        "Check its producer, which mixes up two runs."
     )
     message_id: str
     topic: str
@@ -61,28 +61,29 @@ class NothingToIndex(TickLakeError):
 
 class DatabaseNeeded(TickLakeError):
     message = (
-        "Indexer {name} reads {topic} and has no database to read it from. Bind a topic, or index straight from "
-        "storage."
+        "Indexer {name} reads {topic} but has no database. Bind it to a topic, or index from the storage with "
+        "`ticklake index`."
     )
     name: str
     topic: str
 
 
 class LakeNeeded(TickLakeError):
-    message = "An indexer that writes a table needs a lake and was given none. Pass lake=Lake(DIRECTORY)."
+    message = "An indexer with a table needs a lake. Pass lake=Lake(DIRECTORY)."
 
 
 class SparkNeeded(TickLakeError):
     message = (
-        "Indexer {name} needs a Spark session and was given none. Pass spark=SparkSession… or configure a spark "
-        "resource."
+        "Indexer {name} needs a Spark session. Pass a function that returns one as spark=…, or configure a Lake with "
+        "spark options."
     )
     name: str
 
 
 class MetadataNotAnnounced(TickLakeError):
     message = (
-        "No metadata of run {run_id} came on {topic} within {seconds:g} s. Is the metadata persistence service running?"
+        "No metadata of run {run_id} arrived on {topic} within {seconds:g} s. Is the metadata persistence service "
+        "running?"
     )
     topic: str
     run_id: str
@@ -91,7 +92,7 @@ class MetadataNotAnnounced(TickLakeError):
 
 class NotAMetadataMessage(TickLakeError):
     message = (
-        "Message {message_id} on {topic} is no MetadataInfo of run {run_id}. Its producer writes to the wrong topic "
+        "Message {message_id} on {topic} is not a MetadataInfo of run {run_id}. Its producer writes to the wrong topic "
         "or run."
     )
     message_id: str
@@ -109,15 +110,15 @@ class UnknownIndexer(TickLakeError):
 
 
 class UnknownTable(TickLakeError):
-    message = "No indexer writes a table named {table!r}; there are: {known}."
+    message = "No indexer writes a table named {table!r}. Known tables: {known}."
     table: str
     known: str
 
 
 class OtherEventQueue(TickLakeError):
     message = (
-        "{table} has the events of another queue than {queue}, and the batches of both have the same numbers. Drain "
-        "this one into another run or another lake; it keeps its events until then."
+        "{table} has the events of another queue than {queue}, and the batches of both have the same numbers. Index "
+        "this queue into another run or another lake; it keeps its events until then."
     )
     table: object
     queue: object
@@ -125,8 +126,8 @@ class OtherEventQueue(TickLakeError):
 
 class OtherEventBatch(TickLakeError):
     message = (
-        "{table} has other events as batch {number} than {queue}: the queue was copied, or restored from a backup. "
-        "Drain this one into another lake; it keeps its events until then."
+        "{table} has other events in batch {number} than {queue}: the queue was copied, or restored from a backup. "
+        "Index this queue into another lake; it keeps its events until then."
     )
     table: object
     number: int

@@ -1,4 +1,4 @@
-"""The event indexer: drains an event queue into the table `events`, each event once."""
+"""The event indexer: writes the events of an event queue to the table `events`, each event once."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ TABLE = Table(
     ),
 )
 QUEUE = "ticklake.queue"
-"""The table property that names the queue whose batches the table has. Their numbers mean nothing without it."""
+"""The table property with the id of the queue. Batch numbers are only unique within a queue."""
 FIRST = "ticklake.first_batch"
-"""The table property that has the number of the first batch that belongs to the run."""
+"""The table property with the number of the first batch of the run."""
 _RETRY_SECONDS = 5.0
-AT_ONCE = 16 * 1024 * 1024
-"""Flushes at most this many bytes of events at once, or one batch."""
+MAX_FLUSH_BYTES = 16 * 1024 * 1024
+"""A flush gets no further batch after this many bytes of events."""
 
 
 @dataclass(frozen=True)
 class QueuedBatch:
-    """A batch of an event queue as the source of a slice: one number, its place in the queue."""
+    """A batch of an event queue as the source of a slice. `sequence` is its number in the queue."""
 
     key: str
     sequence: int
@@ -74,7 +74,7 @@ class QueuedBatch:
 
 
 class EventLedger(Ledger):
-    """The table `events` as one queue writes it. Whenever the table is opened, it must be that queue's."""
+    """The ledger of the table `events`. Opening it raises `OtherEventQueue` if the table belongs to another queue."""
 
     def __init__(self, directory: Path, queue: IndexerQueue, run_id: str, first: int | None = None) -> None:
         self._queue_id, self._queue_path = queue.queue_id, queue.path
@@ -83,7 +83,7 @@ class EventLedger(Ledger):
 
     def _check_properties(self, found: Mapping[str, str | None]) -> None:
         super()._check_properties(found)
-        # A table from before queues had ids has none: there only the events of a batch tell whose it is.
+        # A table from before queues had ids has no such property; `check_same` compares its events.
         if found.get(QUEUE, self._queue_id) != self._queue_id:
             raise OtherEventQueue(table=self.directory, queue=self._queue_path)
 
@@ -92,17 +92,17 @@ class EventLedger(Ledger):
         stored = rows_of(self.directory, TABLE.ordinal, [batch.sequence for batch in batches])
         found: dict[int, list[dict[str, Any]]] = {}
         for row in sorted(stored.to_pylist(), key=lambda row: row["position"]):
-            found.setdefault(row["batch_number"], []).append(_meaning(row))
+            found.setdefault(row["batch_number"], []).append(_comparable(row))
         for batch in batches:
-            if found.get(batch.sequence) != [_meaning(row) for row in _rows(batch).to_pylist()]:
+            if found.get(batch.sequence) != [_comparable(row) for row in _rows(batch).to_pylist()]:
                 raise OtherEventBatch(table=self.directory, number=batch.sequence, queue=self._queue_path)
 
 
 class EventIndexer(Service):
-    """A batch of the queue is to `events` what a tick is to the other tables: there as a whole or not at all.
+    """Writes each batch of the queue to `events` completely or not at all, as other indexers write ticks.
 
-    So a batch that is delivered again after a crash between the commit and `mark_batch_done` is found, compared, and
-    left. A table takes the batches of one queue only.
+    A batch that is delivered again, because of a crash before `mark_batch_done`, is compared and not written again. A
+    table has the batches of one queue only.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class EventIndexer(Service):
         owns_queue: bool = False,
         name: str = "event-indexer",
     ) -> None:
-        """With `owns_queue` the queue is open while the indexer runs, and closed otherwise."""
+        """With `owns_queue` the indexer opens the queue when it starts and closes it when it ends."""
         super().__init__(name)
         check_count("max_batches", max_batches, least=1)
         self._queue, self._lake, self.run_id, self._spark = queue, lake, run_id, spark
@@ -130,7 +130,7 @@ class EventIndexer(Service):
     def run(self) -> None:
         with self._queue if self._owns_queue else nullcontext():
             directory = self._lake.directory(self.run_id, TABLE.name)
-            # Another queue is refused before it hands out a batch.
+            # Refuse another queue before a batch of it is claimed.
             exists = any(directory.glob("_delta_log/*.json"))
             ledger = EventLedger(directory, self._queue, self.run_id) if exists else None
             while self.proceed():
@@ -143,20 +143,20 @@ class EventIndexer(Service):
                     return
 
     def _create(self, directory: Path, first: int) -> EventLedger:
-        """Made with the first batch: only then is it known with which one the run begins."""
+        """Creates the table. Only the first batch shows with which number the run begins."""
         make_directory(directory)
         return EventLedger(directory, self._queue, self.run_id, first)
 
     def _collect(self) -> list[Batch]:
-        """What is there, up to a limit; waits for the first one only. No further one is taken after 16 MiB."""
+        """Returns the available batches up to the limits. Waits only for the first one."""
         batches: list[Batch] = []
-        while len(batches) < self._max_batches and sum(batch.size for batch in batches) < AT_ONCE:
+        while len(batches) < self._max_batches and sum(batch.size for batch in batches) < MAX_FLUSH_BYTES:
             try:
                 batch = self._queue.get_next_batch(timeout=0.0 if batches else 0.5)
             except TickLakeError:
                 if not batches:
                     raise
-                break  # those in hand come first: nobody else would do them
+                break  # index the collected batches first
             if batch is None:
                 break
             batches.append(batch)
@@ -171,7 +171,7 @@ class EventIndexer(Service):
             if len(batches) == 1:
                 self._fail_batch(batches[0], str(error))
             else:
-                # One of them took the job down: only that one fails.
+                # One of them crashed the job. Index each alone, so that only that one fails.
                 for batch in batches:
                     self._index([batch], flusher)
             return
@@ -189,10 +189,10 @@ class EventIndexer(Service):
         self.monitor.counter("batches_failed").add()
         self.monitor.errors.record("BATCH_FAILED", error, f"batch {batch.batch_id}, delivery {batch.attempts}")
         if not self._queue.mark_batch_failed(batch.batch_id, error):
-            log.warning("Event batch %s failed, trying again: %s", batch.batch_id, error)
+            log.warning("Event batch %s failed and is retried: %s", batch.batch_id, error)
 
     def _flush(self, flusher: Flusher, slices: list[Slice]) -> Flushed:
-        """Tries again for as long as it takes if no batch is to blame: the disk is full, Spark is away."""
+        """Flushes. Retries without a limit if no batch is the cause, for example if the disk is full."""
         while True:
             try:
                 return flusher.flush(slices)
@@ -200,13 +200,13 @@ class EventIndexer(Service):
                 raise
             except TickLakeError as error:
                 self.monitor.errors.record("FLUSH_FAILED", error)
-                log.warning("Flush of %d event batches failed, trying again: %s", len(slices), error)
+                log.warning("Flush of %d event batches failed and is retried: %s", len(slices), error)
                 if not self.wait(_RETRY_SECONDS):
                     raise
 
 
 def work_of(batches: Sequence[Batch], directory: str) -> Work:
-    """Events travel with the job: the queue's file is open in one process only."""
+    """Returns the work for Spark. It contains the events, because only one process can open the queue."""
     return Work(
         flush_id="",
         storage=None,
@@ -214,7 +214,7 @@ def work_of(batches: Sequence[Batch], directory: str) -> Work:
         reads=(),
         table=TABLE,
         directory=directory,
-        rows=_as_they_are,
+        rows=_unchanged,
         read=_Reader({batch.sequence: _rows(batch) for batch in batches}),
         ordinal=TABLE.ordinal,
     )
@@ -226,7 +226,7 @@ def slices_of(batches: Sequence[Batch]) -> list[Slice]:
 
 
 class _Reader:
-    """Hands out the events of a batch."""
+    """Reads the events of a slice from memory."""
 
     def __init__(self, batches: Mapping[int, pa.RecordBatch]) -> None:
         self._batches = batches
@@ -250,10 +250,10 @@ def _rows(batch: Batch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=TABLE.schema)
 
 
-def _meaning(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row in which it does not matter how its JSON is written."""
+def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row with its JSON parsed, so that its format does not matter."""
     return {**row, "payload": json.loads(row["payload"])}
 
 
-def _as_they_are(batch: pa.RecordBatch, world: World | None) -> pa.RecordBatch:  # noqa: ARG001
+def _unchanged(batch: pa.RecordBatch, world: World | None) -> pa.RecordBatch:  # noqa: ARG001
     return batch

@@ -1,4 +1,4 @@
-"""Indexing a finished run straight from its files: no topic, the same flush and the same guarantee."""
+"""Indexes a finished run from its files, without a topic, with the same flush and the same guarantee."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from ticklake.world import World
 
 log = logging.getLogger(__name__)
 
-# After a crash the next one to index waits for so long until it takes over what was claimed.
+# After a crash, the claims of the process expire after this time.
 _LEASE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one table is, in ticks; `present` of them were there before.
+    """The progress of one table in ticks. `present` ticks were in the table before.
 
-    `kept` are those that were to be replaced and stay as they were, because no good file has them.
+    `kept` are ticks that were not replaced, because no good file has them.
     """
 
     table: str
@@ -47,7 +47,7 @@ class Progress:
 
 
 class FinishedRun:
-    """All tables of one run at once: each batch file is read once for them, and each keeps its own progress."""
+    """Indexes all tables of one run together. Each batch file is read once; each table has its own progress."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class FinishedRun:
         ticks: TickRange | None = None,
         insert_batch_size: int = defaults.INSERT_BATCH_SIZE,
     ) -> None:
-        """With a database in `resources` any number of processes share the work; a tick range is one's own."""
+        """With a database in `resources` several processes share the work, but not if `ticks` is given."""
         self._resources, self._run_id, self._ticks = resources, run_id, ticks
         shared = replace(resources, sharing=Sharing())
         self._sources: dict[Monitor, StoredBatches | CoordinatedBatches] = {}
@@ -74,7 +74,7 @@ class FinishedRun:
         ]
 
     def prepare(self) -> Self:
-        """Looks at what there is to do and writes the metadata; needs no Spark yet."""
+        """Counts the ticks to index and writes the metadata. Does not need Spark."""
         storage = self._resources.storage
         runs = storage.runs()
         if check_run_id(self._run_id) not in runs:
@@ -89,10 +89,10 @@ class FinishedRun:
     def remove(self) -> Self:
         """Removes the ticks from the tables, so that they are indexed again, for example by a corrected indexer.
 
-        Every file is checked first, just as a flush would. Only ticks of good files are removed, and this process
-        indexes those files itself: a coordinator may hold an older verdict on them. Nothing is removed from any table
-        before it is known that it can be from all. If it fails all the same, what is gone by then is indexed again, and
-        `wait` raises the error.
+        Every file is checked first, as in a flush. Only ticks of good files are removed. This process indexes those
+        files without a coordinator, which may have older records of them. Nothing is removed before the removal is
+        planned for all tables. If a removal still fails, the ticks removed so far are indexed again, and `wait` raises
+        the error.
         """
         self._replaces = True
         plans = [self._plan(indexer) for indexer in self._indexers]
@@ -105,10 +105,10 @@ class FinishedRun:
         return self
 
     def _plan(self, indexer: BatchIndexer) -> tuple[Ledger, Removal]:
-        """What can be removed from one table and comes back."""
+        """Plans the removal of the ticks of one table that good files have."""
         storage, ticks = self._resources.storage, self._ticks or TickRange(0, MAX_TICK)
         flusher = indexer.flusher(self._run_id)
-        assert flusher is not None and flusher.ledger is not None  # noqa: S101  nobody stops it, and it has a table
+        assert flusher is not None and flusher.ledger is not None  # noqa: S101  it has a table and cannot be stopped here
         files = [file for file in storage.every_batch(self._run_id) if file.ticks.within(ticks)]
         checked = dict(zip((file.key for file in files), flusher.check(files), strict=True))
         found = joined(result for result in checked.values() if not isinstance(result, str))
@@ -126,14 +126,14 @@ class FinishedRun:
         return self
 
     def stop(self) -> None:
-        """Finishes what is under way and leaves the rest for the next time."""
+        """Finishes the current work. The rest is indexed by the next call of `ticklake index`."""
         for indexer in self._indexers:
             indexer.ask_to_stop()
         for indexer in self._indexers:
             indexer.stop(timeout=120)
 
     def wait(self, seconds: float) -> bool:
-        """Whether all of it is done, after at most so many seconds; raises what went wrong."""
+        """Waits up to `seconds`. Returns whether all tables are done, or raises the error of an indexer."""
         done = all(indexer.join(seconds / len(self._indexers)) for indexer in self._indexers)
         for error in (self._error, *(indexer.error for indexer in self._indexers)):
             if done and error is not None:
@@ -144,7 +144,7 @@ class FinishedRun:
         return [self._progress(indexer.name, indexer.monitor) for indexer in self._indexers]
 
     def under_way(self) -> dict[str, int]:
-        """About how many ticks of each table are done that are not committed yet."""
+        """Returns an estimate of the ticks of each table that are done but not committed yet."""
         return {indexer.name: indexer.under_way() for indexer in self._indexers}
 
     def _progress(self, table: str, monitor: Monitor) -> Progress:

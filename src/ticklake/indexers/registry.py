@@ -1,4 +1,4 @@
-"""Which indexers there are: ours by their names, and those of the user's own modules."""
+"""Finds indexer classes: built-in ones by name, and those in modules of the user."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ INDEXERS: dict[str, type[Indexer]] = {
 
 
 def indexer_of(class_name: str) -> type[Indexer]:
-    """The indexer of a name in a configuration: one of ours, or `module:Class`."""
-    return INDEXERS.get(class_name) or _own_indexer(class_name)
+    """Returns the class that a configuration names: a built-in indexer, or `module:Class`."""
+    return INDEXERS.get(class_name) or _import_indexer(class_name)
 
 
 def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
-    """The indexers of these tables (or `module:Class`, the user's own); of the usual ones where none is named."""
+    """Returns the indexers of these tables, which can also be `module:Class`. Default: the two main tables."""
     kinds = {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
     wanted = list(tables) or ["environment_data", "organism_data"]
     for table in wanted:
         if table not in kinds and ":" not in table:
             raise UnknownTable(table=table, known=", ".join(kinds))
-    found = {table: kinds.get(table) or _own_indexer(table) for table in wanted}
+    found = {table: kinds.get(table) or _import_indexer(table) for table in wanted}
     for name, kind in found.items():
         if kind.table is None:
-            raise UnknownIndexer(name=name, reason="it names no table to write")
+            raise UnknownIndexer(name=name, reason="it has no table")
     return list(found.values())
 
 
-def _own_indexer(class_name: str) -> type[BatchIndexer]:
-    """`module:Class`, an indexer of the user's own, from the current directory or anywhere Python finds it."""
+def _import_indexer(class_name: str) -> type[BatchIndexer]:
+    """Imports `module:Class` from the current directory or from Python's path."""
     module_name, _, name = class_name.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -64,10 +64,10 @@ def _own_indexer(class_name: str) -> type[BatchIndexer]:
         kind: Any = getattr(module, name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UnknownIndexer(name=class_name, reason=error) from error
-    except (Exception, SystemExit) as error:  # the module is somebody else's and may do anything
+    except (Exception, SystemExit) as error:  # user code may raise anything
         raise UnknownIndexer(name=class_name, reason=f"its module raises {_with_place(error)}") from error
     if not (isinstance(kind, type) and issubclass(kind, BatchIndexer)):
-        raise UnknownIndexer(name=class_name, reason="it is no subclass of BatchIndexer")
+        raise UnknownIndexer(name=class_name, reason="it is not a subclass of BatchIndexer")
     if kind.table is not None and kind.rows is BatchIndexer.rows:
         raise UnknownIndexer(name=class_name, reason=str(RowsMissing()))
     ship_with_jobs(module)
@@ -75,8 +75,8 @@ def _own_indexer(class_name: str) -> type[BatchIndexer]:
 
 
 def _with_place(error: BaseException) -> str:
-    """An error of somebody's module, with the line that it comes from."""
+    """Returns the text of an error with the line that raised it."""
     if isinstance(error, SyntaxError):
-        return error_text(error)  # names it already
+        return error_text(error)  # already has the line
     line = traceback.extract_tb(error.__traceback__)[-1]
     return f"{error_text(error)} ({line.filename}, line {line.lineno})"

@@ -17,14 +17,14 @@ def subscribe(
     indexer: Indexer,
     run_id: str,
     ledger: Ledger | None,
-    another_ledger: Callable[[], Ledger] | None,
+    open_ledger: Callable[[], Ledger] | None,
     step: int,
     *,
     mark: bool,
 ) -> TopicBatches:
-    """Joins the indexer's group. With `mark`, batches are marked as processed, so that they need not be read again.
+    """Joins the indexer's group. With `mark`, batches are marked as processed, so that they are not read again.
 
-    An indexer without a table has no ledger. `another_ledger` opens a second one, because the flusher uses the first.
+    An indexer without a table has no ledger. `open_ledger` opens a second one, because the flusher uses the first.
     """
     resources, options = indexer.resources, indexer.options
     topic = resources.topic or BATCH_TOPIC
@@ -39,18 +39,18 @@ def subscribe(
         claim_timeout=options.claim_timeout,
         max_delivery_attempts=options.max_delivery_attempts,
     )
-    # A mark is for one group and one table: another lake, or a table made anew, has nothing yet.
+    # A mark is for one group and one table. A new table has no marks.
     processed = run.processed(f"{kind}/{reader.group}/{ledger.id if ledger else ''}") if mark else None
-    holds = _holds(another_ledger(), step) if mark and another_ledger else None
-    return TopicBatches(run, reader, options.claim_timeout, resources.storage, indexer.monitor, processed, holds)
+    has_ticks = _has_ticks(open_ledger(), step) if mark and open_ledger else None
+    return TopicBatches(run, reader, options.claim_timeout, resources.storage, indexer.monitor, processed, has_ticks)
 
 
-def _holds(ledger: Ledger, step: int) -> Callable[[TickRange], bool]:
-    """A function that tells whether the table has all of these ticks."""
+def _has_ticks(ledger: Ledger, step: int) -> Callable[[TickRange], bool]:
+    """Returns a function that returns whether the table has all of these ticks."""
 
-    def holds(ticks: TickRange) -> bool:
+    def has_ticks(ticks: TickRange) -> bool:
         ledger.refresh()
         found, wanted = ledger.present([ticks]), on_grid(ticks, step)
         return int((found % step == 0).sum()) == wanted.count(step)
 
-    return holds
+    return has_ticks

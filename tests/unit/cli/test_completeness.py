@@ -20,7 +20,7 @@ from ticklake.cli.pipeline.demo import population_of
 from ticklake.cli.terminal.bar import bar
 from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.ending import end_run
-from ticklake.coordination.claims import Found
+from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
@@ -219,8 +219,8 @@ def test_what_a_producer_has_said_counts_more_than_the_user(pipeline: Pipeline, 
 @pytest.mark.parametrize(
     ("announce", "said"),
     [
-        (20, "complete, but 1 message point to files that are not there"),
-        (30, "behind the end of the run, tick 19"),
+        (20, "complete, but 1 message for files that do not exist"),
+        (30, "after the end of the run, tick 19"),
     ],
 )
 def test_a_complete_run_says_what_its_messages_tell_beyond_it(
@@ -245,7 +245,7 @@ def test_a_complete_run_says_that_files_go_on_behind_its_end(pipeline: Pipeline,
     pipeline.end(9)
     result = ticklake("verify", *pipeline.places)
     assert result.exit_code == 0
-    assert "complete, but 1 file go on behind the end of the run, tick 9" in result.stdout
+    assert "complete, but 1 file with ticks after the end of the run, tick 9" in result.stdout
 
 
 def test_a_table_that_cannot_be_read_is_named_also_with_a_database(pipeline: Pipeline, ticklake: Command):
@@ -266,7 +266,7 @@ def test_a_run_is_ended_by_hand_once(pipeline: Pipeline, ticklake: Command, repo
     pipeline.write(0, 10)
     pipeline.index(0, 10)
     run, storage = pipeline.maker.run_id, pipeline.places[:2]
-    with pytest.raises(RunNotSilent, match="something came"):
+    with pytest.raises(RunNotSilent, match="a file or a message arrived"):
         ticklake("end", run, *storage)
     assert "has ended at tick 19" in ticklake("end", run, *storage, "--silent-for", "0").stdout
     assert ticklake("verify", *pipeline.places).exit_code == 0
@@ -505,8 +505,8 @@ def test_gaps_of_another_lake_and_gaps_that_were_filled_are_none(
     assert counted() == [], "it is one of another table"
 
 
-def found(start: int) -> Found:
-    return Found(f"batch_{start:010d}_{start + 9:010d}.pb.zst", TickRange(start, start + 9))
+def found(start: int) -> FoundFile:
+    return FoundFile(f"batch_{start:010d}_{start + 9:010d}.pb.zst", TickRange(start, start + 9))
 
 
 def published(pipeline: Pipeline) -> Sequence[str]:
@@ -558,7 +558,7 @@ def test_reconcile_has_the_coordinator_index_again_what_a_table_lacks(pipeline: 
         coordinator.complete(coordinator.claim([found(0), found(10)], 9))
         shown = ticklake("reconcile", *pipeline.places, *pipeline.database)
         assert "search and index again" in shown.stdout
-        assert coordinator.look().expired == 0
+        assert coordinator.status().expired == 0
         ticklake("reconcile", *pipeline.places, *pipeline.database, "--apply", "--retry-failed")
         assert [claim.name for claim in coordinator.take_over(9)] == [found(10).name, found(20).name]
 

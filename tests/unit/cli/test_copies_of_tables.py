@@ -55,7 +55,7 @@ def doctor(maker: Any) -> list[Finding]:
     return list(CHECKS["tables"](patient))
 
 
-@pytest.mark.warns("are done but not in", "failed: No file")
+@pytest.mark.warns("are completed but not in", "failed: No file")
 @pytest.mark.parametrize("name", ["a_copy", "environment_data_backup"])
 def test_a_copy_hides_no_gap(
     maker: Any, database: Database, indexed: Path, report: Callable[..., Any], name: str

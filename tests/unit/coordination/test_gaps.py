@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticklake.coordination.gaps import PERMANENT, Gap, Searched, discover, gap_before
+from ticklake.coordination.gaps import PERMANENT, Gap, GapIndex, gap_before, gap_changes
 from ticklake.ticks import TickRange, common, count, even_on_grid, merged, on_grid, split, subtract
 
 
@@ -18,8 +18,8 @@ def found(batches: Sequence[TickRange], step: int) -> tuple[int | None, list[Gap
     frontier: int | None = None
     gaps: list[Gap] = []
     for moment, ticks in enumerate(batches):
-        change = discover(frontier, gaps, ticks, step)
-        gaps = [gap for gap in gaps if gap not in change.closed] + change.left
+        change = gap_changes(frontier, gaps, ticks, step)
+        gaps = [gap for gap in gaps if gap not in change.closed] + change.remaining
         gaps += [Gap(opened, moment) for opened in change.opened]
         frontier = change.frontier
     return frontier, sorted(gaps)
@@ -76,8 +76,8 @@ def test_a_late_batch_below_what_is_expected_leaves_no_inverted_gap():
 
 def test_what_is_left_of_a_gap_keeps_its_age_and_its_status():
     old = Gap(TickRange(0, 990), 77, PERMANENT)
-    change = discover(2000, [old], TickRange(500, 590), 10)
-    assert change.left == [Gap(TickRange(0, 490), 77, PERMANENT), Gap(TickRange(600, 990), 77, PERMANENT)]
+    change = gap_changes(2000, [old], TickRange(500, 590), 10)
+    assert change.remaining == [Gap(TickRange(0, 490), 77, PERMANENT), Gap(TickRange(600, 990), 77, PERMANENT)]
 
 
 @pytest.mark.parametrize("edge", [TickRange(0, 50), TickRange(90, 200), TickRange(0, 200)])
@@ -174,7 +174,7 @@ def test_a_file_falls_into_a_gap_if_it_has_one_of_its_ticks(case: tuple[list[Tic
     _, gaps = found(batches, step)
     ticks = TickRange(pair[0] * step, pair[1] * step)
     missing = set(ticks_of([gap.ticks for gap in gaps], step))
-    inside = Searched(gap.ticks for gap in gaps).gap_of(ticks)
+    inside = GapIndex(gap.ticks for gap in gaps).gap_of(ticks)
     assert (inside is not None) == bool(missing & set(ticks_of([ticks], step)))
 
 

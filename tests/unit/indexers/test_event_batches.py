@@ -13,7 +13,7 @@ from ticklake.lake.lake import Lake
 
 def test_no_further_batch_is_taken_after_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may have 64 MiB, and all of them are in memory together."""
-    monkeypatch.setattr("ticklake.indexers.events.AT_ONCE", 20_000)
+    monkeypatch.setattr("ticklake.indexers.events.MAX_FLUSH_BYTES", 20_000)
     with IndexerQueue(tmp_path / "queue.db") as queue:
         for number in range(5):
             events = [Event(f"{number}-{place}", "moved", {"text": "x" * 100}, 1.0) for place in range(100)]

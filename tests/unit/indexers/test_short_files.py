@@ -179,7 +179,7 @@ def test_a_file_that_is_replaced_while_its_stamp_is_taken_is_read_again(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
-    short = CoordinatedBatches._short
+    missing = CoordinatedBatches._missing
 
     def replaced_after(look: Any) -> Any:
         def looked(storage: Storage, key: str) -> Any:
@@ -195,10 +195,10 @@ def test_a_file_that_is_replaced_while_its_stamp_is_taken_is_read_again(
         with monkeypatch.context() as patch:
             patch.setattr(Storage, "batch", replaced_after(Storage.batch))
             patch.setattr(Storage, "stamp", replaced_after(Storage.stamp))
-            return short(*arguments)
+            return missing(*arguments)
 
     shared.put(*WITHOUT_50)
-    monkeypatch.setattr(CoordinatedBatches, "_short", judged)
+    monkeypatch.setattr(CoordinatedBatches, "_missing", judged)
     shared.index()
     assert looks and shared.ticks == WITHOUT_50
     shared.index()

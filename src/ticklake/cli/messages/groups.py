@@ -59,10 +59,10 @@ def release(database: tuple[str, ...], run_id: str | None, topic: str, group: st
     Stop its indexers first. Use `groups reset --to earliest` to fill the new table from the start.
     """
     from ticklake.cli.errors import GroupFillsNothing
-    from ticklake.coordination import release as release_group
+    from ticklake.coordination import unbind
 
     with open_run(database, run_id, topic) as run:
-        table = release_group(run, topic, group)
+        table = unbind(run, topic, group)
         if table is None:
             raise GroupFillsNothing(topic=topic, group=group, run_id=run.id)
     if as_json:

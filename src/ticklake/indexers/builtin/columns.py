@@ -14,20 +14,20 @@ DIMENSIONS = 3
 
 
 def tick_per_item(ticks: pa.RecordBatch, name: str) -> pa.Array:
-    """The tick number of every item of a repeated field, in the order of the flattened items."""
+    """Returns the tick number of every item of a repeated field, in the order of the flattened items."""
     counts = np.diff(ticks.column(name).offsets.to_numpy())
     return pa.array(np.repeat(ticks.column("tick_number").to_numpy(), counts))
 
 
 def axes(cell_ids: npt.NDArray[Any], world: World | None) -> list[pa.Array]:
-    """x, y and z of each cell; null where the world has fewer dimensions or nobody knows its shape."""
+    """Returns x, y and z of each cell; null if the world has fewer dimensions or an unknown shape."""
     known = world.coordinates(cell_ids)[:DIMENSIONS] if world is not None else ()
     missing = [pa.nulls(len(cell_ids), pa.int32())] * (DIMENSIONS - len(known))
     return [*(pa.array(axis.astype(np.int32)) for axis in known), *missing]
 
 
 def components(vectors: pa.Array) -> list[pa.Array]:
-    """The first three components of a column of Vector messages; null where a vector is shorter or missing."""
+    """Returns the first three components of a column of vectors; null if a vector is shorter or missing."""
     lists = vectors.field("components")
     offsets, values = lists.offsets.to_numpy(), lists.values.to_numpy()
     lengths = np.diff(offsets)
@@ -35,7 +35,7 @@ def components(vectors: pa.Array) -> list[pa.Array]:
     return [_component(offsets[:-1], values, (lengths > axis) & ~absent, axis) for axis in range(DIMENSIONS)]
 
 
-def _component(starts: npt.NDArray[Any], values: npt.NDArray[Any], there: npt.NDArray[Any], axis: int) -> pa.Array:
-    taken = np.zeros(len(starts), np.int32)
-    taken[there] = values[starts[there] + axis]
-    return pa.array(taken, mask=~there)
+def _component(starts: npt.NDArray[Any], values: npt.NDArray[Any], present: npt.NDArray[Any], axis: int) -> pa.Array:
+    popped = np.zeros(len(starts), np.int32)
+    popped[present] = values[starts[present] + axis]
+    return pa.array(popped, mask=~present)

@@ -1,4 +1,4 @@
-"""The dummy indexer: reads everything, counts, writes nothing. For trying a pipeline out."""
+"""The dummy indexer: counts cells and organisms and writes nothing. Use it to try out a pipeline."""
 
 from __future__ import annotations
 

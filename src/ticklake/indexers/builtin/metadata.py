@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class MetadataIndexer(Indexer):
-    """Waits for one message, writes one table, and is done."""
+    """Waits for one message, writes one table, and ends."""
 
     _reader: TopicReader | None = None
 
@@ -37,10 +37,10 @@ class MetadataIndexer(Indexer):
         group = self.resources.group or self.name
         seconds = self.options.topic_poll_timeout_ms / 1000
         deadline = time.monotonic() + seconds
-        self._renew(run_id)
+        self._rewrite_if_outdated(run_id)
         with run.reader(topic, group=group, claim_timeout=self.options.claim_timeout) as self._reader:
             while self.proceed():
-                # Nothing new is fine where the table is there already.
+                # If the table exists, do not wait for a message.
                 left = 0.0 if self._is_indexed(run_id) else deadline - time.monotonic()
                 message = self._reader.poll(max(0.0, left))
                 if message is not None:
@@ -59,7 +59,7 @@ class MetadataIndexer(Indexer):
         reader.ack(message)
 
     def write(self, run_id: str, key: str | None = None) -> None:
-        """Writes the table from the metadata file: the one of that key, or the run's own."""
+        """Writes the table from the metadata file with this key. Default: the file of the run."""
         storage = self.resources.storage
         metadata = storage.read_metadata(run_id) if key is None else storage.read_metadata_file(key)
         World.of(metadata)
@@ -72,20 +72,20 @@ class MetadataIndexer(Indexer):
             self.monitor.errors.record(event, f"{directory} was written again from the run's metadata.pb")
             log.warning("%s: %s was written again from the run's metadata.pb", event, directory)
 
-    def _renew(self, run_id: str) -> None:
-        """Writes a table that is there again if it is damaged, or if somebody has mended the run's metadata since.
+    def _rewrite_if_outdated(self, run_id: str) -> None:
+        """Writes an existing table again if it is damaged, or if the metadata file was corrected.
 
-        No message tells of that.
+        No message announces a correction.
         """
-        there = (self.resources.tables.directory(run_id, TABLE) / "_delta_log").is_dir()
-        if there and stored_metadata(self.resources.storage, run_id) is not None:
+        exists = (self.resources.tables.directory(run_id, TABLE) / "_delta_log").is_dir()
+        if exists and stored_metadata(self.resources.storage, run_id) is not None:
             self.write(run_id)
 
     def _is_indexed(self, run_id: str) -> bool:
         try:
             return read_metadata(self.resources.tables.directory(run_id, TABLE), run_id) is not None
         except (LakeUnreadable, MetadataUnreadable):
-            # Perhaps its first commit was torn by a power cut: writing sets that aside, or says what is wrong.
+            # A power cut may have damaged its first commit. Writing repairs this or raises the error.
             return False
 
 

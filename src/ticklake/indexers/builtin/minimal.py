@@ -1,4 +1,4 @@
-"""The smallest indexer there is: no component, no table."""
+"""The smallest indexer: no components, no table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ticklake.indexers.components import Components
 
 
 class MinimalBatchIndexer(BatchIndexer):
-    """Reads each tick on its own and counts it."""
+    """Reads each tick separately and counts it."""
 
     def components(self) -> Components:
         return Components()

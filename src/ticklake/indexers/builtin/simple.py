@@ -1,4 +1,4 @@
-"""A teaching indexer: it reads the metadata but does not buffer, so each tick is a flush of its own."""
+"""An example indexer: it reads the metadata but does not buffer, so each tick is a separate flush."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = pa.schema([("tick_number", pa.int64()), ("value", pa.int32())])
 
 
 class SimpleBatchIndexer(BatchIndexer):
-    """One row a tick: how many cells were occupied."""
+    """One row per tick: the number of occupied cells."""
 
     table = Table("simple_data", key=("tick_number",), schema=SCHEMA)
     reads = ("tick_number", "cells.flat_index")

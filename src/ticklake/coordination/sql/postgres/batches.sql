@@ -1,8 +1,8 @@
--- Batch files and who indexes them, in the order of a claim's life. The version grows with every claim, and whoever
--- changes a claim names it, so an indexer that comes late changes nothing. Claims are made and taken over only by whoever
--- holds `lock_frontier`.
+-- Batch files and their claims, in the order of a claim's life. The version grows with every claim, and each change of a
+-- claim checks it, so an indexer that is too late changes nothing. Only a transaction that has called `lock_frontier`
+-- creates or takes over claims.
 
--- name: unknown
+-- name: never_claimed
 SELECT value FROM json_array_elements_text(%(filenames)s::json)
 WHERE NOT EXISTS (
     SELECT 1 FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename = value
@@ -15,8 +15,8 @@ SELECT %(indexer_class)s, %(table_id)s, value ->> 0, (value ->> 1)::bigint, (val
        now_ms() + %(lease_ms)s::bigint
 FROM json_array_elements(%(batches)s::json)
 
--- name: look
--- Of a million batches a few are claimed (idx_coordinator_claimed).
+-- name: status
+-- Only a few of a million batches are claimed (idx_coordinator_claimed).
 SELECT (SELECT count(*) FROM coordinator_batches
         WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
                AND indexer_instance_id IS DISTINCT FROM %(instance)s::text),
@@ -29,8 +29,8 @@ SELECT (SELECT count(*) FROM coordinator_batches
         WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'pending')
 
 -- name: expired
--- A claim from the future was made before the clock was set back. Without this it would outlive its holder by as much
--- (idx_coordinator_claimed).
+-- A claim from the future was made before the clock was set back. It counts as expired, because its lease would end
+-- too late (idx_coordinator_claimed).
 SELECT batch_filename, tick_start, tick_end, claim_version, indexer_instance_id FROM coordinator_batches
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
   AND (lease_until <= now_ms() OR claim_timestamp > now_at() + %(lease_ms)s * interval '1 millisecond')
@@ -38,7 +38,7 @@ ORDER BY tick_start, batch_filename
 LIMIT %(limit)s
 
 -- name: take_over
--- What `expired` has shown, in the same transaction. The version grows, so the last holder changes nothing any more.
+-- The rows of `expired`, in the same transaction. The version grows, so the previous holder can change nothing.
 UPDATE coordinator_batches SET indexer_instance_id = %(instance)s, claim_timestamp = now_at(),
     lease_until = now_ms() + %(lease_ms)s::bigint, claim_version = claim_version + 1
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename IN (SELECT value FROM json_array_elements_text(%(filenames)s::json))
@@ -55,28 +55,27 @@ WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status =
   AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
 RETURNING batch_filename
 
--- name: release_unknown
--- The answer to a claim was lost with the connection, so the indexer holds batches without knowing
--- (idx_coordinator_claimed).
+-- name: release_except
+-- If the answer to a claim was lost, the indexer holds batches that it does not know of (idx_coordinator_claimed).
 UPDATE coordinator_batches SET indexer_instance_id = NULL, lease_until = 0
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
   AND (batch_filename, claim_version) NOT IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
 
--- name: claimed_outside
--- All that is claimed, except what the indexer knows to have (idx_coordinator_claimed).
+-- name: claimed_except
+-- All claims except those that the indexer knows it holds (idx_coordinator_claimed).
 SELECT count(*) FROM coordinator_batches
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
   AND NOT (indexer_instance_id IS NOT DISTINCT FROM %(instance)s::text AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json)))
 
 -- name: complete
--- The lease is not asked for: work that is done is done, also if its lease has run out and nobody took it over. The
--- holder is: a server that crashes may undo a claim, and the next one has the same version.
+-- An expired lease does not matter while no other indexer has taken the claim over. The holder is checked, because a
+-- crash of the server may undo a claim, and the next claim then has the same version.
 UPDATE coordinator_batches SET status = 'completed', completion_timestamp = now_at(), error_message = NULL
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
   AND (batch_filename, claim_version) IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
 RETURNING batch_filename, lacks
 
--- name: set_short
+-- name: set_missing
 UPDATE coordinator_batches SET lacks = %(lacks)s, file_stamp = %(stamp)s
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename = %(filename)s
 
@@ -103,7 +102,7 @@ SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, '')
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'failed'
 ORDER BY tick_start, batch_filename
 
--- name: short
+-- name: incomplete
 SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND lacks IS NOT NULL
 ORDER BY tick_start, batch_filename
@@ -112,7 +111,7 @@ ORDER BY tick_start, batch_filename
 UPDATE coordinator_batches SET table_id = %(table_id)s WHERE indexer_class = %(indexer_class)s AND table_id = ''
 
 -- name: forget_batches
--- Another table was in this place before. It is not there any more.
+-- Removes the records of a previous table at this location, which no longer exists.
 DELETE FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND table_id IN (
     SELECT table_id FROM coordinator_frontiers
     WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s)

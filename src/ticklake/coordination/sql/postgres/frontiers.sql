@@ -1,16 +1,16 @@
--- One row for every indexer class and table: how far its batches reach, and where the table is. The row is the lock for
--- claims and gaps.
+-- One row for each indexer class and table: its frontier and the location of the table. The row is the lock for claims
+-- and gaps.
 
 -- name: add_frontier
 INSERT INTO coordinator_frontiers (indexer_class, table_id) VALUES (%(indexer_class)s, %(table_id)s) ON CONFLICT DO NOTHING
 
 -- name: lock_frontier
--- Only whoever holds this row moves the frontier and splits gaps.
+-- Only the transaction that has locked this row changes the frontier and the gaps.
 SELECT frontier FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s FOR UPDATE
 
 -- name: reached
--- How far the good batches reach, from the end of the index on ticks (idx_coordinator_tick_end), and the end of the run,
--- if it is known.
+-- The last tick of the good batches, from the end of the index (idx_coordinator_tick_end), and the last tick of the run, if
+-- it is known.
 SELECT (SELECT tick_end FROM coordinator_batches
         WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status <> 'failed'
         ORDER BY tick_end DESC LIMIT 1), last_tick
@@ -28,7 +28,7 @@ SELECT indexer_class, table_id, frontier FROM coordinator_frontiers ORDER BY ind
 -- name: location
 SELECT location, host FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 
--- name: locate
+-- name: set_location
 UPDATE coordinator_frontiers SET location = %(location)s, host = %(host)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 
 -- name: adopt_frontier

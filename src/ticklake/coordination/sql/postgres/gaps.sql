@@ -1,6 +1,6 @@
--- Ticks that no batch file has brought. Only whoever holds `lock_frontier` changes them.
+-- Ticks that no batch file has. Only a transaction that has called `lock_frontier` changes them.
 
--- name: touched_gaps
+-- name: overlapping_gaps
 -- Gaps do not overlap, so at most one of those that start before these ticks reaches them. The primary key serves both.
 SELECT gap_start_tick, gap_end_tick, (extract(epoch FROM first_detected) * 1000)::bigint, status FROM coordinator_gaps
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND gap_end_tick >= %(first)s AND gap_start_tick <= %(last)s
@@ -9,7 +9,7 @@ WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND gap_end_
 ORDER BY gap_start_tick
 
 -- name: add_gap
--- To record the same gap twice is harmless. A gap that has become wider keeps its age.
+-- Recording a gap twice is harmless. A gap that becomes wider keeps its age.
 INSERT INTO coordinator_gaps AS g (indexer_class, table_id, gap_start_tick, gap_end_tick, first_detected, status)
 VALUES (%(indexer_class)s, %(table_id)s, %(first)s, %(last)s,
         coalesce(to_timestamp(%(first_detected)s::bigint / 1000.0), now_at()), %(status)s)
@@ -20,8 +20,8 @@ SET gap_end_tick = greatest(g.gap_end_tick, excluded.gap_end_tick)
 DELETE FROM coordinator_gaps WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND gap_start_tick = %(first)s
 
 -- name: age_gaps
--- A first_detected far ahead of the clock was written before the clock was set back. The gap is as old as that time is
--- far away (idx_coordinator_gaps_pending).
+-- A first_detected in the future was written before the clock was set back, so the age is the absolute difference
+-- (idx_coordinator_gaps_pending).
 UPDATE coordinator_gaps SET status = 'permanent'
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'pending'
   AND abs(now_ms() - (extract(epoch FROM first_detected) * 1000)::bigint) >= %(timeout_ms)s::bigint
@@ -33,8 +33,7 @@ WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 ORDER BY gap_start_tick
 
 -- name: open_gaps
--- There are few open gaps, but looking stops at the limit all the same. Without tables, those of every
--- table. Ages as in `age_gaps`.
+-- Without tables, returns the gaps of every table. The limit is only a safeguard. Ages as in `age_gaps`.
 SELECT indexer_class, table_id, gap_start_tick, gap_end_tick, status,
        abs(now_ms() - (extract(epoch FROM first_detected) * 1000)::bigint)
 FROM coordinator_gaps
@@ -45,7 +44,7 @@ LIMIT %(limit)s::bigint
 UPDATE coordinator_gaps SET table_id = %(table_id)s WHERE indexer_class = %(indexer_class)s AND table_id = ''
 
 -- name: forget_gaps
--- Another table was in this place before. It is not there any more.
+-- Removes the records of a previous table at this location, which no longer exists.
 DELETE FROM coordinator_gaps WHERE indexer_class = %(indexer_class)s AND table_id IN (
     SELECT table_id FROM coordinator_frontiers
     WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s)

@@ -1,6 +1,6 @@
--- Ticks that no batch file has brought. Only whoever holds `lock_frontier` changes them.
+-- Ticks that no batch file has. Only a transaction that has called `lock_frontier` changes them.
 
--- name: touched_gaps
+-- name: overlapping_gaps
 -- Gaps do not overlap, so at most one of those that start before these ticks reaches them. The primary key serves both.
 SELECT gap_start_tick, gap_end_tick, first_detected, status FROM coordinator_gaps
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND gap_end_tick >= :first AND gap_start_tick <= :last
@@ -9,7 +9,7 @@ WHERE indexer_class = :indexer_class AND table_id = :table_id AND gap_end_tick >
 ORDER BY gap_start_tick
 
 -- name: add_gap
--- To record the same gap twice is harmless. A gap that has become wider keeps its age.
+-- Recording a gap twice is harmless. A gap that becomes wider keeps its age.
 INSERT INTO coordinator_gaps (indexer_class, table_id, gap_start_tick, gap_end_tick, first_detected, status)
 VALUES (:indexer_class, :table_id, :first, :last, coalesce(:first_detected, now_ms()), :status)
 ON CONFLICT (indexer_class, table_id, gap_start_tick) DO UPDATE SET gap_end_tick = max(gap_end_tick, excluded.gap_end_tick)
@@ -18,8 +18,8 @@ ON CONFLICT (indexer_class, table_id, gap_start_tick) DO UPDATE SET gap_end_tick
 DELETE FROM coordinator_gaps WHERE indexer_class = :indexer_class AND table_id = :table_id AND gap_start_tick = :first
 
 -- name: age_gaps
--- A first_detected far ahead of the clock was written before the clock was set back. The gap is as old as that time is
--- far away (idx_coordinator_gaps_pending).
+-- A first_detected in the future was written before the clock was set back, so the age is the absolute difference
+-- (idx_coordinator_gaps_pending).
 UPDATE coordinator_gaps INDEXED BY idx_coordinator_gaps_pending SET status = 'permanent'
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'pending' AND abs(now_ms() - first_detected) >= :timeout_ms
 RETURNING gap_start_tick, gap_end_tick, first_detected, status
@@ -30,8 +30,7 @@ WHERE indexer_class = :indexer_class AND table_id = :table_id
 ORDER BY gap_start_tick
 
 -- name: open_gaps
--- There are few open gaps, but looking stops at :limit all the same. Without :tables, those of every table.
--- Ages as in `age_gaps`.
+-- Without :tables, returns the gaps of every table. The limit is only a safeguard. Ages as in `age_gaps`.
 SELECT indexer_class, table_id, gap_start_tick, gap_end_tick, status, abs(now_ms() - first_detected)
 FROM coordinator_gaps
 WHERE :tables IS NULL OR table_id IN (SELECT value FROM json_each(:tables))
@@ -41,7 +40,7 @@ LIMIT :limit
 UPDATE coordinator_gaps SET table_id = :table_id WHERE indexer_class = :indexer_class AND table_id = ''
 
 -- name: forget_gaps
--- Another table was in this place before. It is not there any more.
+-- Removes the records of a previous table at this location, which no longer exists.
 DELETE FROM coordinator_gaps WHERE indexer_class = :indexer_class AND table_id IN (
     SELECT table_id FROM coordinator_frontiers
     WHERE indexer_class = :indexer_class AND table_id <> :table_id AND location = :location AND host = :host)
