@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
+    from ticklake.checks.numbers import InvalidOption as InvalidOption
+    from ticklake.checks.places import UnsupportedPlace as UnsupportedPlace
     from ticklake.cli.errors import *
     from ticklake.completeness.errors import *
     from ticklake.config.errors import *
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from ticklake.indexers.errors import *
     from ticklake.lake.errors import *
     from ticklake.node.errors import *
-    from ticklake.places import UnsupportedPlace as UnsupportedPlace
     from ticklake.services.errors import *
     from ticklake.simulation.errors import *
     from ticklake.storage.errors import *
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 # The lowest layer first: a name is looked up without loading more than it needs.
 _HOMES = (
-    "places",
+    "checks.numbers",
+    "checks.places",
     "world",
     "storage.errors",
     "simulation.errors",

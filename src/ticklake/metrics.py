@@ -17,6 +17,10 @@ class Scope(NamedTuple):
     name: str
     labels: tuple[str, ...]
 
+    def family(self, metric: str) -> str:
+        """Returns the name of a metric in Prometheus."""
+        return f"ticklake_{self.name}_{metric}"
+
 
 SERVICE = Scope("service", ("service",))
 TOPICS = Scope("topics", ("run",))
@@ -31,11 +35,6 @@ class Metric(NamedTuple):
     name: str
     kind: Kind
     help: str
-
-    @property
-    def exported(self) -> str:
-        """The name of the metric family in Prometheus."""
-        return f"ticklake_{self.scope.name}_{self.name}"
 
 
 def _all(scope: Scope, kind: Kind, **helps: str) -> list[Metric]:

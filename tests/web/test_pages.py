@@ -306,7 +306,7 @@ class TestLive:
             viewer.start()
         for viewer in viewers:
             viewer.join()
-        assert watch.samples == 1
+        assert len(watch.history) == 1
         assert watch.flow().lag_ticks == 20
 
     def test_a_topic_of_any_name_tells_of_files_also_if_nobody_reads_it(

@@ -14,7 +14,6 @@ from ticklake.completeness.repair import Repair, Repairs
 from ticklake.completeness.reports import RunVerdict, TableVerdict
 from ticklake.completeness.tables import Tables
 from ticklake.completeness.tick_tables import TickTables
-from ticklake.coordination import Coordinator
 from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.lake.read import Catalog
 from ticklake.storage import Storage
@@ -93,10 +92,6 @@ class Completeness:
     def apply(self, repair: Repair) -> None:
         """Announces unannounced files, and reopens the batches whose ticks the tables lack."""
         self._repairs.apply(repair)
-
-    def coordinator(self, table: str) -> Coordinator | None:
-        """Returns the coordinator of a table; None if there is none."""
-        return self._coordinators.of(table)
 
     def _keys(self, only: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Returns the tables to judge, with their keys."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ticklake.checks.numbers import InvalidOption
 from ticklake.completeness.errors import (
     FilesPassedOver,
     RunEndedBefore,
@@ -23,7 +24,6 @@ from ticklake.defaults import RUN_TOPIC
 from ticklake.services import end_of
 from ticklake.storage import Storage
 from ticklake.topics import Database, Run, runs_in
-from ticklake.topics.errors import InvalidOption
 
 SILENT_SECONDS = 60.0
 

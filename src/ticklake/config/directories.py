@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ticklake.checks.places import storage_place
 from ticklake.config.classes import SERVICES
 from ticklake.config.errors import BadValue
 from ticklake.config.options import DatabaseOptions, EventQueueOptions, LakeOptions, StorageOptions, TopicOptions
 from ticklake.config.settings import NodeSettings, ResourceSettings
-from ticklake.places import storage_place
 
 _SQLITE = "sqlite:///"
 _READ_ONLY = ("storage-read", "lake-read")

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, ValidationInfo
 
+from ticklake.checks.places import UnsupportedPlace, local_path, storage_place
 from ticklake.database.url import joined, postgres_mistake
-from ticklake.places import UnsupportedPlace, local_path, storage_place
 
 _Place = TypeVar("_Place")
 _VARIABLE = re.compile(r"\$\{\??([^}]*)\}")

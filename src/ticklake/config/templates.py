@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ticklake.checks.places import local_path
 from ticklake.config.errors import ConfigExists
-from ticklake.places import local_path
 
 REFERENCE = Path(__file__).with_name("reference.conf")
 STARTER = Path(__file__).with_name("starter.conf")

@@ -15,6 +15,7 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import defaults, faults
 from ticklake.backoff import pause_after
+from ticklake.checks.numbers import check_count, check_seconds
 from ticklake.consumer.deliveries import Delivery, Outcome, copied, first_of_each_event, payloads_of, uuid_of
 from ticklake.consumer.errors import NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
@@ -26,7 +27,6 @@ from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.text import error_text
 from ticklake.topics import Message, Run
-from ticklake.topics.checks import check_count, check_seconds
 
 Handler = Callable[[Any, Transaction], Payload | Iterable[Payload] | None]
 """The user's function. It gets the payload and the transaction, and returns the payloads to publish."""

@@ -10,12 +10,12 @@ from uuid import UUID, uuid5
 
 from google.protobuf.message import Message as Payload
 
+from ticklake.checks.numbers import check_seconds
 from ticklake.consumer.processed import CHUNK, PACKAGE
 from ticklake.database import Listener, Transaction
 from ticklake.database.names import check_name
 from ticklake.text import error_text
 from ticklake.topics import Run
-from ticklake.topics.checks import check_seconds
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
 from ticklake.topics.store import baton_topic, check_size, count_fitting, in_parts
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ticklake.checks.numbers import check_seconds
 from ticklake.database import Transaction
 from ticklake.topics import Run
-from ticklake.topics.checks import check_seconds
 from ticklake.topics.store import PACKAGE as TOPICS
 
 PACKAGE = "ticklake.consumer"

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from ticklake import faults
 from ticklake.backoff import pause_after
+from ticklake.checks.numbers import check_count, check_seconds, deadline_after
 from ticklake.consumer.outbox import Attempts, Outbox, Row
 from ticklake.contracts import TopicEnvelope
 from ticklake.database import OUTAGES, Listener
@@ -17,7 +18,6 @@ from ticklake.database.errors import DatabaseClosed, LockNotAvailable
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
-from ticklake.topics.checks import check_count, check_seconds, deadline_after
 from ticklake.topics.envelope import client_clock_ms, wrap
 from ticklake.topics.errors import TopicClosed
 from ticklake.topics.store import BATON_GROUP, baton_id, baton_topic

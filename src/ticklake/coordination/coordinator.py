@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
+from ticklake.checks.numbers import check_count, check_seconds
 from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
 from ticklake.coordination.errors import BatchAlreadyClaimedError, TableCopied
 from ticklake.coordination.gaps import NOTHING_MISSING, PENDING, Gap, MissingTicks, gap_changes, joined_if_many
@@ -20,7 +21,6 @@ from ticklake.monitoring import Monitor
 from ticklake.text import storable
 from ticklake.ticks import TickRange, hull, subtract
 from ticklake.topics import Run
-from ticklake.topics.checks import check_count, check_seconds
 from ticklake.topics.reader import new_consumer_id
 
 PACKAGE = "ticklake.coordination"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ticklake.places import local_path
+from ticklake.checks.places import local_path
 
 IdAt = Callable[[Path], str | None]
 """Returns the id of the table in a folder; None if there is none."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
+from ticklake.checks.places import local_path
 from ticklake.database.errors import BadDatabaseUrl, PostgresMissing, UnknownDatabase
 from ticklake.database.schema import Backend
-from ticklake.places import local_path
 
 _CHOICES = {
     "sslmode": ("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),

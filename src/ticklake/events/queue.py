@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from ticklake.checks.numbers import InvalidOption, check_count, check_seconds, deadline_after
+from ticklake.checks.places import local_path
 from ticklake.events.batches import Batch, Batches, DeadBatch
 from ticklake.events.buffer import Buffer, BufferReceipt, Triggers
 from ticklake.events.bus import EventBus
@@ -17,10 +19,7 @@ from ticklake.events.errors import EventsNotDurable, QueueNotRunning
 from ticklake.events.event import LARGEST, Event, encode
 from ticklake.events.ownership import Ownership
 from ticklake.monitoring import Monitor
-from ticklake.places import local_path
 from ticklake.text import error_text, message_text
-from ticklake.topics.checks import check_count, check_seconds, deadline_after
-from ticklake.topics.errors import InvalidOption
 
 DEFAULT_BATCH_SIZE = 100
 FLUSH_TIMEOUT_MS = 500

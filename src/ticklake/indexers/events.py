@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ticklake.checks.numbers import check_count
 from ticklake.errors import TickLakeError
 from ticklake.events import Batch, IndexerQueue
 from ticklake.indexers.errors import OtherEventBatch, OtherEventQueue
@@ -26,7 +27,6 @@ from ticklake.lake.table import Table
 from ticklake.lake.verify import rows_of
 from ticklake.services import Service
 from ticklake.ticks import TickRange
-from ticklake.topics.checks import check_count
 from ticklake.world import World
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ticklake.checks.places import lake_path
 from ticklake.lake.delta import INDEXER, RUN, make_directory
 from ticklake.lake.errors import BadTable
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
-from ticklake.places import lake_path
 from ticklake.storage import check_run_id, is_safe
 
 

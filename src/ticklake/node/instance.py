@@ -8,9 +8,9 @@ import socket
 from pathlib import Path
 from typing import Any, Literal
 
+from ticklake.checks.places import local_path
 from ticklake.disk import try_lock
 from ticklake.node.errors import InstanceRunning
-from ticklake.places import local_path
 
 Instances = Literal["refuse", "compete"]
 

@@ -6,11 +6,11 @@ import logging
 from pathlib import Path
 from typing import ClassVar
 
+from ticklake.checks.places import lake_path
 from ticklake.errors import TickLakeError
 from ticklake.lake.errors import LakeNotFound
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Compaction, Policy, open_table
-from ticklake.places import lake_path
 from ticklake.services.base import Service
 
 log = logging.getLogger(__name__)

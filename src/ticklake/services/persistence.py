@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from ticklake import faults
+from ticklake.checks.numbers import InvalidOption
 from ticklake.contracts import BatchInfo
 from ticklake.defaults import BATCH_TOPIC
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
@@ -19,7 +20,6 @@ from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import BatchFile, EncodedTick, Storage
 from ticklake.topics import Run, TopicWriter
-from ticklake.topics.errors import InvalidOption
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
 
+from ticklake.checks.places import storage_place
 from ticklake.contracts import FORMAT_VERSION, RunCompleted, SimulationMetadata
-from ticklake.places import storage_place
 from ticklake.storage import zstd
 from ticklake.storage.columns import EncodedTick
 from ticklake.storage.delimited import frame, split

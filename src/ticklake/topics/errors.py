@@ -21,13 +21,6 @@ class MissingConsumerGroup(TickLakeError):
     topic: str
 
 
-class InvalidOption(TickLakeError):
-    message = "{option} cannot be {value!r}: {allowed}."
-    option: str
-    value: object
-    allowed: str
-
-
 class NoClaimsNamed(TickLakeError):
     message = "Say which claims to release: the stuck ones, or those of a topic, a group or a message."
 

@@ -15,12 +15,12 @@ from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import Message as Payload
 
+from ticklake.checks.numbers import check_count, check_seconds, deadline_after
 from ticklake.database import Listener, Transaction
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Window
 from ticklake.text import message_text
-from ticklake.topics.checks import check_count, check_seconds, deadline_after
 from ticklake.topics.envelope import unwrap
 from ticklake.topics.errors import TopicClosed, UndecodableMessage
 from ticklake.topics.held_claims import HeldClaims

@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 
 from ticklake import defaults
+from ticklake.checks.numbers import InvalidOption, check_count, check_seconds
 from ticklake.database import Backend, Listener, Schema, Transaction, open_backend
 from ticklake.database.errors import DatabaseDamaged, DatabaseUnavailable, RunNotInDatabase, TransactionAborted
 from ticklake.database.names import check_name
@@ -29,8 +30,7 @@ from ticklake.topics.admin import (
     stored_messages,
     topic_names,
 )
-from ticklake.topics.checks import check_count, check_seconds
-from ticklake.topics.errors import InvalidOption, MissingConsumerGroup, SchemaOutdated
+from ticklake.topics.errors import MissingConsumerGroup, SchemaOutdated
 from ticklake.topics.metrics import TopicEnd, TopicMetrics
 from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id

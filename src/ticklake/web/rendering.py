@@ -14,12 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from ticklake.checks.numbers import InvalidOption
 from ticklake.errors import TickLakeError
 from ticklake.lake.errors import RunNotInLake
 from ticklake.logs import redacted
 from ticklake.storage.errors import RunNotFound
 from ticklake.ticks import TickRange
-from ticklake.topics.errors import InvalidOption
 from ticklake.web.responses import status_of
 from ticklake.web.security.sessions import COOKIE
 from ticklake.web.site import Site

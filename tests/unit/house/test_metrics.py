@@ -56,13 +56,15 @@ def samples() -> set[str]:
     """Every name that `/metrics` can have of ours."""
     latency = ("_p50_ms", "_p95_ms", "_p99_ms", "_avg_ms", "_seconds_bucket", "_seconds_count", "_seconds_sum")
     endings = {"counter": ("_total",), "gauge": ("",), "latency": latency}
-    return {metric.exported + ending for metric in METRICS for ending in endings[metric.kind]}
+    return {metric.scope.family(metric.name) + ending for metric in METRICS for ending in endings[metric.kind]}
 
 
 def test_the_page_has_exactly_the_metrics_there_are() -> None:
     page = (DOCS / "monitoring.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(ticklake_\w+)` \| (\w+) \| (.+) \|$", page, re.MULTILINE)
-    assert rows == [(metric.exported, metric.kind, metric.help) for metric in sorted(METRICS, key=_page_order)]
+    assert rows == [
+        (metric.scope.family(metric.name), metric.kind, metric.help) for metric in sorted(METRICS, key=_page_order)
+    ]
 
 
 def _page_order(metric) -> int:
@@ -70,7 +72,7 @@ def _page_order(metric) -> int:
 
 
 def test_no_two_metrics_have_one_name() -> None:
-    assert len({metric.exported for metric in METRICS}) == len(METRICS)
+    assert len({metric.scope.family(metric.name) for metric in METRICS}) == len(METRICS)
     assert all(metric.help.endswith(".") for metric in METRICS)
 
 

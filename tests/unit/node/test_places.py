@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ticklake import Database, Storage, read
+from ticklake.checks.places import local_path
 from ticklake.cli import cli
 from ticklake.config import load
 from ticklake.errors import BadValue, StorageLibraryMissing, UnknownDatabase, UnsupportedPlace
@@ -20,7 +21,6 @@ from ticklake.events import IndexerQueue
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.node.instance import Instance
-from ticklake.places import local_path
 from ticklake.services.compaction import CompactionService
 
 RUN = "20251014-143025-550e8400"

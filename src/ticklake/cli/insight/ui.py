@@ -29,9 +29,9 @@ def ui(
     prefix: str, read_only: bool,
 ) -> None:  # fmt: skip
     """Show runs, tables, topics and the world in a browser until Ctrl-C."""
+    from ticklake.checks.places import lake_path
     from ticklake.config import load
     from ticklake.config.options import HttpOptions
-    from ticklake.places import lake_path
 
     try:
         from ticklake.node.client import token_of

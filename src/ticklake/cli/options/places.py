@@ -133,8 +133,8 @@ def open_places(storage: str | None, lake: str | None, databases: Sequence[str])
 
 def _check_storage(storage: str | None) -> None:
     """Checks that the storage exists. One named by a configuration may be created later."""
+    from ticklake.checks.places import storage_place
     from ticklake.cli.errors import StorageNotFound
-    from ticklake.places import storage_place
 
     place = storage_place(storage) if storage else None
     if isinstance(place, Path) and not place.is_dir():

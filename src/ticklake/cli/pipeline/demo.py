@@ -42,8 +42,8 @@ LINEAGES = (
 def demo(directory: str, ticks: int, seed: int, as_json: bool) -> None:
     """Run a small artificial-life simulation and index its ticks into Delta tables while it runs."""
     with graceful_stop() as stop:
+        from ticklake.checks.places import local_path
         from ticklake.node.node import Node
-        from ticklake.places import local_path
 
         if stop.is_set():
             raise StoppedEarly(NOTHING_INDEXED)

@@ -30,10 +30,10 @@ def doctor(
     as_json: bool,
 ) -> None:
     """Examine this machine and the places of a configuration, with a remedy for each problem. Changes nothing."""
+    from ticklake.checks.places import lake_path, storage_place
     from ticklake.config import load
     from ticklake.doctor import Subject, examine
     from ticklake.doctor.subject import Store
-    from ticklake.places import lake_path, storage_place
 
     given = [name for name in ("storage", "lake", "database") if _was_typed(context, name)]
     if config and given:

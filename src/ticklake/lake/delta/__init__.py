@@ -13,7 +13,7 @@ from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import CommitConflict, DeltaLog
-from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, finish, is_damage, opened
+from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, is_damage, opened
 from ticklake.lake.delta.properties import INDEXER, RUN, check_readable, check_run, named_key, one_line, require_run
 from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
@@ -54,7 +54,6 @@ __all__ = [
     "dataset_of",
     "decode_commit",
     "durable_version",
-    "finish",
     "is_checkpoint",
     "is_commit",
     "is_counted_by",

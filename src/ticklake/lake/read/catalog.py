@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ticklake.checks.places import lake_path
 from ticklake.lake.delta import (
     DeltaError,
     DeltaTable,
@@ -27,7 +28,6 @@ from ticklake.lake.delta import (
 from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
 from ticklake.lake.table import is_table_name
-from ticklake.places import lake_path
 from ticklake.storage import is_safe
 from ticklake.ticks import TickRange
 

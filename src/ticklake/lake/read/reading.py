@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticklake.checks.places import local_path
 from ticklake.lake.errors import NoSuchColumn, NoTicksInTable, PolarsMissing, TableNotInRun
 from ticklake.lake.read.catalog import Catalog
-from ticklake.places import local_path
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ticklake.checks.numbers import InvalidOption
 from ticklake.lake.empty import ticks_of
 from ticklake.lake.read.frames import Frames, OpenTable
 from ticklake.ticks import TickRange, on_grid
-from ticklake.topics.errors import InvalidOption
 
 Numbers = npt.NDArray[np.int64]
 TICK = "tick_number"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ticklake.checks.numbers import check_count
 from ticklake.topics.admin.groups import COUNT_LIMIT
-from ticklake.topics.checks import check_count
 from ticklake.topics.envelope import Opened, unwrap
 from ticklake.topics.errors import UndecodableMessage
 from ticklake.topics.store import PACKAGE, TopicStore

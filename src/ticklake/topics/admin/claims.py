@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ticklake.checks.numbers import check_count
 from ticklake.database import Transaction
-from ticklake.topics.checks import check_count
 from ticklake.topics.errors import NoClaimsNamed
 from ticklake.topics.store import PACKAGE, TopicStore
 

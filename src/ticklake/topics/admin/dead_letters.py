@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
+from ticklake.checks.numbers import check_count
 from ticklake.database import Transaction
-from ticklake.topics.checks import check_count
 from ticklake.topics.envelope import Opened, unwrap
 from ticklake.topics.errors import UndecodableMessage
 from ticklake.topics.store import PACKAGE, TopicStore

@@ -7,10 +7,9 @@ import logging
 from functools import partial
 from typing import NamedTuple
 
+from ticklake.checks.numbers import InvalidOption, check_count, check_seconds
 from ticklake.database import Transaction
 from ticklake.topics import removed as removed_files
-from ticklake.topics.checks import check_count, check_seconds
-from ticklake.topics.errors import InvalidOption
 from ticklake.topics.store import PACKAGE, TopicStore, count_fitting
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ticklake.topics.store.baton import BATON_GROUP, backlog, baton_id, baton_topic, is_baton, outbox_of
 from ticklake.topics.store.numbering import has_foreign_numbers
-from ticklake.topics.store.parts import AT_ONCE, check_size, count_fitting, in_parts
+from ticklake.topics.store.parts import check_size, count_fitting, in_parts
 from ticklake.topics.store.postgres import PostgresTopicStore
 from ticklake.topics.store.sqlite import SqliteTopicStore
 from ticklake.topics.store.store import (
@@ -17,7 +17,6 @@ from ticklake.topics.store.store import (
 )
 
 __all__ = [
-    "AT_ONCE",
     "BATON_GROUP",
     "PACKAGE",
     "Claim",

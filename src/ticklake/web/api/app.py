@@ -15,7 +15,7 @@ from ticklake.errors import TickLakeError
 from ticklake.node.node import Node
 from ticklake.topics import Database
 from ticklake.web import responses
-from ticklake.web.api import control, probes
+from ticklake.web.api import control, models, probes
 from ticklake.web.api.openapi import document
 from ticklake.web.api.operations import Operation, routes
 from ticklake.web.api.prometheus import Exposition
@@ -34,7 +34,7 @@ def show_openapi(request: Request) -> Response:
 OPERATIONS = (
     *control.OPERATIONS,
     *probes.OPERATIONS,
-    Operation("GET", "/openapi.json", show_openapi, "This document", "Document"),
+    Operation("GET", "/openapi.json", show_openapi, "This document", models.Document),
 )
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ticklake.node.node import Node
-from ticklake.web.api import node_json
+from ticklake.web.api import models, node_json
 from ticklake.web.api.operations import Operation
 from ticklake.web.responses import problem
 
@@ -61,20 +61,28 @@ def change_service(request: Request) -> Response:
 
 
 OPERATIONS = (
-    Operation("GET", "/api/node", show_node, "The node itself", "Node"),
-    Operation("GET", "/api/services", list_services, "All services, in start order", "Services"),
-    Operation("GET", "/api/services/{name}", show_service, "One service", "Service", refusals=(404,)),
+    Operation("GET", "/api/node", show_node, "The node itself", models.Node),
+    Operation("GET", "/api/services", list_services, "All services, in start order", list[models.Service]),
+    Operation("GET", "/api/services/{name}", show_service, "One service", models.Service, refusals=(404,)),
     Operation(
-        "GET", "/api/services/{name}/errors", list_errors, "The last 100 errors of a service", "Errors", refusals=(404,)
+        "GET",
+        "/api/services/{name}/errors",
+        list_errors,
+        "The last 100 errors of a service",
+        list[models.Error],
+        refusals=(404,),
     ),
     Operation(
         "POST",
         "/api/services/{name}/{action}",
         change_service,
         "Start, stop, pause or resume a service; 202 if it is still stopping",
-        "Service",
-        refusals=(401, 404, 409),
+        models.Service,
+        statuses=(200, 202),
+        refusals=(404, 409),
         choices={"action": ACTIONS},
     ),
-    Operation("GET", "/api/resources", list_resources, "All resources and the services that use them", "Resources"),
+    Operation(
+        "GET", "/api/resources", list_resources, "All resources and the services that use them", list[models.Resource]
+    ),
 )

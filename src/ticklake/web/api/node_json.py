@@ -12,7 +12,6 @@ from typing import Any
 from ticklake.config import rendering as showing
 from ticklake.indexers.base import Indexer
 from ticklake.logs import redacted
-from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
 from ticklake.services import State
 
@@ -96,11 +95,7 @@ def _resource_metrics(node: Node, name: str) -> Mapping[str, Any]:
     if queue is not None:
         return {"queued_ticks": len(queue), "queued_bytes": queue.size_bytes}
     database = node.database(name)
-    return {run.id: _numbers(run.monitor) for run in database.opened} if database is not None else {}
-
-
-def _numbers(monitor: Monitor) -> dict[str, Any]:
-    return monitor.snapshot()
+    return {run.id: run.monitor.snapshot() for run in database.opened} if database is not None else {}
 
 
 def _moment(seconds: float | None) -> str | None:

@@ -1,106 +1,72 @@
-"""Generates the OpenAPI document from the operations."""
+"""Generates the OpenAPI document from the operations and the models of their answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any
 
-from ticklake.services import State
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from ticklake.web.api.models import Problem
 from ticklake.web.api.operations import Operation
+from ticklake.web.security.guard import OPEN, READS
 
 TEXT = {"type": "string"}
-NUMBER = {"type": "number"}
-OPTIONAL_TEXT = {"type": ["string", "null"]}
-TRUTH = {"type": "boolean"}
-ANYTHING = {"type": "object", "additionalProperties": True}
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": sorted(properties)}
+class _Schemas(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        """No titles: they would only repeat the names of the fields."""
+        return False
 
 
-def _list(name: str) -> dict[str, Any]:
-    return {"type": "array", "items": _reference(name)}
-
-
-def _reference(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-SCHEMAS: dict[str, Any] = {
-    "Node": _object(
-        name=TEXT,
-        version=TEXT,
-        file=TEXT,
-        host=TEXT,
-        pid={"type": "integer"},
-        started_at=OPTIONAL_TEXT,
-        runs={"type": "array", "items": TEXT},
-        stopping=TRUTH,
-        ready=TRUTH,
-    ),
-    "Service": _object(
-        **{"class": TEXT},
-        name=TEXT,
-        state={"type": "string", "enum": [state.value for state in State]},
-        healthy=TRUTH,
-        error=OPTIONAL_TEXT,
-        restart_in_seconds={"type": ["number", "null"]},
-        run_id=OPTIONAL_TEXT,
-        resources={"type": "object", "additionalProperties": TEXT},
-        metrics=ANYTHING,
-    ),
-    "Services": _list("Service"),
-    "Error": _object(at=TEXT, code=TEXT, message=TEXT, details=TEXT),
-    "Errors": _list("Error"),
-    "Resource": _object(
-        **{"class": TEXT},
-        name=TEXT,
-        options=ANYTHING,
-        used_by={"type": "object", "additionalProperties": {"type": "array", "items": TEXT}},
-        metrics=ANYTHING,
-    ),
-    "Resources": _list("Resource"),
-    "Health": _object(status=TEXT),
-    "Readiness": _object(
-        status=TEXT,
-        services={"type": "object", "additionalProperties": TEXT},
-        databases={"type": "object", "additionalProperties": TEXT},
-    ),
-    "Document": ANYTHING,
-    "Problem": _object(error=_object(code=TEXT, message=TEXT)),
-}
-
-
-def document(operations: Iterable[Operation], prefix: str) -> dict[str, Any]:
+def document(operations: Sequence[Operation], prefix: str) -> dict[str, Any]:
+    by_operation, schemas = _schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, by_operation.get(one.id))
     return {
         "openapi": "3.1.0",
         "info": {"title": "TickLake node", "version": version("ticklake")},
         "servers": [{"url": prefix or "/"}],
         "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _operation(one: Operation) -> dict[str, Any]:
-    described: dict[str, Any] = {
+def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, JsonSchemaValue], dict[str, JsonSchemaValue]]:
+    """Returns the schema of each operation's JSON answer, and the schemas that these refer to by name."""
+    answers = {one.id: one.answers for one in operations if one.answers} | {"": Problem}
+    found, named = TypeAdapter.json_schemas(
+        [(name, "serialization", TypeAdapter(answer)) for name, answer in answers.items()],
+        ref_template="#/components/schemas/{model}",
+        schema_generator=_Schemas,
+    )
+    return {name: schema for (name, _), schema in found.items()}, named["$defs"]
+
+
+def _operation(one: Operation, schema: JsonSchemaValue | None) -> dict[str, Any]:
+    content = {"application/json": {"schema": schema}} if schema else {"text/plain": {"schema": TEXT}}
+    answers = {str(status): {"description": one.summary, "content": content} for status in one.statuses}
+    # The guard refuses foreign hosts everywhere. Reading needs the token only if other machines can connect.
+    token: dict[str, list[str]] = {"token": []}
+    security = [] if one.path in OPEN else [{}, token] if one.method in READS else [token]
+    guarded = (401, 403) if security else (403,)
+    return {
         "operationId": one.id,
         "summary": one.summary,
         "parameters": [_parameter(name, one.choices.get(name)) for name in one.parameters],
-        "responses": {str(one.status): _answer(one)} | {str(status): _refusal(one, status) for status in one.refusals},
+        "responses": answers
+        | {str(status): _problem(HTTPStatus(status).phrase) for status in (*guarded, *one.refusals)}
+        | {"default": _problem("Any other error")},
+        "security": security,
     }
-    if one.method != "GET":
-        described["security"] = [{"token": []}]
-        described["responses"]["202"] = _answer(one)
-    return described
 
 
 def _parameter(name: str, choices: tuple[str, ...] | None) -> dict[str, Any]:
@@ -108,14 +74,6 @@ def _parameter(name: str, choices: tuple[str, ...] | None) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _answer(one: Operation) -> dict[str, Any]:
-    if one.answers is None:
-        return {"description": one.summary, "content": {"text/plain": {"schema": TEXT}}}
-    return {"description": one.summary, "content": {"application/json": {"schema": _reference(one.answers)}}}
-
-
-def _refusal(one: Operation, status: int) -> dict[str, Any]:
-    # "Not ready" is a regular response, not an error.
-    schema = one.answers if status == HTTPStatus.SERVICE_UNAVAILABLE and one.answers else "Problem"
-    content = {"application/json": {"schema": _reference(schema)}}
-    return {"description": HTTPStatus(status).phrase, "content": content}
+def _problem(description: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
+    return {"description": description, "content": content}

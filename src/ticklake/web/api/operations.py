@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,14 +15,17 @@ Endpoint = Callable[[Request], Response]
 
 @dataclass(frozen=True)
 class Operation:
-    """`answers` names a schema of the OpenAPI document; None means text. `refusals` are the error statuses."""
+    """`answers` is the model of the JSON answer; None means text. An answer has one of the `statuses`.
+
+    `refusals` are the statuses of its own errors. The guard may refuse every operation.
+    """
 
     method: str
     path: str
     endpoint: Endpoint
     summary: str
-    answers: str | None
-    status: int = 200
+    answers: Any
+    statuses: tuple[int, ...] = (200,)
     refusals: tuple[int, ...] = ()
     choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
 

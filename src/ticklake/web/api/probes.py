@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from ticklake.web.api import node_json
+from ticklake.web.api import models, node_json
 from ticklake.web.api.control import node_of
 from ticklake.web.api.operations import Operation
 
@@ -31,7 +31,7 @@ def metrics(request: Request) -> Response:
     return Response(request.app.state.exposition.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-HEALTH = Operation("GET", "/health", health, "Whether the process is alive", "Health")
+HEALTH = Operation("GET", "/health", health, "Whether the process is alive", models.Health)
 OPERATIONS = (
     HEALTH,
     Operation(
@@ -39,8 +39,8 @@ OPERATIONS = (
         "/ready",
         ready,
         "Whether every service can work and every database answers",
-        "Readiness",
-        refusals=(503,),
+        models.Readiness,
+        statuses=(200, 503),
     ),
     Operation("GET", "/metrics", metrics, "All metrics, for Prometheus", None),
 )

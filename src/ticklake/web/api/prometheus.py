@@ -107,14 +107,14 @@ class Families:
         return iter(self._families.values())
 
     def counter(self, scope: Scope, name: str, values: Sequence[str], number: float) -> None:
-        family = CounterMetricFamily(_full(scope, name), _help(scope, name), labels=scope.labels)
+        family = CounterMetricFamily(scope.family(name), _help(scope, name), labels=scope.labels)
         self._add(family).add_metric(values, number)
 
     def gauge(
         self, scope: Scope, name: str, values: Sequence[str], number: float, labels: Sequence[str] | None = None
     ) -> None:
         names = scope.labels if labels is None else labels
-        family = GaugeMetricFamily(_full(scope, name), _help(scope, name), labels=names)
+        family = GaugeMetricFamily(scope.family(name), _help(scope, name), labels=names)
         self._add(family).add_metric(values, float(number))
 
     def monitors(self, scope: Scope, values: Sequence[str], monitors: Sequence[Monitor]) -> None:
@@ -139,20 +139,16 @@ class Families:
         self._milliseconds(scope, name, "avg", values, total / count if count else 0.0)
         reached = [sum(counts) for counts in zip(*(one[0] for one in ever), strict=True)]
         buckets = [*zip(map(floatToGoString, found[0].bounds), reached, strict=True), ("+Inf", count)]
-        family = HistogramMetricFamily(f"{_full(scope, name)}_seconds", _help(scope, name), labels=scope.labels)
+        family = HistogramMetricFamily(f"{scope.family(name)}_seconds", _help(scope, name), labels=scope.labels)
         self._add(family).add_metric(values, buckets, sum_value=total)
 
     def _milliseconds(self, scope: Scope, name: str, what: str, values: Sequence[str], seconds: float) -> None:
         text = f"{_help(scope, name)} ({'average' if what == 'avg' else f'{what[1:]}th percentile'}, milliseconds)"
-        family = GaugeMetricFamily(f"{_full(scope, name)}_{what}_ms", text, labels=scope.labels)
+        family = GaugeMetricFamily(f"{scope.family(name)}_{what}_ms", text, labels=scope.labels)
         self._add(family).add_metric(values, seconds * 1000)
 
     def _add(self, family: _Family) -> _Family:
         return cast(_Family, self._families.setdefault(family.name, family))
-
-
-def _full(scope: Scope, name: str) -> str:
-    return f"ticklake_{scope.name}_{name}"
 
 
 def _help(scope: Scope, name: str) -> str:

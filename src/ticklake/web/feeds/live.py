@@ -31,11 +31,7 @@ class Watch:
         self._flow: Flow | None = None
         self._sampler = Sampler(self._sample, SAMPLE_SECONDS, clock)
         self._drawn: tuple[Flow, str] | None = None
-        self.history: deque[tuple[float, float]] = deque(maxlen=HISTORY_LENGTH)
-
-    @property
-    def samples(self) -> int:
-        return self._sampler.samples
+        self.history: deque[float] = deque(maxlen=HISTORY_LENGTH)
 
     def flow(self) -> Flow:
         return self._sampler.latest()
@@ -59,7 +55,7 @@ class Watch:
             last = before or Flow(Glance(self._run_id, 0.0, [], [], []), None, {}, None, None)
             return replace(last, rates={}, ticks_per_second=None, errors=(redacted(str(error)),))
         rates = rows_per_second(before.glance if before else None, seen)
-        self.history.append((seen.at, sum(rates.values())))
+        self.history.append(sum(rates.values()))
         speed = _speed(before.announced, announced, seen.at - before.glance.at) if before else None
         errors = (*(table.error for table in seen.tables if table.error), *self._failures())
         return Flow(seen, announced, rates, speed, self._producer(), errors)

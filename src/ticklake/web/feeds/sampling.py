@@ -24,7 +24,6 @@ class Sampler(Generic[_Seen]):
         self._taking = threading.Lock()
         self._seen: list[_Seen] = []
         self._next = clock()
-        self.samples = 0
 
     def latest(self) -> _Seen:
         if self._clock() >= self._next and self._taking.acquire(blocking=not self._seen):
@@ -38,7 +37,6 @@ class Sampler(Generic[_Seen]):
     def _update(self) -> None:
         started = self._clock()
         self._seen = [self._take()]
-        self.samples += 1
         self._next = self._clock() + max(self._seconds, (self._clock() - started) * _KEEP_FACTOR)
 
 

@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from ticklake.checks.numbers import InvalidOption
 from ticklake.lake.read import MOST_POINTS, Charted, Series
 from ticklake.ticks import TickRange, on_grid
-from ticklake.topics.errors import InvalidOption
 from ticklake.web.rendering import (
     asked_ticks,
     chosen_run,

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ticklake.checks.numbers import InvalidOption
 from ticklake.topics import DeadLetter, DeadLetterFilter, Run
-from ticklake.topics.errors import InvalidOption
 from ticklake.web.forms import Form, posted
 from ticklake.web.pages.topics import named_runs, runs_chosen
 from ticklake.web.rendering import chosen_run, explained, nothing, page, part

@@ -41,8 +41,8 @@ def picture(watch: Watch, prefix: str) -> str:
             flow=flow,
             prefix=prefix,
             drawings=[("wide", drawn_wide(columns)), ("tall", drawn_tall(columns))],
-            spark=sparkline([rate for _, rate in watch.history]),
-            peak=max((rate for _, rate in watch.history), default=0.0),
+            spark=sparkline(list(watch.history)),
+            peak=max(watch.history, default=0.0),
         )
 
     return watch.drawn(draw)

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 
-from ticklake.topics.errors import InvalidOption
+from ticklake.errors import TickLakeError
 
 LONGEST_SECONDS = 1_000_000_000
 """About 30 years. Every database and clock can add that to the current time."""
 
 LARGEST_COUNT = (1 << 63) - 1
+
+
+class InvalidOption(TickLakeError):
+    message = "{option} cannot be {value!r}: {allowed}."
+    option: str
+    value: object
+    allowed: str
 
 
 def check_seconds(option: str, value: float, *, above_zero: bool = False, most: int = LONGEST_SECONDS) -> float:

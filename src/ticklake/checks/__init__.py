@@ -1,0 +1,1 @@
+"""Checks of what users give: numbers, times, paths and URLs."""
