@@ -23,10 +23,10 @@ def sync(path: Path | str, *, within: int | None = None) -> None:
 
 
 def make_directory(directory: Path, *, shared: int = 1) -> None:
-    """Makes a directory and all that is missing above it, on disk too.
+    """Makes a directory and its missing parents, durably.
 
-    The last `shared` levels are synced even if they exist: another process may have made them a moment ago and not
-    have synced them yet.
+    The last `shared` levels are synced even if they exist: another process may have just made them and not synced
+    them yet.
     """
     missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     made = dict.fromkeys((*missing, directory, *directory.parents[: shared - 1]))
@@ -37,7 +37,7 @@ def make_directory(directory: Path, *, shared: int = 1) -> None:
 
 
 def try_lock(file: int | IO[bytes], *, shared: bool = False) -> bool:
-    """Locks an open file for this process, or returns False if another one holds it. Closing the file releases it."""
+    """Locks an open file, or returns False if another process holds the lock. Closing the file releases it."""
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

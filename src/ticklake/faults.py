@@ -1,4 +1,4 @@
-"""Named points at which a test makes a process fail. In production none is armed, and a point costs one comparison.
+"""Named points at which a test makes a process fail. In production no point is armed, and each costs one comparison.
 
 `TICKLAKE_FAULT=point:action[:nth]` arms one point for a process and its children. Actions: `kill` (SIGKILL to itself),
 `hold` (write the point's name to the file `TICKLAKE_FAULT_MARK` and wait to be killed), `full` (raise "no space left").

@@ -1,4 +1,4 @@
-"""Ranges of ticks, inclusive at both ends as everywhere in TickLake, and arithmetic on them."""
+"""Ranges of ticks and arithmetic on them. Both ends are included, as everywhere in TickLake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class TickRange(NamedTuple):
-    """The ticks from `start` to `end`, both included. Empty (and false) where it ends before it starts."""
+    """The ticks from `start` to `end`, both included. It is empty (and false) if it ends before it starts."""
 
     start: int
     end: int
@@ -28,24 +28,24 @@ class TickRange(NamedTuple):
         return f"[{self.start}, {self.end}]"
 
     def overlaps(self, other: TickRange) -> bool:
-        """Whether the two share a tick."""
+        """Returns True if the two ranges share a tick."""
         return self.start <= other.end and other.start <= self.end
 
     def covers(self, other: TickRange) -> bool:
-        """Whether all of `other` is in it."""
+        """Returns True if every tick of `other` is in this range."""
         return self.start <= other.start and other.end <= self.end
 
     def within(self, other: TickRange | None) -> TickRange:
-        """The part of it that is in `other`, which may be empty; all of it where there is no other."""
+        """Returns the part of this range that is in `other`, which may be empty. None stands for all ticks."""
         return self if other is None else TickRange(max(self.start, other.start), min(self.end, other.end))
 
     def count(self, step: int = 1) -> int:
-        """How many ticks it holds when every `step`-th is sampled, the first one included."""
+        """Returns the number of ticks if every `step`-th is sampled, starting with the first."""
         return (self.end - self.start) // step + 1 if self else 0
 
 
 def split(gap: TickRange, found: TickRange, step: int) -> list[TickRange]:
-    """What is left of a gap once `found` is there: nothing, one piece or two."""
+    """Returns what is left of a gap without `found`: no piece, one or two."""
     if not gap.overlaps(found):
         return [gap]
     pieces = (TickRange(gap.start, found.start - step), TickRange(found.end + step, gap.end))
@@ -53,7 +53,7 @@ def split(gap: TickRange, found: TickRange, step: int) -> list[TickRange]:
 
 
 def subtract(ranges: Iterable[TickRange], covered: Iterable[TickRange], step: int) -> list[TickRange]:
-    """The ticks of `ranges` that are in none of `covered`, in order."""
+    """Returns the ticks of `ranges` that are not in `covered`, in order."""
     cuts = merged(covered, step)
     ends = [cut.end for cut in cuts]
     rest: list[TickRange] = []
@@ -69,12 +69,12 @@ def subtract(ranges: Iterable[TickRange], covered: Iterable[TickRange], step: in
 
 
 def common(ranges: Sequence[TickRange], others: Sequence[TickRange], step: int) -> list[TickRange]:
-    """The ticks that are in both."""
+    """Returns the ticks that are in both."""
     return subtract(ranges, subtract(ranges, others, step), step)
 
 
 def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
-    """The same ticks in as few ranges as possible, in order; empty ranges vanish."""
+    """Returns the same ticks in as few ranges as possible, in order. Empty ranges are left out."""
     result: list[TickRange] = []
     for one in sorted(one for one in ranges if one):
         if result and one.start <= result[-1].end + step:
@@ -85,21 +85,21 @@ def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
 
 
 def hull(ranges: Sequence[TickRange]) -> TickRange:
-    """From the first to the last tick of ranges that are in order."""
+    """Returns the range from the first to the last tick of ranges that are in order."""
     return TickRange(ranges[0].start, ranges[-1].end)
 
 
 def on_grid(ticks: TickRange, step: int) -> TickRange:
-    """The sampled ticks of a range: its bounds moved inwards to multiples of the sampling interval."""
+    """Returns the sampled ticks of a range: its bounds move inwards to multiples of the sampling interval."""
     return TickRange(-(-ticks.start // step) * step, ticks.end // step * step)
 
 
 def even_on_grid(first: int, last: int, every: int, step: int) -> list[TickRange]:
-    """The sampled ticks among every so-many-th tick from `first` to `last`, as ranges of them."""
+    """Returns the sampled ticks among `first`, `first + every`, … up to `last`, as ranges."""
     shared = gcd(every, step)
     if first % shared:
         return []
-    # The first sampled one is so many further: the least that makes first + further * every a multiple of step.
+    # The least `further` for which first + further * every is a multiple of step.
     further = -first // shared * pow(every // shared, -1, step // shared) % (step // shared)
     start, period = first + further * every, every // shared * step
     if period == step:
@@ -109,7 +109,7 @@ def even_on_grid(first: int, last: int, every: int, step: int) -> list[TickRange
 
 
 def ranges_of(ticks: npt.NDArray[np.int64], step: int) -> list[TickRange]:
-    """Ascending ticks as ranges: a new one wherever more than the sampling interval lies between two."""
+    """Returns ascending ticks as ranges. A new range starts after each gap of more than the sampling interval."""
     import numpy as np
 
     if not len(ticks):

@@ -13,7 +13,7 @@ from ticklake.contracts import FORMAT_VERSION, SimulationMetadata
 from ticklake.errors import TickLakeError
 
 MAX_CELLS = 2**31
-"""`CellState.flat_index` is an int32 and cannot address more cells."""
+"""`CellState.flat_index` is an int32, so it cannot address more cells."""
 
 
 class BadMetadata(TickLakeError):

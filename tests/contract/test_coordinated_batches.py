@@ -222,7 +222,7 @@ def test_a_file_that_vanished_after_it_was_claimed_fails(
     (tmp_path / "storage" / run.id / "batch_0000000000_0000000990.pb").unlink()
     for _ in range(2):
         assert batches.poll(5, 0) == []
-        assert "or it was deleted" in str(batches.failed)
+        assert "or the file was deleted" in str(batches.failed)
 
 
 @pytest.mark.warns("Storage .* cannot be reached")

@@ -105,7 +105,7 @@ def test_an_indexer_of_ones_own_travels_with_its_jobs(
 
 
 def test_a_server_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(SparkUnavailable, match=r"nobody is at 127\.0\.0\.1:1 .*Is the master running"):
+    with pytest.raises(SparkUnavailable, match=r"no connection to 127\.0\.0\.1:1 .*Is the master running"):
         open_session("sc://127.0.0.1:1")
 
 

@@ -578,7 +578,7 @@ def test_topics_groups_and_claims_are_counted(told: Told) -> None:
     assert f"batch-topic {len(told.story.files)} 2 " in page
 
 
-@pytest.mark.warns("DEAD_LETTER", "Two rows share one key", "failed")
+@pytest.mark.warns("DEAD_LETTER", "Two rows have the same key", "failed")
 def test_overview_and_status_show_what_a_tick_with_an_organism_twice_leaves_out(
     tmp_path: Path, serve_site: Callable[..., httpx.Client]
 ) -> None:

@@ -55,13 +55,13 @@ def test_long_values_within_the_limit_come_whole_in_a_file(ask: Callable[..., ht
     assert [len(line) for line in answer.text.splitlines()[1:]] == [1_000_002] * 5
 
 
-@pytest.mark.warns("Left out")
+@pytest.mark.warns("Skipped")
 @pytest.mark.usefixtures("without_files")
 def test_a_table_without_its_files_does_not_hide_the_others(ask: Callable[..., httpx.Response]) -> None:
     assert ask("SELECT count(*) > 0 AS some FROM organism_data").json()["columns"][0]["values"] == [True]
 
 
-@pytest.mark.warns("Left out")
+@pytest.mark.warns("Skipped")
 @pytest.mark.usefixtures("without_files")
 def test_a_query_of_a_table_without_its_files_says_which_cannot_be_read(ask: Callable[..., httpx.Response]) -> None:
     answer = ask("SELECT count(*) FROM environment_data")
@@ -70,7 +70,7 @@ def test_a_query_of_a_table_without_its_files_says_which_cannot_be_read(ask: Cal
     assert "environment_data (cannot be read)" in message and "\n" not in message
 
 
-@pytest.mark.warns("Left out")
+@pytest.mark.warns("Skipped")
 @pytest.mark.usefixtures("without_files")
 def test_the_command_says_so_too(lake: Path) -> None:
     done = CliRunner().invoke(cli, ["sql", "--lake", str(lake), "SELECT count(*) FROM environment_data"])
@@ -78,7 +78,7 @@ def test_the_command_says_so_too(lake: Path) -> None:
     assert "environment_data (cannot be read)" in str(done.exception)
 
 
-@pytest.mark.warns("Left out")
+@pytest.mark.warns("Skipped")
 def test_neither_does_a_file_that_is_not_parquet(
     lake: Path, indexed: ModuleType, ask: Callable[..., httpx.Response]
 ) -> None:

@@ -17,7 +17,7 @@ OBJECT_STORES = ("gs", "memory", "s3")
 # RFC 3986: a relative path whose first part contains a colon must be written as ./a:b
 _SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
-_OTHER_NAME = "a directory of another name"
+_OTHER_NAME = "a directory with another name"
 _DIRECTORY = "a directory of this machine, or its file:///… URL"
 _STORE = f"a directory, or a URL of one of: {', '.join(OBJECT_STORES)}"
 
@@ -76,7 +76,7 @@ def storage_place(place: str | os.PathLike[str], what: str = "A storage") -> Pat
 def _path_of_url(text: str, what: str) -> Path:
     parts = urlsplit(text.strip())
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or not parts.path.startswith("/"):
-        _refuse(what, text, "such a file URL is not supported", "file:///DIRECTORY")
+        _refuse(what, text, "this form of file URL is not supported", "file:///DIRECTORY")
     return local_path(unquote(parts.path), what)
 
 

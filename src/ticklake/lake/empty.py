@@ -1,4 +1,4 @@
-"""Ticks that are in a table and have no row there: the commit that indexed them says so."""
+"""Empty ticks: ticks that were indexed but have no rows. The commit that indexed them records them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ticklake.ticks import TickRange
 Ticks = npt.NDArray[np.int64]
 
 EMPTY = "ticklake.empty"
-"""The commit metadata that names them, as `[[first, last, step], …]`."""
+"""The commit metadata that lists empty ticks, as `[[first, last, step], …]`."""
 
 REMOVED = "ticklake.removed"
 """The commit metadata of a removal: `[first, last]`."""
@@ -28,54 +28,54 @@ _SHOWN = 60
 
 
 class EmptyTicks:
-    """The record of a table, put together from its commits. Even runs of ticks stay runs, however long they get."""
+    """The empty ticks of a table, collected from its commits. Evenly spaced ticks are stored as one sequence."""
 
     def __init__(self, text: str = "[]") -> None:
         self._start(text)
 
     def _start(self, text: str) -> None:
-        self._runs: dict[int, tuple[int, int, int]] = {}
+        self._sequences: dict[int, tuple[int, int, int]] = {}
         self._spans = Spans()
         self._newest: int | None = None
-        self._add(_runs_in(text))
+        self._add(_sequences_in(text))
 
-    def take(self, info: Mapping[str, Any]) -> None:
-        """What the next commit says of itself. ValueError, and nothing is taken, if that cannot be understood."""
+    def apply(self, info: Mapping[str, Any]) -> None:
+        """Applies the metadata of the next commit. Raises ValueError and changes nothing if it is not valid."""
         try:
             removed = _range_in(info[REMOVED]) if REMOVED in info else None
-            added = _runs_in(info.get(EMPTY, "[]"))
+            added = _sequences_in(info.get(EMPTY, "[]"))
         except ValueError as error:
-            raise ValueError(f"what it says of ticks without rows is not what it should be ({error!r})") from error
+            raise ValueError(f"its record of empty ticks is not valid ({error!r})") from error
         if removed is not None:
             self._remove(removed)
         self._add(added)
 
     def within(self, ticks: TickRange) -> Ticks:
-        return joined(_run(*self._runs[number], ticks) for number in self._spans.overlapping(ticks))
+        return joined(_within(*self._sequences[number], ticks) for number in self._spans.overlapping(ticks))
 
     def all(self) -> Ticks:
-        return joined(_even(*run) for run in self._runs.values())
+        return joined(_even(*sequence) for sequence in self._sequences.values())
 
     def text(self) -> str:
-        """The whole record, as the metadata of one commit would tell it."""
-        return json.dumps(list(self._runs.values()))
+        """Returns all empty ticks in the format of the commit metadata."""
+        return json.dumps(list(self._sequences.values()))
 
-    def _add(self, runs: Iterable[tuple[int, int, int]]) -> None:
-        for first, last, step in runs:
-            run = self._continued(first, last, step) or (first, last, step)
-            self._newest = self._spans.add(TickRange(run[0], run[1]))
-            self._runs[self._newest] = run
+    def _add(self, sequences: Iterable[tuple[int, int, int]]) -> None:
+        for first, last, step in sequences:
+            sequence = self._extend_newest(first, last, step) or (first, last, step)
+            self._newest = self._spans.add(TickRange(sequence[0], sequence[1]))
+            self._sequences[self._newest] = sequence
 
-    def _continued(self, first: int, last: int, step: int) -> tuple[int, int, int] | None:
-        """The newest run, taken out and made longer by this one, where the two make one even run."""
+    def _extend_newest(self, first: int, last: int, step: int) -> tuple[int, int, int] | None:
+        """Removes the newest sequence and returns it with this one appended; None if the two are not evenly spaced."""
         if self._newest is None:
             return None
-        start, end, even = self._runs[self._newest]
+        start, end, even = self._sequences[self._newest]
         gap = first - end
         if gap <= 0 or (first < last and step != gap) or (start < end and even != gap):
             return None
         self._spans.drop(self._newest)
-        del self._runs[self._newest]
+        del self._sequences[self._newest]
         return start, last, gap
 
     def _remove(self, ticks: TickRange) -> None:
@@ -83,8 +83,8 @@ class EmptyTicks:
         self._start(packed(left[(left < ticks.start) | (left > ticks.end)]))
 
 
-def _runs_in(text: object) -> list[tuple[int, int, int]]:
-    """The runs that such a text names. ValueError if it is anything else: other engines write to the log as well."""
+def _sequences_in(text: object) -> list[tuple[int, int, int]]:
+    """Parses a list of sequences. Raises ValueError if it is not valid, because other engines also write to the log."""
     return [(*_checked(first, last), _checked(1, step)[1]) for first, last, step in _lists(text, 3)]
 
 
@@ -94,21 +94,21 @@ def _range_in(text: object) -> TickRange:
 
 
 def _lists(text: object, length: int) -> list[list[object]]:
-    """A list of lists of this length."""
+    """Parses a list of lists of this length."""
     try:
         found = json.loads(text) if isinstance(text, str) else None
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if not isinstance(found, list) or not all(isinstance(one, list) and len(one) == length for one in found):
-        raise ValueError(f"{str(text)[:_SHOWN]!r} is no list of lists of {length} numbers")
+        raise ValueError(f"{str(text)[:_SHOWN]!r} is not a list of lists of {length} numbers")
     return found
 
 
 def _checked(first: object, last: object) -> TickRange:
     for value in (first, last):
-        # Neither true, which is an int in Python, nor 1.0.
+        # Refuses True, which is an int in Python, and 1.0.
         if type(value) is not int or value not in _INT64:
-            raise ValueError(f"{str(value)[:_SHOWN]!r} is no integer of 64 bits")
+            raise ValueError(f"{str(value)[:_SHOWN]!r} is not a 64-bit integer")
     found = TickRange(first, last)  # type: ignore[arg-type]
     if not found:
         raise ValueError(f"{last} comes before {first}")
@@ -116,42 +116,42 @@ def _checked(first: object, last: object) -> TickRange:
 
 
 def packed(ticks: Ticks) -> str:
-    return json.dumps(even_runs(ticks))
+    return json.dumps(even_sequences(ticks))
 
 
-def even_runs(ticks: Ticks) -> list[list[int]]:
-    """Ascending ticks as few runs of even steps: `[first, last, step]` each."""
-    runs: list[list[int]] = []
+def even_sequences(ticks: Ticks) -> list[list[int]]:
+    """Returns ascending ticks as a few evenly spaced sequences, each `[first, last, step]`."""
+    found: list[list[int]] = []
     steps = np.diff(ticks)
     if len(steps) and (steps == steps[0]).all():
         return [[int(ticks[0]), int(ticks[-1]), int(steps[0])]]
     for tick in ticks.tolist():
-        if runs and runs[-1][0] == runs[-1][1]:
-            runs[-1][1:] = [tick, tick - runs[-1][0]]
-        elif runs and tick - runs[-1][1] == runs[-1][2]:
-            runs[-1][1] = tick
+        if found and found[-1][0] == found[-1][1]:
+            found[-1][1:] = [tick, tick - found[-1][0]]
+        elif found and tick - found[-1][1] == found[-1][2]:
+            found[-1][1] = tick
         else:
-            runs.append([tick, tick, 1])
-    return runs
+            found.append([tick, tick, 1])
+    return found
 
 
 def joined(parts: Iterable[Ticks]) -> Ticks:
-    """TypeError for anything but integers: a float is equal to a tick and is none, so all ticks would seem missing."""
+    """Returns all ticks, sorted and unique. Raises TypeError for floats, which would make ticks seem missing."""
     return np.unique(np.concatenate([np.empty(0, np.int64), *parts], dtype=np.int64, casting="safe"))
 
 
 def ticks_of(column: pa.Array | pa.ChunkedArray) -> Ticks:
-    """A column as int64, without its nulls, which another engine may have added: with one, numpy has all as floats."""
+    """Returns a column as int64 without nulls, which another engine may have added. Nulls would make it floats."""
     ticks: Ticks = pc.cast(column.drop_null(), pa.int64()).to_numpy()
     return ticks
 
 
-def _run(first: int, last: int, step: int, ticks: TickRange) -> Ticks:
-    """The part of a run that lies within a range."""
+def _within(first: int, last: int, step: int, ticks: TickRange) -> Ticks:
+    """Returns the part of a sequence that is in a range."""
     start = first + max(0, -(-(ticks.start - first) // step)) * step
     return _even(start, min(last, ticks.end), step)
 
 
 def _even(first: int, last: int, step: int) -> Ticks:
-    """Counted from the first: a bound behind the last tick there can be would be no int64."""
+    """Counts from `first`, because an exclusive end after the last possible tick does not fit into int64."""
     return first + step * np.arange(TickRange(first, last).count(step), dtype=np.int64)

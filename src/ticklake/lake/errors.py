@@ -6,7 +6,7 @@ from ticklake.errors import TickLakeError
 
 
 class BadTable(TickLakeError):
-    message = "Table {name!r} cannot be: {reason}."
+    message = "Table {name!r} is not valid: {reason}."
     name: str
     reason: object
 
@@ -19,37 +19,33 @@ class BadCount(TickLakeError):
 
 
 class NullInKey(TickLakeError):
-    message = "A row has no value in {column}, a column of the key. Give it one; look at what produced the tick."
+    message = "A row has no value in {column}, a column of the key. Check what produced the tick."
     column: str
 
 
 class DuplicateKey(TickLakeError):
-    message = (
-        "Two rows share one key ({key}): a key is unique, so one of the two is wrong; look at what produced the tick."
-    )
+    message = "Two rows have the same key ({key}), but keys are unique. Check what produced the tick."
     key: str
 
 
 class LakeUnwritable(TickLakeError):
     message = (
-        "Cannot write below {directory}: {reason}. Make room or give write permission; nothing is lost, it is tried "
-        "again."
+        "Cannot write below {directory}: {reason}. Free space or give write permission. Nothing is lost; the write is "
+        "tried again."
     )
     directory: object
     reason: object
 
 
 class StorageUnavailable(TickLakeError):
-    message = (
-        "Storage {storage} cannot be reached: {reason}. Nothing is lost; it is tried again until the storage is back."
-    )
+    message = "Storage {storage} cannot be reached: {reason}. Nothing is lost; it is tried again until it succeeds."
     storage: str
     reason: object
 
 
 class CompactionChangedRows(TickLakeError):
     message = (
-        "Merging files of table {table} gave {found} rows instead of {expected}. Nothing was changed; look at the "
+        "Merging files of table {table} gave {found} rows instead of {expected}. Nothing was changed; check the "
         "table with `ticklake verify`."
     )
     table: str
@@ -59,8 +55,8 @@ class CompactionChangedRows(TickLakeError):
 
 class RetentionTooShort(TickLakeError):
     message = (
-        "Files that were needed {hours:.3g} hours ago would go, and with them the work of a query or flush that runs "
-        "for longer. Keep at least {shortest:.0f} hours, or give --force where nothing is at work."
+        "Files that were in use {hours:.3g} hours ago would be removed. A query or flush that takes longer would fail. "
+        "Keep at least {shortest:.0f} hours, or give --force if nothing uses the table."
     )
     hours: float
     shortest: float
@@ -68,14 +64,14 @@ class RetentionTooShort(TickLakeError):
 
 class TableReplaced(TickLakeError):
     message = (
-        "Another table took the place of {table} while it was in use. Nothing was written to the new one. Start again "
-        "to go on with it."
+        "Table {table} was replaced by another table while it was in use. Nothing was written to the new one. Restart "
+        "to continue with it."
     )
     table: object
 
 
 class LakeUnreadable(TickLakeError):
-    message = "Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until the table is back."
+    message = "Table {table} cannot be read: {reason}. Nothing is lost; it is tried again until it succeeds."
     table: str
     reason: object
 
@@ -93,18 +89,18 @@ class DamagedTableFile(TickLakeError):
 
 
 class DamagedFileOfTable(DamagedTableFile):
-    """The same if nobody has recorded which indexer fills the table."""
+    """A damaged file of a table whose indexer is not recorded."""
 
     message = (
         "{file} is damaged: {reason}. Nothing else is. Its rows are made again from the batch files by `ticklake "
         "index RUN --table NAME --ticks {first}:{last} --replace`. NAME is {table} if the table comes with TickLake, "
-        "and MODULE:CLASS of the indexer if it is one of your own."
+        "and MODULE:CLASS of your indexer otherwise."
     )
 
 
 class DamageNotCovered(TickLakeError):
     message = (
-        "{file} is damaged: {reason}. The good batch files lack some of its ticks {first} to {last}, so it is not "
+        "{file} is damaged: {reason}. The valid batch files lack some of its ticks {first} to {last}, so it is not "
         "replaced. Restore it, or the batch files, from a backup."
     )
     file: object
@@ -116,8 +112,8 @@ class DamageNotCovered(TickLakeError):
 class DamagedCommit(TickLakeError):
     message = (
         "Commit {file} is damaged: {reason}. Nothing was changed. Copy it back from a backup, or move the table's "
-        "folder away and index its run again: `ticklake index RUN`, with `--table MODULE:CLASS` if an indexer of your "
-        "own fills it."
+        "folder away and index its run again: `ticklake index RUN`, with `--table MODULE:CLASS` if your own "
+        "indexer writes it."
     )
     file: object
     reason: object
@@ -125,9 +121,9 @@ class DamagedCommit(TickLakeError):
 
 class OffTheGrid(TickLakeError):
     message = (
-        "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, from 0 on. "
-        "Nothing of it is added to a table; mend sampling_interval in the run's metadata.pb and start the indexers "
-        "again, or mend the file; then replay its message."
+        "Batch file {key!r} has tick {tick}, but its run samples every {step} ticks, starting at 0. "
+        "Nothing of it is added to a table. Correct sampling_interval in the run's metadata.pb and restart the "
+        "indexers, or correct the file; then replay its message."
     )
     key: str
     tick: int
@@ -136,7 +132,7 @@ class OffTheGrid(TickLakeError):
 
 class OtherTableSchema(TickLakeError):
     message = (
-        "Table {directory} has the columns {found}, the indexer writes {wanted}. Use another lake or another table "
+        "Table {directory} has the columns {found}, but the indexer writes {wanted}. Use another lake or another table "
         "name."
     )
     directory: object
@@ -153,28 +149,25 @@ class FlushFailed(TickLakeError):
 
 
 class RowsDoNotFit(TickLakeError):
-    message = (
-        "What `rows` of the indexer of {table} returned cannot be written: {reason}. Mend the indexer, then replay."
-    )
+    message = "The indexer of {table} returned rows that cannot be written: {reason}. Correct the indexer, then replay."
     table: str
     reason: object
 
 
 class JavaMissing(TickLakeError):
     message = (
-        "Spark needs Java 17 or newer and there is none. On Debian: apt-get install openjdk-17-jre-headless; then "
-        "again."
+        "Spark needs Java 17 or newer, but found none. Install it; on Debian: apt-get install openjdk-17-jre-headless."
     )
 
 
 class LakeNotFound(TickLakeError):
-    message = "No lake at {lake}: there is no such directory. Give the one that the indexers write to."
+    message = "No lake at {lake}: the directory does not exist. Give the one that the indexers write to."
     lake: object
 
 
 class RunNotInLake(TickLakeError):
     message = (
-        "Run {run_id!r} has no table in {lake}; its newest runs are: {found}. `ticklake runs --lake {lake}` lists all."
+        "Run {run_id!r} has no table in {lake}; the newest runs are: {found}. `ticklake runs --lake {lake}` lists all."
     )
     run_id: str
     lake: object
@@ -182,24 +175,22 @@ class RunNotInLake(TickLakeError):
 
 
 class TableNotInLake(TickLakeError):
-    message = "No table {table!r} in the runs asked for of {lake}; there are: {found}."
+    message = "The selected runs of {lake} have no table {table!r}; they have: {found}."
     table: str
     lake: object
     found: str
 
 
 class TableUnreadable(TickLakeError):
-    message = (
-        "Table {table} cannot be read: {reason}. If it is whole elsewhere, copy it back; else index the run again."
-    )
+    message = "Table {table} cannot be read: {reason}. Copy it back from a backup, or index the run again."
     table: object
     reason: object
 
 
 class UnknownTableFormat(TableUnreadable):
     message = (
-        "Table {table} is of a kind that this TickLake does not know: {reason}. Upgrade TickLake, have another engine "
-        "undo what it has changed, or use another lake."
+        "Table {table} has a format that this TickLake does not know: {reason}. Upgrade TickLake, undo the change that "
+        "another engine made, or use another lake."
     )
     table: object
     reason: object
@@ -217,8 +208,8 @@ class MetadataUnreadable(TableUnreadable):
 
 class TableOfAnotherRun(TableUnreadable):
     message = (
-        "Table {table} is {reason}. Nothing of it was taken for this run's. Move it away; then index the run again, "
-        "which makes it a table of its own."
+        "Table {table} is {reason}. Nothing of it was used. Move it away, then index the run again, which creates its "
+        "own table."
     )
     table: object
     reason: object
@@ -226,8 +217,8 @@ class TableOfAnotherRun(TableUnreadable):
 
 class StaleRewrite(TickLakeError):
     message = (
-        "Table {table} has rows twice: commit {version} of another engine ({operation}) put a file in the place of "
-        "others that had been replaced before. Restore the version before it, "
+        "Table {table} has duplicate rows: commit {version} of another engine ({operation}) replaced files that had "
+        "been replaced before. Restore the version before it, "
         "`DeltaTable(…).restore({before})`, or move the table away and index the run again."
     )
     table: object
@@ -238,7 +229,7 @@ class StaleRewrite(TickLakeError):
 
 class TableAppendOnly(TickLakeError):
     message = (
-        "Table {table} is append-only, so no row of it is replaced: another engine has set delta.appendOnly. Set it "
+        "Table {table} is append-only, so its rows cannot be replaced: another engine has set delta.appendOnly. Set it "
         "to false to replace rows."
     )
     table: object
@@ -280,7 +271,7 @@ class NoSuchColumn(TickLakeError):
 
 
 class PolarsMissing(TickLakeError):
-    message = "Polars is not installed. Add it with `pip install polars`, or use to_arrow() or to_pandas()."
+    message = "Polars is not installed. Install it with `pip install polars`, or use to_arrow() or to_pandas()."
 
 
 class BadSourceOption(TickLakeError):
@@ -301,19 +292,19 @@ class DeltaMissing(TickLakeError):
 
 class ConnectMissing(TickLakeError):
     message = (
-        'Spark Connect needs packages that are not installed ({reason}). Add them: pip install "ticklake[connect]".'
+        'Spark Connect needs packages that are not installed ({reason}). Install them: pip install "ticklake[connect]".'
     )
     reason: object
 
 
 class SparkUnavailable(TickLakeError):
-    message = "Spark does not answer: {reason}. Nothing is lost, indexing goes on where it was. Is the master running?"
+    message = "Spark does not answer: {reason}. Nothing is lost; indexing continues later. Is the master running?"
     reason: object
 
 
 class WorkersNotReady(TickLakeError):
     message = (
-        "Spark's workers cannot load the indexer: {reason}. Install its package with their Python, or name one that "
-        "has it in `spark.pyspark.python`."
+        "Spark's workers cannot load the indexer: {reason}. Install its package for their Python, or set "
+        "`spark.pyspark.python` to a Python that has it."
     )
     reason: object

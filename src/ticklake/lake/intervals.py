@@ -1,4 +1,4 @@
-"""Many ranges of ticks that come and go, and which of them overlap another: one comparison over plain arrays."""
+"""A changing set of tick ranges, searched for overlaps with one comparison over plain arrays."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ticklake.ticks import TickRange
 
 Numbers = npt.NDArray[np.int64]
 
-_FIRST_ROOM = 64
+_FIRST_CAPACITY = 64
 
 
 class Spans:
-    """Each range has a number, the next one that was free when it was added."""
+    """A set of ranges. Each has a number, which is used again after the range is dropped."""
 
     def __init__(self) -> None:
-        self._low = np.empty(_FIRST_ROOM, np.int64)
-        self._high = np.empty(_FIRST_ROOM, np.int64)
+        self._low = np.empty(_FIRST_CAPACITY, np.int64)
+        self._high = np.empty(_FIRST_CAPACITY, np.int64)
         self._used = 0
         self._free: list[int] = []
 
@@ -33,7 +33,7 @@ class Spans:
         return number
 
     def drop(self, number: int) -> None:
-        # Overlaps nothing, until the number is used again.
+        # These bounds overlap nothing until the number is used again.
         self._low[number], self._high[number] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         self._free.append(number)
 

@@ -1,4 +1,4 @@
-"""The lake as a place to write to: a directory of runs, each a directory of tables."""
+"""Opens the tables of a lake for writing. A lake is a directory of runs, each a directory of tables."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Lake:
         self.root = lake_path(root).absolute()
 
     def directory(self, run_id: str, table: str) -> Path:
-        """The folder of a table, whether it is there or not."""
+        """Returns the folder of a table, whether it exists or not."""
         if not is_safe(table):
-            raise BadTable(name=table, reason="it becomes a folder and is no plain name")
+            raise BadTable(name=table, reason="it becomes a folder and is not a plain name")
         return self.root / check_run_id(run_id) / table
 
     def ledger(self, run_id: str, table: Table, indexer: str = "") -> Ledger:
-        """Opens a table for indexing, creating it if it is missing. It must be of this run.
+        """Opens a table for indexing and creates it if it is missing. It must belong to this run.
 
-        `indexer` is what `ticklake index --table` calls the indexer of a table of one's own: MODULE:CLASS.
+        `indexer` is MODULE:CLASS of a custom indexer, as `ticklake index --table` expects it.
         """
         directory = self.directory(run_id, table.name)
         make_directory(directory)

@@ -1,4 +1,4 @@
-"""The ledger of a table: which ticks it has. The Delta log is the only record, so nothing can disagree with it."""
+"""The ledger of a table: which ticks it has. It is read from the Delta log, so it always agrees with the table."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
 
-# Operations whose rows are not those of the files that they remove: older ones, or given ones.
+# Operations that write other rows than those of the files that they remove.
 _NOT_FROM_THE_FILES_BEFORE = ("RESTORE", "WRITE", "CREATE", "REPLACE")
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What is to be removed from a table: ranges of ticks, and damaged files. `stay` are the ticks between them."""
+    """What to remove from a table: ranges of ticks, and damaged files. `stay` are the ticks between them."""
 
     ranges: list[TickRange]
     damaged: list[LiveFile]
@@ -71,7 +71,7 @@ class Ledger(DeltaLog):
         super().__init__(directory, table.name, table.schema, table.key, create=create, properties=properties)
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
-        """The ticks of these ranges that the table has. Reads no file where no file's bounds overlap a range."""
+        """Returns the ticks of these ranges that the table has. Reads only files whose bounds overlap a range."""
         asked: defaultdict[LiveFile, list[TickRange]] = defaultdict(list)
         for ticks in wanted:
             for file in self.files.overlapping(ticks):
@@ -82,7 +82,7 @@ class Ledger(DeltaLog):
         return joined(found)
 
     def remove(self, ticks: TickRange) -> None:
-        """Takes these ticks out of the table, so that they can be indexed again. Older versions still have them."""
+        """Removes these ticks, so that they can be indexed again. Older versions still have them."""
         while True:
             self.refresh()
             old = [file for file in self.files.overlapping(ticks) if self._has_any(file, ticks)]
@@ -97,9 +97,9 @@ class Ledger(DeltaLog):
                 self.discard(new)
 
     def plan_removal(self, ticks: Ticks, within: TickRange, step: int) -> Removal:
-        """How to remove these ticks of a range, and no others. Changes nothing; raises if it cannot be done.
+        """Plans the removal of exactly these ticks of a range. Changes nothing. Raises if they cannot be removed.
 
-        A damaged file of the table is removed if these are all the ticks it can hold.
+        A damaged file is removed if it can hold no other ticks.
         """
         self.refresh()
         self.check_removable()
@@ -110,7 +110,7 @@ class Ledger(DeltaLog):
             except DamagedTableFile as error:
                 if not within.covers(file.ticks):
                     raise
-                if not self._comes_back(file, ticks, step):
+                if not self._is_replaceable(file, ticks, step):
                     raise DamageNotCovered(
                         file=error.file, first=error.first, last=error.last, reason=error.reason
                     ) from error
@@ -121,12 +121,12 @@ class Ledger(DeltaLog):
 
     def carry_out(self, removal: Removal) -> None:
         for file in removal.damaged:
-            self._drop(file)
+            self._remove_file(file)
         for ticks in removal.ranges:
             self.remove(ticks)
 
-    def _comes_back(self, file: LiveFile, ticks: Ticks, step: int) -> bool:
-        """Whether these are all the ticks that a damaged file can hold. The log says which ticks were ever added."""
+    def _is_replaceable(self, file: LiveFile, ticks: Ticks, step: int) -> bool:
+        """Returns True if a damaged file can hold no other ticks. The log records all ticks that were ever added."""
         start, end = file.ticks
         good = set(ticks[(ticks >= start) & (ticks <= end)].tolist())
         if len(good) >= file.ticks.count(step):
@@ -134,8 +134,8 @@ class Ledger(DeltaLog):
         added = added_ticks(self._log, self.version)
         return added is not None and all(tick in good for one in added for tick in one if start <= tick <= end)
 
-    def _drop(self, file: LiveFile) -> None:
-        """Removes a whole file, unless somebody has removed it already."""
+    def _remove_file(self, file: LiveFile) -> None:
+        """Removes a whole file, unless it has been removed already."""
         while file in self.files.overlapping(file.ticks):
             try:
                 with faults.around("lake.delete"):
@@ -152,7 +152,7 @@ class Ledger(DeltaLog):
             raise
 
     def _is_damage(self, error: BaseException) -> bool:
-        """Also if a file is gone, but not if the table is: then it was moved away or the lake cannot be reached."""
+        """Also True for a missing file, unless the table is missing: it was moved, or the lake cannot be reached."""
         return is_damage(error) or (isinstance(error, FileNotFoundError) and self._is_in_place())
 
     def _damaged(self, file: LiveFile, error: BaseException) -> DamagedTableFile:
@@ -163,11 +163,11 @@ class Ledger(DeltaLog):
         return DamagedTableFile(file=path, table=table, first=first, last=last, reason=reason)
 
     def _has_any(self, file: LiveFile, ticks: TickRange) -> bool:
-        """Not read where its bounds tell, so that one that is damaged can be replaced."""
+        """Does not read the file if its bounds are enough, so that a damaged file can be replaced."""
         return ticks.covers(file.ticks) or any(map(len, self._ticks_of(file, [ticks])))
 
     def _kept(self, file: LiveFile, removed: TickRange) -> ParquetFile | None:
-        """What is left of a file without these ticks, on disk before the commit that needs it: delta-rs syncs none."""
+        """Writes the rows of a file without these ticks to a new file. Durable on return; None if no row is left."""
         if removed.covers(file.ticks):
             return None
         writer = ParquetFileWriter(self.directory, f"{uuid.uuid4().hex}-kept.parquet", self.table)
@@ -187,7 +187,7 @@ class Ledger(DeltaLog):
 
     def _check_properties(self, found: Mapping[str, str | None]) -> None:
         super()._check_properties(found)
-        # Who opens it knows better than the table, whose indexer may have been moved.
+        # The caller's value wins, because the indexer may have moved to another module.
         self._indexer = self._properties.get(INDEXER) or found.get(INDEXER) or ""
 
     def _read(self, version: int) -> None:
@@ -196,43 +196,43 @@ class Ledger(DeltaLog):
         self._check_rewrites(rewrites)
 
     def _check_rewrites(self, versions: Sequence[int]) -> None:
-        """Raises `StaleRewrite` if rows that are still there come from a file in the place of some that were not.
+        """Raises `StaleRewrite` if live rows come from a rewrite of files that had been removed before.
 
-        delta-rs makes such if its OPTIMIZE begins before a compaction and commits after it: then every row is there
-        twice, and stays so if the file is rewritten again. So the ancestors of the files are followed back.
+        delta-rs does this if its OPTIMIZE starts before a compaction and commits after it. Then every row is there
+        twice, even after later rewrites. So the ancestors of all live files are checked.
         """
-        line = {file.path for file in self.files}
+        ancestors = {file.path for file in self.files}
         for version in reversed(versions):
             commit = self._decoded(read_commit(self._log, version), version)
-            if line.isdisjoint(file.path for file in commit.adds):
+            if ancestors.isdisjoint(file.path for file in commit.adds):
                 continue
             self._check_rewrite(version, commit)
             if not str(commit.info.get("operation")).startswith(_NOT_FROM_THE_FILES_BEFORE):
-                line.update(commit.removes)
+                ancestors.update(commit.removes)
 
     def _check_rewrite(self, version: int, commit: Commit) -> None:
         try:
             before = live_files(DeltaTable(self.directory, version=version - 1), self._ordinal)
         except DeltaError:
-            # Somebody has cleaned the log up, so nobody can tell any more.
+            # The log was cleaned up, so the check is no longer possible.
             return
         if not {file.path for file in before}.issuperset(commit.removes):
             operation = commit.info.get("operation", "unknown")
             raise StaleRewrite(table=self.directory, version=version, operation=operation, before=version - 1)
 
-    def _take(self, commit: Commit) -> None:
+    def _apply(self, commit: Commit) -> None:
         try:
-            self._empty.take(commit.info)
+            self._empty.apply(commit.info)
         except ValueError as error:
             raise DamagedCommit(file=str(self._log / name_of(self.version + 1)), reason=error) from error
-        super()._take(commit)
+        super()._apply(commit)
 
     def _summary(self, checkpoint: str) -> Summary:
         return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.mark)
 
 
 def open_existing(directory: Path) -> Ledger | None:
-    """The ledger of a table that is there, whatever indexer it belongs to; None for one that is not kept by ticks."""
+    """Returns the ledger of an existing table of any indexer, or None if the table has no key."""
     delta = DeltaTable(directory)
     metadata = delta.metadata()
     if not (key := named_key(delta, directory)):
@@ -243,7 +243,7 @@ def open_existing(directory: Path) -> Ledger | None:
 
 
 def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:
-    """The ticks of one Parquet file within some ranges, from the bounds of its row groups where those tell."""
+    """Yields the ticks of a Parquet file within some ranges. Reads a row group only if its bounds are not enough."""
     with opened(path) as file:
         for group in row_groups(file.metadata, ordinal):
             bounds = group.bounds
@@ -260,5 +260,5 @@ def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_numbe
 
 def _distinct(column: pa.ChunkedArray) -> Ticks:
     found = ticks_of(column)
-    # Ours are in order: what differs from the row before is little to sort.
+    # Our files are sorted, so few values differ from the one before and little is left to sort.
     return np.unique(found[beginnings(found)])

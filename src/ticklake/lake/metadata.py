@@ -1,7 +1,7 @@
-"""The `metadata` table of a run: key and value (JSON), all in one commit, so it is there or it is not.
+"""The `metadata` table of a run: keys and JSON values, written in one commit.
 
-It is a copy of the run's `metadata.pb`. Every reader checks it against its checksum; whoever writes it replaces a copy
-that is damaged, lost, or no longer what `metadata.pb` says.
+It is a copy of the run's `metadata.pb`. Every reader checks its checksum. Every writer replaces a copy that is damaged,
+missing, or differs from `metadata.pb`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from ticklake.lake.errors import LakeUnreadable, LakeUnwritable, MetadataUnreada
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
 TABLE = "metadata"
 _REPLACED = "ticklake.replaced"
-"""What a commit says of itself: why it puts other metadata in the place of those that were there."""
+"""The commit metadata that says why a commit replaces the metadata."""
 
 Entries = dict[str, Any]
 
 
 class _Layout(NamedTuple):
-    """What the Parquet file looks like."""
+    """Schema and key of the Parquet file."""
 
     schema: pa.Schema
     key: tuple[str, ...]
@@ -64,7 +64,7 @@ class Written(StrEnum):
 
 
 def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | None:
-    """Makes the table say what the run's metadata says, in one commit. None if it does so already."""
+    """Writes the metadata of a run to its table in one commit. Returns None if the table already has it."""
     make_directory(directory)
     run_id = metadata.simulation_run_id
     log = DeltaLog(directory, TABLE, SCHEMA, properties={RUN: run_id})
@@ -72,7 +72,7 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | N
     while True:
         found, flaw = _found(log, run_id)
         if found == wanted:
-            # It may be the commit of somebody who died before it was on disk.
+            # Its writer may have died before the commit was on disk.
             log.refresh()
             log.sync()
             return None
@@ -81,7 +81,7 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | N
         try:
             log.overwrite([file], {_REPLACED: reason} if reason else {})
         except CommitConflict:
-            # Another indexer was faster, and mostly has written the same; or the table was made anew.
+            # Another indexer was faster and usually wrote the same, or the table was created again.
             log.discard([file])
             log.refresh()
         else:
@@ -89,27 +89,27 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | N
 
 
 def read_metadata(directory: Path, run_id: str) -> SimulationMetadata | None:
-    """What indexers need of the run's metadata, from the table; None as long as the table is not there.
+    """Returns the part of the run's metadata that indexers need, or None if the table does not exist yet.
 
-    Raises `TableOfAnotherRun` if it is not of this run, and `MetadataUnreadable` if it is damaged.
+    Raises `TableOfAnotherRun` if it belongs to another run, and `MetadataUnreadable` if it is damaged.
     """
     values = _stored(directory, run_id)
     return _metadata(directory, values) if values else None
 
 
 def disagreement(directory: Path, metadata: SimulationMetadata) -> str:
-    """What is wrong with the table, if it is there: it must say what the run's metadata says."""
+    """Returns how the table differs from the run's metadata, or an empty text if it does not."""
     try:
         found = _stored(directory, metadata.simulation_run_id)
     except (TableUnreadable, LakeUnreadable) as error:
         return str(error)
     changed = difference(found, _entries(metadata))
     again = f"`ticklake index {metadata.simulation_run_id}` writes it again"
-    return f"{directory} does not say what the run's metadata.pb says: {changed}; {again}" if changed else ""
+    return f"{directory} differs from the run's metadata.pb: {changed}; {again}" if changed else ""
 
 
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """What is other than it should be, in words; nothing if there is nothing yet."""
+    """Describes what differs in words. Returns an empty text if nothing was found yet."""
     return "; ".join(_changes(found, wanted)) if found else ""
 
 
@@ -130,7 +130,7 @@ def _short(value: object) -> str:
 
 
 def _found(log: DeltaLog, run_id: str) -> tuple[Entries, str]:
-    """The entries of a table, or what is wrong with it. Another run's metadata is not replaced."""
+    """Returns the entries of a table, or what is wrong with it. Raises if it belongs to another run."""
     try:
         return _stored(log.directory, run_id), ""
     except MetadataUnreadable as error:
@@ -138,7 +138,7 @@ def _found(log: DeltaLog, run_id: str) -> tuple[Entries, str]:
 
 
 def _stored(directory: Path, run_id: str) -> Entries:
-    """The entries of the table; none if there is no table, or nothing in it yet."""
+    """Returns the entries of the table; none if it does not exist or is empty."""
     try:
         delta = DeltaTable(directory)
         check_readable(delta, directory)
@@ -158,7 +158,7 @@ def _stored(directory: Path, run_id: str) -> Entries:
 
 
 def _checksums(directory: Path, version: int) -> dict[str, str]:
-    """The checksums that commits have of their files. The table has few commits."""
+    """Returns the checksums of all files, from the commits. The table has few commits."""
     found: dict[str, str] = {}
     for number in range(version + 1):
         try:
@@ -183,7 +183,7 @@ def _read_file(directory: Path, path: Path, expected: str, run_id: str) -> Entri
     except (pa.ArrowException, ValueError, LookupError, TypeError, RecursionError) as error:
         raise MetadataUnreadable(table=directory, reason=one_line(error), run_id=run_id) from error
     except OSError as error:
-        if error.errno is None:  # what Arrow says of a file that it cannot read
+        if error.errno is None:  # Arrow raises these for damaged files
             raise MetadataUnreadable(table=directory, reason=one_line(error), run_id=run_id) from error
         raise LakeUnreadable(table=str(directory), reason=one_line(error)) from error
 
@@ -209,7 +209,7 @@ def _write_file(directory: Path, entries: Entries) -> ParquetFile:
 
 
 def _entries(metadata: SimulationMetadata) -> Entries:
-    """As they are once they were JSON."""
+    """Returns the entries as they are after a round trip through JSON."""
     environment = metadata.environment
     plain = MessageToDict(metadata, preserving_proto_field_name=True)
     entries: Entries = {

@@ -1,4 +1,4 @@
-"""Rows in the order of their key, each key once."""
+"""Sorts rows by their key and checks that each key is unique."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Integers = npt.NDArray[Any]
 
 # Scattering into a table of all possible keys beats any sort (200 against 28 M rows/s) while the table stays small.
 _SCATTER_RATIO = 8
-# Keys of a wider range are not made into one number.
+# Keys with a wider range are not packed into one number.
 _WIDEST = 1 << 62
 
 
 def ordered(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
-    """The same rows sorted by their key. Two rows of one key are an error: nobody could tell which one is right."""
+    """Returns the rows sorted by their key. Two rows with the same key are an error: one of them must be wrong."""
     for name in key:
         if rows.column(name).null_count:
             raise NullInKey(column=name)
@@ -33,17 +33,17 @@ def ordered(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
         return rows
     order = _order(flat)
     if len(order) != len(flat) or not (np.diff(flat[order]) > 0).all():
-        raise DuplicateKey(key=_first_twin(rows, key))
+        raise DuplicateKey(key=_first_duplicate(rows, key))
     return rows.take(pa.array(order))
 
 
 def beginnings(values: Integers) -> Integers:
-    """Where another value begins than that of the row before: of each value once, where they are in order."""
+    """Returns the indexes at which a value differs from the one before: for sorted values, each value once."""
     return np.flatnonzero(np.concatenate([np.ones(len(values[:1]), bool), values[1:] != values[:-1]]))
 
 
 def _flat_key(rows: pa.RecordBatch, key: tuple[str, ...]) -> Integers | None:
-    """The key as one integer a row, where all its columns are integers and their ranges fit together into 63 bits."""
+    """Returns the key as one integer a row, or None if it has other columns or does not fit into 63 bits."""
     flat = np.zeros(rows.num_rows, dtype=np.int64)
     size = 1
     for name in key:
@@ -59,9 +59,9 @@ def _flat_key(rows: pa.RecordBatch, key: tuple[str, ...]) -> Integers | None:
 
 
 def _dense(values: Integers) -> tuple[Integers, int]:
-    """The values as small numbers in the same order, and how many there can be: 0, 10, 20 are 0, 1, 2.
+    """Returns the values as small numbers in the same order (0, 10, 20 become 0, 1, 2) and the size of their range.
 
-    Compared and never subtracted before that is known to fit: a difference of unsigned or of large numbers wraps.
+    Values are subtracted only if the difference fits: differences of unsigned or large numbers overflow.
     """
     if (values[1:] >= values[:-1]).all():
         ranks = np.concatenate([[0], np.cumsum(values[1:] > values[:-1])])
@@ -74,7 +74,7 @@ def _dense(values: Integers) -> tuple[Integers, int]:
 
 
 def _order(flat: Integers) -> Integers:
-    """Where the rows go; shorter than `flat` if two keys are equal and it was found by scattering."""
+    """Returns the order of the rows. With scattering, it is shorter than `flat` if two keys are equal."""
     slots = int(flat.max()) + 1
     if slots > _SCATTER_RATIO * len(flat):
         return np.argsort(flat)
@@ -86,11 +86,11 @@ def _order(flat: Integers) -> Integers:
 def _ordered_by_columns(rows: pa.RecordBatch, key: tuple[str, ...]) -> pa.RecordBatch:
     keys = pa.table([rows.column(name) for name in key], names=list(key))
     if keys.group_by(list(key)).aggregate([]).num_rows < rows.num_rows:
-        raise DuplicateKey(key=_first_twin(rows, key))
+        raise DuplicateKey(key=_first_duplicate(rows, key))
     return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in key]))
 
 
-def _first_twin(rows: pa.RecordBatch, key: tuple[str, ...]) -> str:
+def _first_duplicate(rows: pa.RecordBatch, key: tuple[str, ...]) -> str:
     seen = set()
     for values in zip(*(rows.column(name).to_pylist() for name in key), strict=True):
         if values in seen:

@@ -1,4 +1,4 @@
-"""Slices: tick ranges of batch files, and how a flush shares them out."""
+"""Slices: tick ranges of batch files, and how a flush distributes them over its tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ticklake.ticks import TickRange
 
 
 class Source(Protocol):
-    """What a slice is of: a batch file, or a batch of an event queue.
+    """What a slice is a part of: a batch file, or a batch of an event queue.
 
-    `ticks` are the numbers that it holds, of whatever the table counts by: ticks, or batches of events.
+    `ticks` are the numbers that it holds: tick numbers, or numbers of event batches.
     """
 
     @property
@@ -25,18 +25,18 @@ class Source(Protocol):
     def size(self) -> int: ...
 
     def claim(self, first: int, last: int) -> dict[str, object]:
-        """How a commit names it and what it took of it."""
+        """Returns how a commit records this source and the ticks that it added from it."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The ticks of one source that a task is to index, less those the table has already."""
+    """The ticks of one source that a task indexes, without those the table already has."""
 
     source: Source
     ticks: TickRange
     skip: frozenset[int] = frozenset()
     whole: TickRange | None = None
-    """The ticks of the file that must all be good before this slice is committed; None if it is known that they are."""
+    """The ticks of the file that must all be valid before this slice is committed. None if they were checked before."""
     message_id: str = ""
     claim_version: int = 0
 
@@ -44,13 +44,13 @@ class Slice:
         return replace(self, skip=frozenset(tick for tick in present if tick in self.ticks))
 
     def done(self, step: int) -> bool:
-        """Whether the table has every tick that this slice can hold. A file that begins off the grid has a bad one."""
+        """Returns True if the table has every tick of this slice. A file that starts off the grid is never done."""
         first = self.ticks.start + -self.ticks.start % step
         good = self.source.ticks.start % step == 0
         return good and all(tick in self.skip for tick in range(first, self.ticks.end + 1, step))
 
     def rest(self) -> list[Slice]:
-        """The other ticks that must be good: what is before this slice and what is after it."""
+        """Returns the other ticks that must be valid: those before this slice and those after it."""
         if self.whole is None:
             return []
         before = TickRange(self.whole.start, self.ticks.start - 1)
@@ -58,24 +58,24 @@ class Slice:
         return [replace(self, ticks=ticks, skip=frozenset(), whole=None) for ticks in (before, after) if ticks]
 
     def skipped(self) -> list[Slice]:
-        """The ticks that must be good although the table has them, and what lies between them."""
+        """Returns the ticks that must be valid although the table has them, as one range."""
         if self.whole is None or not self.skip:
             return []
         return [replace(self, ticks=TickRange(min(self.skip), max(self.skip)), skip=frozenset(), whole=None)]
 
     def weight(self) -> float:
-        """Its share of the file's bytes."""
+        """Returns its share of the bytes of the file."""
         return max(self.source.size, 1) * self.ticks.count() / self.source.ticks.count()
 
     def cut(self, ticks: int, step: int) -> tuple[Slice, Slice]:
-        """Its first `ticks` sampled ticks and the rest."""
+        """Returns its first `ticks` sampled ticks, and the rest."""
         last = self.ticks.start + ticks * step - 1
         head, tail = TickRange(self.ticks.start, last), TickRange(last + 1, self.ticks.end)
         return replace(self, ticks=head), replace(self, ticks=tail)
 
 
 class Piece(NamedTuple):
-    """What one task gets of one slice; `number` is the slice's place in the flush. A check writes no rows."""
+    """The part of slice `number` of a flush that one task gets. A check writes no rows."""
 
     number: int
     slice: Slice
@@ -83,9 +83,9 @@ class Piece(NamedTuple):
 
 
 def spread(slices: Sequence[Slice], tasks: int, step: int) -> list[list[Piece]]:
-    """Deals slices out to at most `tasks` tasks in equal shares of bytes, in order, cutting where a share ends.
+    """Distributes slices over at most `tasks` tasks in equal shares of bytes, in order. Cuts slices if necessary.
 
-    Share n ends where n shares of all bytes do, to the nearest tick: what one has too little is not missing at the end.
+    Share n ends at the tick nearest to n shares of all bytes, so rounding errors do not add up.
     """
     share = sum(piece.weight() for piece in slices) / max(tasks, 1)
     shares: list[list[Piece]] = [[]]

@@ -1,4 +1,4 @@
-"""What a table of the lake looks like."""
+"""The name, schema and key of a table."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _KEYS = (
     *(_types.is_integer, _types.is_boolean, _types.is_date, _types.is_decimal, _types.is_timestamp),
     *(_types.is_string, _types.is_large_string, _types.is_binary, _types.is_large_binary, _types.is_fixed_size_binary),
 )
-_INSTEAD = "use signed integers, float32 or float64, decimal128, date32, and timestamps in microseconds of UTC"
+_INSTEAD = "use signed integers, float32, float64, decimal128, date32, or timestamps in microseconds UTC"
 
 
 def is_table_name(name: str) -> bool:
-    """Made of a-z, 0-9 and _, from a letter on."""
+    """Returns True if the name has only a-z, 0-9 and _, and starts with a letter."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -29,8 +29,8 @@ def is_table_name(name: str) -> bool:
 class Table:
     """A table's name, schema and natural key. Rows are kept in the order of the key.
 
-    The first column of the key is the ledger's: an int64 whose values are written whole or not at all, as ticks are.
-    The others are integers, strings, dates, timestamps, decimals, binary or boolean values, never null.
+    The first column of the key is an int64 such as `tick_number`: all rows of one value are written, or none. The
+    others are integers, strings, dates, timestamps, decimals, binary or boolean values, never null.
     """
 
     name: str
@@ -39,27 +39,25 @@ class Table:
 
     def __post_init__(self) -> None:
         if not is_table_name(self.name):
-            raise BadTable(name=self.name, reason="a name is made of a-z, 0-9 and _, and starts with a letter")
+            raise BadTable(name=self.name, reason="a name has only a-z, 0-9 and _, and starts with a letter")
         if not self.key:
             raise BadTable(name=self.name, reason="it needs a key, which starts with tick_number")
         if missing := [column for column in self.key if column not in self.schema.names]:
-            raise BadTable(name=self.name, reason=f"its key names {missing[0]!r}, which is no column of it")
+            raise BadTable(name=self.name, reason=f"its key names {missing[0]!r}, which is not one of its columns")
         if len(set(self.schema.names)) < len(self.schema.names):
             raise BadTable(name=self.name, reason="two of its columns have the same name")
         if self.schema.field(self.ordinal).type != pa.int64():
             raise BadTable(name=self.name, reason=f"{self.ordinal}, the first column of its key, must be an int64")
         for column in self.schema:
             for unfit in unfit_types(column.type):
-                reason = f"{column.name} is {column.type}, and a Delta table has no {unfit}; {_INSTEAD}"
+                reason = f"{column.name} is {column.type}, and Delta tables do not support {unfit}; {_INSTEAD}"
                 raise BadTable(name=self.name, reason=reason)
         for name in self.key:
             if not any(fits(self.schema.field(name).type) for fits in _KEYS):
-                reason = (
-                    f"{name} is {self.schema.field(name).type}, whose values cannot be told apart for certain in a key"
-                )
+                reason = f"{name} is {self.schema.field(name).type}, which cannot be compared exactly in a key"
                 raise BadTable(name=self.name, reason=reason)
 
     @property
     def ordinal(self) -> str:
-        """The first column of the key, which the ledger goes by."""
+        """The first column of the key. The ledger records which of its values the table has."""
         return self.key[0]

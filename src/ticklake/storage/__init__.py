@@ -1,4 +1,4 @@
-"""Batch files and metadata of runs: written, listed, read."""
+"""Writes, lists and reads batch files and metadata of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a decoded tick may hold. Bytes that decode can still make no sense; whole columns are looked at, not cells."""
+"""Checks the values of decoded ticks. Works on whole columns, not on single cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT32 = 2**31 - 1
 
 
 class Bounds(NamedTuple):
-    """The least and greatest value of a field in a repeated message, and what it says."""
+    """The least and greatest value of a field in a repeated message, and what a value outside means."""
 
     column: str
     field: str
@@ -34,13 +34,13 @@ def bounds(world: World | None) -> tuple[Bounds, ...]:
     )
 
 
-def first_nonsense(ticks: pa.RecordBatch, world: World | None) -> tuple[int, str] | None:
-    """The row of the first tick that cannot be, and why; None where all make sense."""
-    found = [problem for bound in bounds(world) if (problem := _beyond(ticks, bound))]
+def first_invalid(ticks: pa.RecordBatch, world: World | None) -> tuple[int, str] | None:
+    """Returns the row of the first invalid tick and the reason, or None if all are valid."""
+    found = [problem for bound in bounds(world) if (problem := _out_of_bounds(ticks, bound))]
     return min(found) if found else None
 
 
-def _beyond(ticks: pa.RecordBatch, bound: Bounds) -> tuple[int, str] | None:
+def _out_of_bounds(ticks: pa.RecordBatch, bound: Bounds) -> tuple[int, str] | None:
     if bound.column not in ticks.schema.names:
         return None
     lists = ticks.column(bound.column)

@@ -1,4 +1,4 @@
-"""Bytes and Arrow: numpy columns become `TickData` bytes, batch files become record batches."""
+"""Encodes numpy columns as `TickData` bytes, and decodes batch files to Arrow record batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.contracts import FORMAT_VERSION
-from ticklake.storage.checks import first_nonsense
+from ticklake.storage.checks import first_invalid
 from ticklake.storage.columns import NO_PARENT, CellColumns, EncodedTick, OrganismColumns, TickColumns
 from ticklake.storage.errors import BadBatchFile
 from ticklake.storage.files import BatchFile, Storage
@@ -27,7 +27,7 @@ from ticklake.world import World
 __all__ = ["NO_PARENT", "CellColumns", "EncodedTick", "OrganismColumns", "TickColumns", "encode_ticks", "read_ticks"]
 
 MAX_CELL_BYTES = 1024
-"""A cell has at most 44 bytes today."""
+"""The largest allowed size of a cell. Today's fields need at most 44 bytes."""
 
 _ENCODED = frozenset({
     "simulation_run_id", "tick_number", "capture_time_ms", "cells", "rng_state", "format_version",
@@ -47,30 +47,31 @@ def read_ticks(
     world: World | None = None,
     chunk_bytes: int = 16 << 20,
 ) -> Iterator[pa.RecordBatch]:
-    """The ticks of a slice as record batches, one row a tick: `tick_number` and the fields asked for.
+    """Yields the ticks of a slice as record batches with one row for each tick: `tick_number` and the given fields.
 
-    What came out counts only once the iterator has ended: a checksum is at the end of its file. `BadBatchFile` names
-    the file, the byte, the tick and the reason. Memory is bounded by `chunk_bytes` or the largest tick.
+    The batches are valid only if the iterator ends without an error, because the checksum is at the end of the file.
+    `BadBatchFile` names the file, the byte, the tick and the reason. Memory is bounded by `chunk_bytes` or the largest
+    tick.
     """
     decoder = Decoder(frozenset({"tick_number", *fields}))
     with storage.open(file.key) as stream:
         for chunk in SliceReader(file, ticks, skip).chunks(stream, chunk_bytes):
             batch = decoder.decode(chunk, file.key)
-            nonsense = first_nonsense(batch, world)
-            if nonsense:
-                row, reason = nonsense
+            invalid = first_invalid(batch, world)
+            if invalid:
+                row, reason = invalid
                 raise BadBatchFile(key=file.key, offset=chunk.offsets[row], tick=chunk.numbers[row], reason=reason)
             yield batch
-            # Without this, two chunks and two batches are alive while the next one is made.
+            # Without this, two chunks and two batches are in memory while the next ones are made.
             del chunk, batch
 
 
 class Decoder:
-    """Decodes ticks whose outer structure has been checked, some fields only.
+    """Decodes some fields of ticks whose outer structure has been checked.
 
-    ptars follows nested groups until its stack is used up and takes a few malformed bytes that protobuf refuses.
-    So protobuf's own parser goes first. Only the insides of cells, which are most of the bytes, are left out of that:
-    they are decoded on their own, and a cell is too short to nest deeply.
+    ptars overflows its stack on deeply nested groups, and accepts some malformed bytes that protobuf refuses. So
+    protobuf's own parser checks every tick first. It skips the contents of cells, which are most of the bytes: they are
+    decoded separately, and a cell is too short for deep nesting.
     """
 
     def __init__(self, fields: frozenset[str]) -> None:
@@ -89,11 +90,11 @@ class Decoder:
             raise
 
     def _decode_alone(self, tick: Chunk, key: str) -> None:
-        """Finds the culprit among ticks that could not be decoded together."""
+        """Raises `BadBatchFile` if this tick is the one that cannot be decoded."""
         try:
             self._decode(tick)
         except (ValueError, DecodeError) as error:
-            reason = f"the tick is no TickData ({error})"
+            reason = f"the tick is not a TickData message ({error})"
             raise BadBatchFile(key=key, offset=tick.offsets[0], tick=tick.numbers[0], reason=reason) from error
 
     def _decode(self, chunk: Chunk) -> pa.RecordBatch:
@@ -102,7 +103,7 @@ class Decoder:
                 self._strict.FromString(message)
         batch = self._outer.list_to_record_batch(chunk.messages)
         if batch.column("tick_number").to_numpy().tolist() != chunk.numbers:
-            raise ValueError("two decoders disagree on its number")
+            raise ValueError("two decoders found different tick numbers")
         if self._cells is None:
             return batch
         index = self.schema.get_field_index("cells")
@@ -111,21 +112,21 @@ class Decoder:
     def _decode_cells(self, raw: pa.ListArray) -> pa.ListArray:
         longest = pc.max(pc.binary_length(raw.values)).as_py() or 0
         if longest > MAX_CELL_BYTES:
-            raise ValueError(f"a cell of {longest} bytes, more than {MAX_CELL_BYTES}")
+            raise ValueError(f"a cell has {longest} bytes, more than {MAX_CELL_BYTES}")
         cells = self._cells.array_to_record_batch(raw.values).to_struct_array()
         return pa.ListArray.from_arrays(raw.offsets, cells, type=self.schema.field("cells").type)
 
 
 @cache
 def _handler(fields: frozenset[str], opaque: frozenset[str] = frozenset(), part: str | None = None) -> Any:
-    """Cached: making one costs a millisecond, and a task makes the same ones for every slice."""
+    """Returns a ptars handler. Cached, because a task needs the same ones for every slice and each costs 1 ms."""
     descriptor = project(fields, opaque)
     target: Any = descriptor.fields_by_name[part].message_type if part else descriptor
     return ptars.HandlerPool([descriptor.file]).get_for_message(target)
 
 
 def encode_ticks(run_id: str, ticks: Sequence[TickColumns]) -> list[EncodedTick]:
-    """Each tick as `TickData` bytes of today's format version; a number that does not fit its field is refused."""
+    """Encodes ticks as `TickData` bytes of the current format version. Refuses numbers that do not fit their field."""
     encoded: list[EncodedTick] = []
     for group in _groups(ticks):
         data = _handler(_ENCODED).record_batch_to_array(_record_batch(run_id, group))
@@ -134,7 +135,7 @@ def encode_ticks(run_id: str, ticks: Sequence[TickColumns]) -> list[EncodedTick]
 
 
 def _groups(ticks: Sequence[TickColumns]) -> Iterator[list[TickColumns]]:
-    """Ticks in groups of bounded rows: one native call each, and no offset ever leaves 32 bits."""
+    """Yields groups of ticks with a bounded number of rows: one native call each, with offsets of 32 bits."""
     group: list[TickColumns] = []
     rows = 0
     for tick in ticks:

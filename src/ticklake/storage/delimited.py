@@ -1,4 +1,4 @@
-"""The framing of files: a varint length, then a message, again and again."""
+"""The framing of files: each message follows its length, which is a varint."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import BinaryIO
 from ticklake.storage.errors import BadFile
 
 MAX_MESSAGE_BYTES = 256 << 20
-"""No message may be longer: about 20 million cells in one tick. A length beyond it is damage, not data."""
+"""The largest allowed message: about 20 million cells in one tick. A larger length means damage."""
 
 BLOCK_BYTES = 1 << 20
 _LENGTH_BYTES = 5
 
 
 def frame(messages: Iterable[bytes]) -> bytes:
-    """The messages, each behind its length."""
+    """Returns all messages, each after its length."""
     return b"".join(piece for message in messages for piece in (varint(len(message)), message))
 
 
 def split(stream: BinaryIO, key: str) -> Iterator[tuple[list[int], list[bytes]]]:
-    """The offsets and bytes of all messages, a block's worth at a time.
+    """Yields the offsets and bytes of all messages, one block at a time.
 
-    Holds one block and the message that goes on beyond it. `BadFile` where the framing breaks; a length that cannot
-    be true is refused before anything is read for it.
+    Holds one block and the message that continues after it. Raises `BadFile` if the framing is broken. An impossible
+    length is refused before its message is read.
     """
     total = _size(stream)
     base, rest = 0, b""
@@ -41,11 +41,11 @@ def split(stream: BinaryIO, key: str) -> Iterator[tuple[list[int], list[bytes]]]
             yield [base], [data]
             base, rest = base + start + length, b""
         elif not more or len(rest) >= _LENGTH_BYTES:
-            raise BadFile(key=key, offset=base, reason="there is no message length here")
+            raise BadFile(key=key, offset=base, reason="a message length is expected here")
 
 
 def _scan(block: bytes, base: int) -> tuple[list[int], list[bytes], int]:
-    """All messages that are whole in a block, and where the first that is not begins. The hot loop of small ticks."""
+    """Returns the complete messages of a block and where the rest begins. The hot loop of small ticks."""
     offsets: list[int] = []
     messages: list[bytes] = []
     at, size = 0, len(block)
@@ -66,7 +66,7 @@ def _scan(block: bytes, base: int) -> tuple[list[int], list[bytes], int]:
 
 
 def _read_length(block: bytes, at: int) -> tuple[int, int]:
-    """A length and where its message starts; -1 where there is none, or not all of it."""
+    """Returns a length and the start of its message. The length is -1 if it is missing or incomplete."""
     value = shift = 0
     for byte in block[at : at + _LENGTH_BYTES]:
         at += 1
@@ -78,22 +78,22 @@ def _read_length(block: bytes, at: int) -> tuple[int, int]:
 
 
 def _assemble(stream: BinaryIO, head: bytes, length: int, left: int | None) -> bytes | str:
-    """A message that goes on beyond the block, or why there can be none."""
+    """Returns a message that continues after the block, or the reason why it is not valid."""
     if length > MAX_MESSAGE_BYTES:
         return f"a message of {length} bytes is longer than the {MAX_MESSAGE_BYTES} allowed"
     if left is not None and length > left:
-        return f"the file ends inside a message of {length} bytes: {left} are there"
+        return f"the file ends inside a message of {length} bytes, after {left} bytes"
     pieces, missing = [head], length - len(head)
     while missing:
         pieces.append(stream.read(min(missing, BLOCK_BYTES)))
         if not pieces[-1]:
-            return f"the file ends inside a message of {length} bytes: {length - missing} are there"
+            return f"the file ends inside a message of {length} bytes, after {length - missing} bytes"
         missing -= len(pieces[-1])
     return b"".join(pieces)
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it."""
+    """Encodes a number as protobuf does."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -102,7 +102,7 @@ def varint(number: int) -> bytes:
 
 
 def _size(stream: BinaryIO) -> int | None:
-    """The bytes of a stream that can tell."""
+    """Returns the size of a stream, or None if it is not seekable."""
     if not stream.seekable():
         return None
     size = stream.seek(0, io.SEEK_END)

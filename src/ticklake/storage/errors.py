@@ -16,15 +16,15 @@ class UnsafeRunId(TickLakeError):
 class UnsafeStorageKey(TickLakeError):
     message = (
         "The storage key {key!r} is refused: it must be RUN/…/FILE of plain names and stay inside the storage folder "
-        "(no `..`, no absolute path, no link that leads out). Look at who sent it."
+        "(no `..`, no absolute path, no link that leads out). Check where it came from."
     )
     key: str
 
 
 class StoredFileMissing(TickLakeError):
     message = (
-        "No file {key!r} in {storage}. If it was announced, the writer's storage and this one differ, or it was "
-        "deleted: check that both name the same folder."
+        "No file {key!r} in {storage}. If a message announced it, the writer uses another storage, or the file was "
+        "deleted: check that both use the same folder."
     )
     key: str
     storage: str
@@ -40,7 +40,7 @@ class NotABatchFile(TickLakeError):
 
 class StoredFileConflict(TickLakeError):
     message = (
-        "{key!r} already exists in {storage} with other content, and was left as it is. Two producers use the same "
+        "{key!r} already exists in {storage} with other content, and was not changed. Two producers use the same "
         "run id: give each its own."
     )
     key: str
@@ -74,7 +74,7 @@ class BatchOutOfOrder(TickLakeError):
 
 
 class RunNotFound(TickLakeError):
-    message = "No run {run_id!r} in {places}; the newest there are: {found}. `ticklake runs` lists all."
+    message = "No run {run_id!r} in {places}; the newest runs are: {found}. `ticklake runs` lists all."
     run_id: str
     places: object
     found: str

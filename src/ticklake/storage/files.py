@@ -1,4 +1,4 @@
-"""Storage: the files of all runs below one folder, found by key, written once, whole and durable."""
+"""Storage: the files of all runs below one folder, found by key. Each is written once, atomically and durably."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGE_PAGE = 50_000
 
 
 class BatchFile(NamedTuple):
-    """A batch file: where it is, the ticks that its name promises, its size as stored."""
+    """A batch file: its run, its key, the ticks in its name, and its stored size."""
 
     run_id: str
     key: str
@@ -35,22 +35,22 @@ class BatchFile(NamedTuple):
     size: int
 
     def claim(self, first: int, last: int) -> dict[str, object]:
-        """How the commit of a table names this file and the ticks that it took of it."""
+        """Returns how a commit of a table records this file and the ticks that it added from it."""
         return {"file": self.key, "ticks": [first, last]}
 
 
 class Page(NamedTuple):
-    """Some batch files in tick order. `token` continues after them; None: there was nothing after."""
+    """Some batch files in tick order. Pass `token` to get the files after them. None means there are no more."""
 
     files: list[BatchFile]
     token: str | None
 
 
 class Folder(Protocol):
-    """What storage needs of the place that its files are in."""
+    """The operations that storage needs from a directory or an object store."""
 
     def create(self, key: str, data: bytes) -> None: ...
-    def settle(self, key: str) -> None: ...
+    def make_durable(self, key: str) -> None: ...
     def open(self, key: str) -> BinaryIO: ...
     def size(self, key: str) -> int | None: ...
     def stamp(self, key: str) -> str | None: ...
@@ -62,7 +62,7 @@ class Folder(Protocol):
 
 
 class Storage:
-    """All runs below a directory or an fsspec URL. Safe for threads; travels to other processes by its URL."""
+    """All runs below a directory or an fsspec URL. Thread-safe. Pickling keeps only the URL."""
 
     def __init__(self, url_or_path: str | os.PathLike[str], compress: bool = True) -> None:
         self.url, self._folder = _locate(os.fspath(url_or_path))
@@ -75,15 +75,15 @@ class Storage:
         return f"Storage({self.url!r})"
 
     def runs(self) -> list[str]:
-        """The ids of all runs, in order: for ids that start with a time, oldest first."""
+        """Returns the ids of all runs, sorted: ids that start with a time are oldest first."""
         return sorted(filter(is_safe, self._folder.folders()))
 
     def batches(
         self, run_id: str, *, after: str | None = None, ticks: TickRange | None = None, limit: int = 1000
     ) -> Page:
-        """One page of a run's batch files in tick order, only those that overlap `ticks` where given.
+        """Returns one page of a run's batch files in tick order. With `ticks`, only those that overlap it.
 
-        `after` is a page's token, which is the key of its last file: any batch file's key will do.
+        `after` is the token of the page before, or the key of any batch file.
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
@@ -92,7 +92,7 @@ class Storage:
         return Page(files, found[limit - 1][1] if len(found) > limit else None)
 
     def every_batch(self, run_id: str) -> Iterator[BatchFile]:
-        """All of a run's batch files in tick order. Every page walks the whole run: few large ones."""
+        """Yields all batch files of a run in tick order. Uses large pages, because each one lists the whole run."""
         token: str | None = None
         while True:
             page = self.batches(run_id, after=token, limit=_LARGE_PAGE)
@@ -102,15 +102,15 @@ class Storage:
                 return
 
     def passed_over(self, run_id: str) -> list[str]:
-        """Folders and links of a run that hold batch files and are not looked into: their names are unsafe, or links.
+        """Returns the paths in a run that hold batch files but are skipped: links, and folders with unsafe names.
 
-        What cannot be printed in them is escaped.
+        Characters that cannot be printed are escaped.
         """
         found = self._folder.passed_over(check_run_id(run_id))
         return sorted({path.encode(errors="backslashreplace").decode() for path in found})
 
     def batch(self, key: str) -> BatchFile:
-        """The batch file of that key."""
+        """Returns the batch file with that key."""
         ticks = _ticks_of(key)
         size = self._folder.size(key)
         if size is None:
@@ -118,7 +118,7 @@ class Storage:
         return BatchFile(check_key(key)[0], key, ticks, size)
 
     def write_batch(self, run_id: str, ticks: Sequence[EncodedTick]) -> BatchFile:
-        """Writes ticks as one batch file. Writing the same again changes nothing; other content is a conflict."""
+        """Writes ticks as one batch file. Writing the same content again does nothing, other content is a conflict."""
         reason = _disorder(ticks)
         if reason:
             raise BatchOutOfOrder(run_id=run_id, reason=reason)
@@ -128,56 +128,56 @@ class Storage:
         return self.batch(key)
 
     def write_metadata(self, metadata: SimulationMetadata) -> str:
-        """Writes a run's metadata, in today's format version, and returns its key."""
+        """Writes a run's metadata in the current format version, and returns its key."""
         return self._write_message(metadata.simulation_run_id, "metadata.pb", metadata)
 
     def read_metadata(self, run_id: str) -> SimulationMetadata:
-        """The metadata of a run. Raises `StoredFileMissing` if there are none."""
+        """Returns the metadata of a run. Raises `StoredFileMissing` if it has none."""
         return self.read_metadata_file(self._find(run_id, "metadata.pb"))
 
     def read_metadata_file(self, key: str) -> SimulationMetadata:
-        """The metadata in the file of that key."""
+        """Returns the metadata in the file with that key."""
         return self._read_message(key, SimulationMetadata)
 
     def write_completion(self, completed: RunCompleted) -> str:
-        """Writes that a run has ended, and returns the key."""
+        """Records that a run has ended, and returns the key."""
         return self._write_message(completed.simulation_run_id, "completed.pb", completed)
 
     def read_completion(self, run_id: str) -> RunCompleted | None:
-        """How the run ended; None while nobody has closed it."""
+        """Returns how the run ended, or None if it has not ended."""
         try:
             return self._read_message(self._find(run_id, "completed.pb"), RunCompleted)
         except StoredFileMissing:
             return None
 
     def reachable(self, run_id: str) -> bool:
-        """Whether the run's files can be reached at all: tells a missing file from a missing disk."""
+        """Returns True if the run's folder can be reached. Tells a missing file from a missing disk."""
         try:
             return run_id in self._folder.folders()
         except OSError:
             return False
 
     def changed_at(self, folder: str) -> int | None:
-        """Nanoseconds since 1970 at which something in a run's folder last came or went, where the storage can tell."""
+        """Returns when an entry of the folder was last added or removed, in ns since 1970. None if unknown."""
         return self._folder.changed_at(folder)
 
     def entries(self, folder: str) -> tuple[list[str], list[str]]:
-        """The folders and the files directly in a run's folder, or in one below it; OSError where it is not there."""
+        """Returns the folders and files directly in a folder of a run. Raises OSError if it does not exist."""
         folders, files = self._folder.entries(folder)
         return list(filter(is_safe, folders)), files
 
     def exists(self, key: str) -> bool:
-        """Whether there is a file of that key."""
+        """Returns True if a file with that key exists."""
         check_key(key)
         return self._folder.size(key) is not None
 
     def stamp(self, key: str) -> str | None:
-        """What changes when a file is replaced; None where it is not there."""
+        """Returns a value that changes when the file is replaced, or None if it does not exist."""
         check_key(key)
         return self._folder.stamp(key)
 
     def open(self, key: str) -> BinaryIO:
-        """The decompressed bytes of a file. Reading a compressed one to its end verifies its checksum (`BadFile`)."""
+        """Opens the decompressed bytes of a file. Reading to the end verifies the checksum, if any (`BadFile`)."""
         check_key(key)
         try:
             stored = self._folder.open(key)
@@ -195,7 +195,7 @@ class Storage:
                 yield found, key, size
 
     def _sized(self, run_id: str, item: tuple[TickRange, str, int | None]) -> BatchFile | None:
-        """None for a file that was deleted since it was listed."""
+        """Returns None if the file was deleted since it was listed."""
         ticks, key, size = item
         size = self._folder.size(key) if size is None else size
         return None if size is None else BatchFile(run_id, key, ticks, size)
@@ -206,7 +206,7 @@ class Storage:
         except FileExistsError:
             if self._content(key) != content:
                 raise StoredFileConflict(key=key, storage=self.url) from None
-            self._folder.settle(key)
+            self._folder.make_durable(key)
 
     def _content(self, key: str) -> bytes | None:
         try:
@@ -230,16 +230,16 @@ class Storage:
         return key
 
     def _read_message(self, key: str, kind: type[_M]) -> _M:
-        """The one message of a file, which must be of that run and of a known format version."""
+        """Returns the only message of a file. It must have the run of the key and a known format version."""
         run_id = check_key(key)[0]
         with self.open(key) as stream:
             messages = [message for _, block in split(stream, key) for message in block]
         if len(messages) != 1:
-            raise BadFile(key=key, offset=0, reason=f"it holds {len(messages)} messages, not one {kind.__name__}")
+            raise BadFile(key=key, offset=0, reason=f"it has {len(messages)} messages instead of one {kind.__name__}")
         try:
             message: Any = kind.FromString(messages[0])
         except DecodeError as error:
-            raise BadFile(key=key, offset=0, reason=f"its message is no {kind.__name__}") from error
+            raise BadFile(key=key, offset=0, reason=f"its message is not a {kind.__name__}") from error
         if message.simulation_run_id != run_id:
             raise BadFile(key=key, offset=0, reason=f"it belongs to run {message.simulation_run_id!r}")
         if not 0 <= message.format_version <= FORMAT_VERSION:
@@ -248,7 +248,7 @@ class Storage:
 
 
 def _locate(url: str) -> tuple[str, Folder]:
-    """The storage's own name for itself, the same in every process, and the place behind it."""
+    """Returns the absolute path or URL of a storage, and the folder with its files."""
     place = storage_place(url)
     if isinstance(place, str):
         return place, ObjectFolder(place)

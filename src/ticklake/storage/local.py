@@ -1,4 +1,4 @@
-"""A local directory whose files are whole and on disk, or not there at all."""
+"""A local directory. Files in it are complete and on disk, or do not exist."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ticklake.storage.names import is_safe, parse_batch_name, visible
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _NO_SUCH_RENAME = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 _RENAME_NOREPLACE = 1
-# A link may lead to a whole disk.
+# The number of files to look at. A link may lead to a whole disk.
 _LOOKED_AT = 100_000
 
 
 class LocalFolder:
-    """Files below `root`, by key. Links are neither listed nor followed."""
+    """Files below `root`, by key. Links are not listed and not followed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._durable: set[Path] = set()
 
     def create(self, key: str, data: bytes) -> None:
-        """Writes a new file, atomically and durably; FileExistsError where the key is taken."""
+        """Writes a new file, atomically and durably. Raises FileExistsError if the key exists."""
         path = self._path(key)
         self._make_folder(path.parent)
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -41,8 +41,8 @@ class LocalFolder:
         finally:
             os.close(folder)
 
-    def settle(self, key: str) -> None:
-        """Makes sure that a file which is there already, whoever wrote it, is on disk too."""
+    def make_durable(self, key: str) -> None:
+        """Syncs an existing file, which another process may have written."""
         path = self._path(key)
         sync(path)
         self._make_folder(path.parent)
@@ -52,12 +52,12 @@ class LocalFolder:
         return self._path(key).open("rb")
 
     def size(self, key: str) -> int | None:
-        """Bytes on disk; None where there is no such file."""
+        """Returns the size in bytes, or None if the file does not exist."""
         path = self._path(key)
         return path.stat().st_size if path.is_file() else None
 
     def stamp(self, key: str) -> str | None:
-        """Its size, its time and its place on the disk."""
+        """Returns size, modification time and inode as text, or None if the file does not exist."""
         path = self._path(key)
         if not path.is_file():
             return None
@@ -68,7 +68,7 @@ class LocalFolder:
         return [entry.name for entry in _entries(self._root) if entry.is_dir(follow_symlinks=False)]
 
     def walk(self, folder: str) -> Iterator[tuple[str, None]]:
-        """The keys of all files below a folder, in no order; their sizes would cost a call each."""
+        """Yields the keys of all files below a folder, unordered, without sizes: each would cost a system call."""
         waiting = [folder]
         while waiting:
             below = waiting.pop()
@@ -79,9 +79,9 @@ class LocalFolder:
                     yield f"{below}/{entry.name}", None
 
     def passed_over(self, folder: str) -> Iterator[str]:
-        """Folders and links below a folder that hold batch files, or are named like one, and that `walk` leaves out.
+        """Yields folders and links with batch files (or named like one) that `walk` skips.
 
-        What is hidden, by a dot, is meant to be left out.
+        Hidden ones, with a leading dot, are skipped on purpose and not included.
         """
         waiting = [folder]
         while waiting:
@@ -96,11 +96,11 @@ class LocalFolder:
                     yield path
 
     def changed_at(self, folder: str) -> int:
-        """Grows whenever a file or folder directly below it appears or goes, but only a few times a second."""
+        """Returns the modification time. It grows when an entry is added or removed, but with a coarse resolution."""
         return (self._root / folder).stat().st_mtime_ns
 
     def entries(self, folder: str) -> tuple[list[str], list[str]]:
-        """The names of the folders and of the files directly below a folder, in no order."""
+        """Returns the names of the folders and files directly in a folder, unordered."""
         folders, files = [], []
         with os.scandir(self._root / folder) as entries:
             for entry in entries:
@@ -117,7 +117,7 @@ class LocalFolder:
         return path
 
     def _make_folder(self, folder: Path) -> None:
-        """Makes a folder and all above it, on disk too: an existing one may be another writer's, made a moment ago."""
+        """Makes a folder and its parents durably. Syncs existing ones too: another writer may have just made them."""
         if (folder in self._durable and folder.is_dir()) or (folder in self._root.parents and folder.is_dir()):
             return
         self._make_folder(folder.parent)
@@ -134,20 +134,20 @@ def _entries(folder: Path, wanted: Callable[[str], bool] = is_safe) -> list[os.D
 
 
 def _holds_batches(folder: str) -> bool:
-    """Whether a batch file lies anywhere below a folder. Of very many files only the first are looked at."""
+    """Returns True if there is a batch file anywhere below a folder, among the first `_LOOKED_AT` files."""
     names = (name for _, _, files in os.walk(folder) for name in files)
     return any(parse_batch_name(name) for name in islice(names, _LOOKED_AT))
 
 
 def create_file(folder: int, name: str, data: bytes) -> None:
-    """Writes a new file into an open folder, atomically and durably; FileExistsError if the name is taken."""
+    """Writes a new file into an open folder, atomically and durably. Raises FileExistsError if the name exists."""
     with _written(folder, name, data) as temporary:
         _publish(folder, temporary, name)
     os.fsync(folder)
 
 
 def replace_file(folder: int, name: str, data: bytes) -> None:
-    """Writes a file into an open folder, atomically and durably. It takes the place of one that is there."""
+    """Writes a file into an open folder, atomically and durably. Replaces an existing one."""
     with _written(folder, name, data) as temporary, faults.around("storage.replace"):
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     os.fsync(folder)
@@ -155,12 +155,12 @@ def replace_file(folder: int, name: str, data: bytes) -> None:
 
 @contextmanager
 def _written(folder: int, name: str, data: bytes) -> Iterator[str]:
-    """The name of a temporary file that is on disk. It is gone afterwards."""
-    # No listing shows, and no key can name, what starts with a dot.
+    """Writes and syncs a temporary file and yields its name. Removes it afterwards."""
+    # Names with a leading dot are not listed and cannot be keys.
     temporary = f".{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
         faults.reach("storage.write")
-        # O_EXCL and the user's own umask: never a file that somebody else prepared.
+        # O_EXCL never opens a file that another user has prepared. The umask sets the permissions.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -174,12 +174,12 @@ def _written(folder: int, name: str, data: bytes) -> Iterator[str]:
 
 
 def _publish(folder: int, temporary: str, name: str) -> None:
-    """Gives a file its final name in one step that never replaces what is there."""
+    """Gives a file its final name in one step, without replacing an existing file."""
     written = os.stat(temporary, dir_fd=folder)
     try:
         _link(folder, temporary, name)
     except FileExistsError:
-        # A network file system may repeat a call that was done already, and report the second one.
+        # A network file system may repeat a successful call and report the error of the second one.
         if not os.path.samestat(written, os.stat(name, dir_fd=folder, follow_symlinks=False)):
             raise
     faults.reach("storage.published")
@@ -196,7 +196,7 @@ def _link(folder: int, temporary: str, name: str) -> None:
 
 
 def _rename_without_replacing(folder: int, temporary: str, name: str) -> None:
-    """For file systems without hard links. A plain rename would replace what another process wrote a moment ago."""
+    """For file systems without hard links. A plain rename would replace a file of another process."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     found = errno.ENOSYS
     if rename is not None:
@@ -205,6 +205,6 @@ def _rename_without_replacing(folder: int, temporary: str, name: str) -> None:
             return
         found = ctypes.get_errno()
     if found in _NO_SUCH_RENAME:
-        reason = "the file system has neither hard links nor a rename that replaces nothing; use another one"
+        reason = "the file system has neither hard links nor renameat2; use another one"
         raise OSError(errno.ENOTSUP, reason)
     raise OSError(found, os.strerror(found), name)

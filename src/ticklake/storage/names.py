@@ -1,4 +1,4 @@
-"""Names in storage: run ids, batch file names and keys. All of it is untrusted when it comes from outside."""
+"""Names in storage: run ids, batch file names and keys. Names from outside are untrusted and checked here."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _STARTED = re.compile(r"([0-9]{8}-[0-9]{6})([0-9]{2})?-.+", re.DOTALL)
 
 
 def new_run_id(now: datetime, unique: str | None = None) -> str:
-    """A time prefix and a unique part, like `20251014-143025-550e8400`; an aware `now` is written in UTC."""
+    """Returns a run id such as `20251014-143025-550e8400`. A `now` with a time zone is converted to UTC."""
     moment = now.astimezone(UTC) if now.tzinfo else now
     return check_run_id(f"{moment:%Y%m%d-%H%M%S}-{unique or uuid.uuid4().hex[:8]}")
 
 
 def run_started_at(run_id: str) -> datetime | None:
-    """The start that a run id names (hundredths of a second, as the original has, included), or None."""
+    """Returns the start time in a run id, or None. Also reads ids with hundredths of a second."""
     match = _STARTED.fullmatch(run_id)
     if not match:
         return None
@@ -35,24 +35,24 @@ def run_started_at(run_id: str) -> datetime | None:
 
 
 def is_safe(name: str) -> bool:
-    """Whether `name` is one plain path component: no separator, no leading dot, nothing a shell or URL reads."""
+    """Returns True for a plain path component: only letters, digits, `_`, `.` and `-`, no leading `.` or `-`."""
     return _COMPONENT.fullmatch(name) is not None
 
 
 def visible(name: str) -> bool:
-    """Whether a name is not hidden by a dot at its beginning."""
+    """Returns True if a name has no leading dot."""
     return not name.startswith(".")
 
 
 def check_run_id(run_id: str) -> str:
-    """The run id itself, or `UnsafeRunId`."""
+    """Returns the run id, or raises `UnsafeRunId`."""
     if not is_safe(run_id):
         raise UnsafeRunId(run_id=run_id)
     return run_id
 
 
 def check_key(key: str) -> tuple[str, ...]:
-    """The components of a key, `(run id, folders…, file name)`, or `UnsafeStorageKey`."""
+    """Returns the components of a key, `(run id, folders…, file name)`, or raises `UnsafeStorageKey`."""
     parts = tuple(key.split("/"))
     if len(parts) < 2 or not all(map(is_safe, parts)):
         raise UnsafeStorageKey(key=key)
@@ -64,7 +64,7 @@ def batch_name(ticks: TickRange, compressed: bool) -> str:
 
 
 def parse_batch_name(name: str) -> TickRange | None:
-    """The ticks that a batch file's name promises, written with any number of digits; None for any other name."""
+    """Returns the ticks in the name of a batch file, with any number of digits. None for other names."""
     match = _BATCH.fullmatch(name)
     if not match:
         return None

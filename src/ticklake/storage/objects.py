@@ -1,4 +1,4 @@
-"""An object store behind fsspec: an object appears whole or not at all, and the store keeps it."""
+"""An object store, used through fsspec. Objects appear completely or not at all, and are durable."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class ObjectFolder:
         self._root = root.rstrip("/")
 
     def create(self, key: str, data: bytes) -> None:
-        """Writes a new object in one step; FileExistsError where the key is taken."""
+        """Writes a new object in one step. Raises FileExistsError if the key exists."""
         with faults.around("storage.object"):
             self._fs.pipe_file(self._path(key), data, mode="create")
 
-    def settle(self, key: str) -> None:
-        """What a store shows, it keeps."""
+    def make_durable(self, key: str) -> None:
+        """Does nothing: visible objects are durable."""
 
     def open(self, key: str) -> BinaryIO:
         return cast(BinaryIO, self._fs.open(self._path(key), "rb"))
@@ -39,7 +39,7 @@ class ObjectFolder:
         return int(self._fs.size(path)) if self._fs.isfile(path) else None
 
     def stamp(self, key: str) -> str | None:
-        """What the store says of the object: its time, or its ETag."""
+        """Returns a value that changes with the object, such as its ETag, or None if it does not exist."""
         self._fs.invalidate_cache()
         path = self._path(key)
         return str(self._fs.checksum(path)) if self._fs.isfile(path) else None
@@ -53,13 +53,13 @@ class ObjectFolder:
         return [entry["name"].rstrip("/").rpartition("/")[2] for entry in found if entry["type"] == "directory"]
 
     def walk(self, folder: str) -> Iterator[tuple[str, int]]:
-        """The keys and sizes of all objects below a folder, in no order."""
+        """Yields the keys and sizes of all objects below a folder, unordered."""
         for key, size in self._found(folder):
             if all(map(is_safe, key.split("/"))):
                 yield key, size
 
     def passed_over(self, folder: str) -> Iterator[str]:
-        """Folders below a folder that hold batch files and that `walk` leaves out; none that is hidden."""
+        """Yields folders with batch files that `walk` skips, except hidden ones."""
         for key, _ in self._found(folder):
             *folders, name = key.split("/")
             unsafe = next((place for place, part in enumerate(folders, 1) if not is_safe(part)), 0)
@@ -67,10 +67,10 @@ class ObjectFolder:
                 yield "/".join(folders[:unsafe])
 
     def changed_at(self, folder: str) -> None:
-        """No store tells."""
+        """Returns None: object stores do not record it."""
 
     def entries(self, folder: str) -> tuple[list[str], list[str]]:
-        """The names of the folders and of the objects directly below a folder, in no order."""
+        """Returns the names of the folders and objects directly in a folder, unordered."""
         self._fs.invalidate_cache()
         found: dict[str, list[str]] = {"directory": [], "file": []}
         for entry in self._fs.ls(self._path(folder), detail=True):

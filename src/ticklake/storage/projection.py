@@ -1,4 +1,4 @@
-"""Projected descriptors: `TickData` with only the fields somebody reads, so that a decoder skips all others."""
+"""Projected descriptors: `TickData` with only the needed fields, so that a decoder skips all others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from ticklake.contracts import TickData
 
 @cache
 def project(fields: frozenset[str], opaque: frozenset[str] = frozenset()) -> Descriptor:
-    """`TickData` with only `fields`: names like `cells`, or one level down like `organisms.energy`.
+    """Returns `TickData` with only `fields`: names like `cells`, or one level down like `organisms.energy`.
 
-    Fields keep their numbers and types, but messages named in `opaque` are left as their bytes. A descriptor is made
-    once a process.
+    Fields keep their numbers and types, but messages in `opaque` become bytes. Descriptors are cached.
     """
     file = FileDescriptorProto.FromString(TickData.DESCRIPTOR.file.serialized_pb)
     messages = {message.name: message for message in file.message_type}
@@ -31,12 +30,12 @@ def project(fields: frozenset[str], opaque: frozenset[str] = frozenset()) -> Des
         if field.name in opaque:
             field.type = FieldDescriptorProto.TYPE_BYTES
             field.ClearField("type_name")
-    # A pool of its own: in the default one these names are taken by the whole messages.
+    # A separate pool, because the default pool already has the full messages under these names.
     return DescriptorPool().AddSerializedFile(file.SerializeToString()).message_types_by_name["TickData"]
 
 
 def _tree(fields: Collection[str]) -> dict[str, set[str]]:
-    """Top-level names, each with the names wanted below it; an empty set means all of it."""
+    """Returns top-level names, each with the wanted names below it. An empty set means all."""
     wanted: dict[str, set[str]] = {}
     for path in sorted(fields):
         name, _, below = path.partition(".")
@@ -48,7 +47,7 @@ def _tree(fields: Collection[str]) -> dict[str, set[str]]:
 
 
 def _keep(message: DescriptorProto, names: Collection[str]) -> None:
-    """Strikes out every field of `message` that is not named."""
+    """Removes every field of `message` that is not in `names`."""
     unknown = set(names) - {field.name for field in message.field}
     if unknown:
         known = ", ".join(field.name for field in message.field)

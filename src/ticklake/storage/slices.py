@@ -1,4 +1,4 @@
-"""A slice: the ticks of one batch file that somebody wants, checked against what the file's name promises."""
+"""Reads a slice of a batch file: the wanted ticks, checked against the ticks in the file's name."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ticklake.storage.names import is_compressed
 from ticklake.storage.projection import project
 from ticklake.ticks import TickRange
 
-# Protobuf's own parser reads these and walks over all else: it refuses a tick whose outer structure is broken.
+# Protobuf's own parser reads these fields and skips the others. It refuses a tick with a broken outer structure.
 _Head: Any = GetMessageClass(project(frozenset({"simulation_run_id", "tick_number", "format_version"})))
 _VERSIONS = range(FORMAT_VERSION + 1)
 
 
 class Chunk:
-    """Some ticks in a row: their numbers, where each starts in the decompressed file, their bytes.
+    """Consecutive ticks: their numbers, their offsets in the decompressed file, and their bytes.
 
-    Three plain lists, and no object per tick: files of small ticks have millions of them.
+    Uses three lists instead of an object per tick, because files of small ticks have millions of them.
     """
 
     def __init__(self, numbers: list[int], offsets: list[int], messages: list[bytes]) -> None:
@@ -48,12 +48,12 @@ class Chunk:
         return Chunk([numbers[row] for row in rows], [offsets[row] for row in rows], [messages[row] for row in rows])
 
     def ticks(self) -> Iterator[Chunk]:
-        """Each tick as a chunk of its own."""
+        """Yields each tick as its own chunk."""
         return (self.only([row]) for row in range(len(self)))
 
 
 class SliceReader:
-    """Reads one slice, chunk by chunk. It is good once `chunks` has ended without an error, not before."""
+    """Reads one slice, chunk by chunk. The slice is valid only if `chunks` ends without an error."""
 
     def __init__(self, file: BatchFile, ticks: TickRange | None, skip: Container[int]) -> None:
         self._file = file
@@ -62,7 +62,7 @@ class SliceReader:
         self._last: int | None = None
 
     def chunks(self, stream: BinaryIO, chunk_bytes: int) -> Iterator[Chunk]:
-        """The wanted ticks in chunks of at most `chunk_bytes`; a larger tick is a chunk of its own."""
+        """Yields the wanted ticks in chunks of at most `chunk_bytes`. A larger tick is its own chunk."""
         chunk = Chunk([], [], [])
         for block in self._blocks(stream):
             for piece in (block,) if chunk.bytes + block.bytes <= chunk_bytes else block.ticks():
@@ -70,7 +70,7 @@ class SliceReader:
                     yield chunk
                     chunk = Chunk([], [], [])
                 chunk.extend(piece)
-            # Not only when the next tick no longer fits: that one may be large, and would be in memory as well.
+            # A full chunk is yielded at once: the next tick may be large, and both would be in memory.
             if chunk.bytes >= chunk_bytes:
                 yield chunk
                 chunk = Chunk([], [], [])
@@ -78,7 +78,7 @@ class SliceReader:
             yield chunk
 
     def _blocks(self, stream: BinaryIO) -> Iterator[Chunk]:
-        """The wanted ticks of each block; reads on to the checksum at the very end where there is one."""
+        """Yields the wanted ticks of each block. Reads to the end of the file to verify its checksum."""
         end = 0
         try:
             for offsets, messages in split(stream, self._file.key):
@@ -94,7 +94,7 @@ class SliceReader:
             raise self._bad(error.offset, self._last, error.reason) from error
         if self._last != self._file.ticks.end:
             raise self._bad(
-                end, self._last, f"the file ends after this tick, its name promises tick {self._file.ticks.end}"
+                end, self._last, f"the file ends after this tick, but its name says tick {self._file.ticks.end}"
             )
 
     def _wanted(self, block: Chunk) -> Chunk:
@@ -105,7 +105,7 @@ class SliceReader:
         return block.only([row for row, tick in enumerate(block.numbers) if first <= tick <= last and tick not in skip])
 
     def _numbers(self, offsets: list[int], messages: list[bytes]) -> list[int]:
-        """The numbers of a block's ticks, which must belong to this file and follow the ones before."""
+        """Returns the numbers of a block's ticks. They must belong to this file and come after the block before."""
         head, numbers, runs, versions = _Head(), [], set(), set()
         try:
             for message in messages:
@@ -130,30 +130,32 @@ class SliceReader:
         return number == self._file.ticks.start if self._last is None else number > self._last
 
     def _first_bad(self, offsets: list[int], messages: list[bytes]) -> BadBatchFile:
-        """The error of the first tick in a block that has one."""
+        """Returns the error of the first invalid tick in a block."""
         for offset, message in zip(offsets, messages, strict=True):
             try:
                 head = _Head.FromString(message)
             except DecodeError as error:
-                return self._bad(offset, self._last, f"the message after this tick is no TickData ({error})")
+                return self._bad(offset, self._last, f"the message after this tick is not a TickData message ({error})")
             reason = self._misfit(head)
             if reason:
                 return self._bad(offset, head.tick_number, reason)
             self._last = head.tick_number
-        raise AssertionError("a block is bad, but none of its ticks")
+        raise AssertionError("a block is invalid, but none of its ticks is")
 
     def _misfit(self, head: Any) -> str | None:
-        """Why a tick does not belong where it is."""
+        """Returns why a tick does not belong in its place, or None."""
         ticks = self._file.ticks
         if head.format_version not in _VERSIONS:
             return f"format_version {head.format_version} is unknown here (known: 0 to {FORMAT_VERSION})"
         if head.simulation_run_id != self._file.run_id:
             return f"the tick belongs to run {head.simulation_run_id!r}"
         if head.tick_number not in ticks:
-            return f"the tick is outside {ticks}, the range that the file's name promises"
+            return f"the tick is outside {ticks}, the range in the file's name"
         if not self._follows(head.tick_number):
-            before = f"starts with it, its name promises {ticks.start}"
-            return f"the file {before}" if self._last is None else f"ticks must ascend, tick {self._last} is before it"
+            before = f"starts with this tick, but its name says {ticks.start}"
+            return (
+                f"the file {before}" if self._last is None else f"ticks must ascend, but tick {self._last} is before it"
+            )
         return None
 
     def _drain(self, stream: BinaryIO) -> None:

@@ -1,4 +1,4 @@
-"""Watching a run's batch files grow: only folders in which something has changed are listed again."""
+"""Watches a run for new batch files. Only folders that have changed are listed again."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ticklake.storage.files import Storage
 from ticklake.storage.names import check_run_id, parse_batch_name
 from ticklake.ticks import TickRange
 
-# File systems stamp a folder with the time of their last clock tick, so two changes can leave the same stamp. A listing
-# is only trusted once its stamp has been the same for so long.
+# Two changes of a folder within one clock tick of the file system leave the same stamp. So a listing is trusted only if
+# the stamp had not changed for this time.
 _SETTLE_SECONDS = 2.0
-# A stamp may be wrong (a network file system, a restored backup): look for its own sake once in a while.
+# A stamp may be wrong (network file system, restored backup), so each folder is listed again after this time.
 _SAFETY_SECONDS = 60.0
-# A folder that changes all the time is listed for at most this share of the time.
+# Listing a folder that always changes may use at most this share of the time.
 _SHARE = 0.1
 
 
 @dataclass
 class _Folder:
-    """What is remembered of a folder: its stamp, when that was first seen, when it was listed, how long that took."""
+    """A known folder: its stamp, when it was first seen, when the folder was listed, and how long that took."""
 
     stamp: int | None
     seen: float
@@ -31,22 +31,22 @@ class _Folder:
 
 
 class Watch:
-    """The batch files of a run, folder by folder. What it remembers grows with folders, not with files.
+    """Finds the batch files of a run, folder by folder. Its memory grows with folders, not with files.
 
-    A look where nothing has changed costs one call a folder, whatever the folder holds. A flat folder that has changed
-    must be listed whole, there is no other way; so the pauses grow with it.
+    A look without changes costs one system call for each folder. A changed folder is listed completely, so the pauses
+    between listings grow with its size.
     """
 
     def __init__(self, storage: Storage, run_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._storage, self._run_id, self._clock = storage, check_run_id(run_id), clock
         self._folders: dict[str, _Folder] = {}
         self.whole = False
-        """Whether the last look has seen everything that was there: it left no folder out to save time."""
+        """True if the last look saw all files: it did not skip a changed folder to save time."""
 
     def look(self) -> Iterator[tuple[TickRange, str]]:
-        """The ticks and names (below the run's folder) of the batch files in every folder worth listing again.
+        """Yields ticks and names (relative to the run's folder) of the batch files in all folders that need listing.
 
-        Only a look that is taken to its end is remembered. OSError where the storage cannot be reached.
+        A look counts only if it is iterated to its end. Raises OSError if the storage cannot be reached.
         """
         waiting, whole = [""], True
         found: dict[str, _Folder] = {}
@@ -71,9 +71,9 @@ class Watch:
 
     @contextmanager
     def looking(self) -> Iterator[Iterator[tuple[TickRange, str]]]:
-        """A look that is remembered only if the block succeeds, for files that something is done with.
+        """A look that counts only if the block succeeds.
 
-        If the block fails, the next look shows the same files again.
+        If the block fails, the next look yields the same files again.
         """
         before = self._folders
         try:
@@ -83,14 +83,14 @@ class Watch:
             raise
 
     def forget(self) -> None:
-        """The next look lists everything."""
+        """Forgets all listings. The next look lists everything."""
         self._folders, self.whole = {}, False
 
     def _key(self, below: str) -> str:
         return f"{self._run_id}/{below}".rstrip("/")
 
     def _stamped(self, below: str) -> _Folder:
-        """A copy of what is remembered, with the stamp of now."""
+        """Returns a copy of the known folder, with its current stamp."""
         now, stamp = self._clock(), self._storage.changed_at(self._key(below))
         known = self._folders.get(below)
         if known is None:
@@ -108,6 +108,6 @@ class Watch:
         return folder.stamp is not None and folder.listed >= folder.seen + _SETTLE_SECONDS
 
     def _children(self, below: str) -> list[str]:
-        """The folders remembered directly below one that is not listed now."""
+        """Returns the known folders directly below one that is not listed now."""
         depth = below.count("/") + 1
         return [path for path in self._folders if path.startswith(below) and path.count("/") == depth]

@@ -51,7 +51,7 @@ def test_status_is_of_the_newest_run_unless_one_is_named(report, lake):
 
 
 def test_a_run_that_is_not_there_names_the_newest(ticklake, lake):
-    with pytest.raises(RunNotFound, match=f"No run 'x' in {lake}; the newest there are: {OLD}, {NEW}"):
+    with pytest.raises(RunNotFound, match=f"No run 'x' in {lake}; the newest runs are: {OLD}, {NEW}"):
         ticklake("status", "x", "--lake", lake)
 
 

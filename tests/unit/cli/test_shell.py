@@ -46,7 +46,7 @@ def test_a_failure_is_one_line_and_exit_code_1(process, tmp_path):
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == (
-        f"Error: No lake at {tmp_path}/none: there is no such directory. Give the one that the indexers write to.\n"
+        f"Error: No lake at {tmp_path}/none: the directory does not exist. Give the one that the indexers write to.\n"
     )
 
 

@@ -103,4 +103,4 @@ def test_mistakes_are_one_line(ticklake, process, indexed: Path) -> None:
     assert "a number with a unit" in ticklake("vacuum", "--older-than", "soon", "--lake", indexed).stderr
     done = process("vacuum", "--older-than", "0d", "--lake", indexed)
     assert done.returncode == 1
-    assert done.stderr.startswith("Error: Files that were needed 0 hours ago") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("Error: Files that were in use 0 hours ago") and done.stderr.count("\n") == 1

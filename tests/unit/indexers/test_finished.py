@@ -180,7 +180,7 @@ def test_ticks_of_a_file_that_is_off_the_sampling_grid_stay(maker: Any, file: Pa
     assert (done.ticks, len(done.failed)) == (0, 3)
 
 
-@pytest.mark.warns("has tick 1?5, but its run samples every 10 ticks, from 0 on")
+@pytest.mark.warns("has tick 1?5, but its run samples every 10 ticks, starting at 0")
 @pytest.mark.parametrize("last", [5, 35])
 def test_a_file_of_ticks_between_the_sampled_ones_fails_whole(maker: Any, last: int) -> None:
     maker.metadata(step=10)

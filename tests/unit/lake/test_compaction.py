@@ -25,7 +25,7 @@ from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.table import Table
 from ticklake.lake.upkeep import merging
 from ticklake.lake.upkeep.compaction import BY_HAND, Compacted, Compaction, Policy, plan
-from ticklake.lake.upkeep.merging import stretches
+from ticklake.lake.upkeep.merging import tick_ranges
 from ticklake.lake.verify.fingerprint import fingerprints
 from ticklake.ticks import TickRange
 
@@ -132,7 +132,7 @@ def test_memory_is_bounded_by_stretches_of_ticks(filled: Ledger, monkeypatch: py
 @given(st.dictionaries(st.integers(0, 1000), st.integers(1, 20)), st.integers(1, 30))
 def test_stretches_hold_every_tick_once_and_few_rows(counts: dict[int, int], at_once: int) -> None:
     ticks = np.array(sorted(counts), np.int64)
-    found = list(stretches(ticks, np.array([counts[tick] for tick in sorted(counts)], np.int64), at_once))
+    found = list(tick_ranges(ticks, np.array([counts[tick] for tick in sorted(counts)], np.int64), at_once))
     held = [[tick for tick in sorted(counts) if tick in stretch] for stretch in found]
     assert [tick for part in held for tick in part] == sorted(counts)
     assert all(len(part) == 1 or sum(counts[tick] for tick in part) <= at_once for part in held)

@@ -20,7 +20,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    with TableFolder.made(tmp_path / "cells"):
+    with TableFolder.open_or_create(tmp_path / "cells"):
         return tmp_path / "cells" / "_delta_log"
 
 

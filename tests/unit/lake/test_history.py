@@ -169,7 +169,7 @@ def test_a_commit_that_was_seen_whole_is_never_set_aside(ledger: Ledger, keep: i
     os.truncate(commit_of(ledger, 4), keep)
     os.utime(commit_of(ledger, 4), (0, 0))
     for _ in range(2):
-        with pytest.raises(DamagedCommit, match="it was whole"):
+        with pytest.raises(DamagedCommit, match="it was complete"):
             ledger.refresh()
     assert not touched(ledger)
     commit_of(ledger, 4).write_bytes(whole)
@@ -224,7 +224,7 @@ def test_a_commit_that_says_of_itself_what_nobody_can_follow_is_one_clear_error(
 def test_a_commit_with_another_kind_of_info_is_none(info: str) -> None:
     data = f'{{"commitInfo":{info}}}\n'.encode()
     for read in (commits.info_of, lambda data: commits.decode_commit(data, "tick_number")):
-        with pytest.raises(ValueError, match="not what they should be"):
+        with pytest.raises(ValueError, match="its actions are not valid"):
             read(data)
 
 
@@ -337,7 +337,7 @@ def test_commits_up_to_a_checkpoint_may_be_missing(ledger: Ledger) -> None:
 
 def test_a_commit_that_follows_another_one_than_is_there_is_refused(ledger: Ledger) -> None:
     commit_of(ledger, 3).write_bytes(commit_of(ledger, 2).read_bytes())
-    with pytest.raises(DamagedCommit, match="after another commit 2"):
+    with pytest.raises(DamagedCommit, match="its predecessor was another commit 2"):
         Ledger(ledger.directory, TABLE)
 
 

@@ -70,7 +70,7 @@ def test_a_null_that_is_not_allowed_fails_its_own_slice_only(
     results = _written(column, values, tmp_path)
     failed = [result for result in results if isinstance(result, Failed)]
     assert [result.number for result in failed] == [len(good)]
-    assert f"it has a row without {name}" in failed[0].error
+    assert f"a row has no {name}" in failed[0].error
     (file,) = [result for result in results if isinstance(result, ParquetFile)]
     ledger = Ledger(tmp_path, Table("own", pa.schema([("tick_number", pa.int64()), column]), ("tick_number",)))
     ledger.commit([file], {})

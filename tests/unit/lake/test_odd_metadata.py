@@ -69,8 +69,8 @@ def foreign(directory: Path, info: dict[str, Any]) -> None:
 @pytest.mark.parametrize("info", ODD, ids=said)
 def test_an_odd_record_of_ticks_without_rows_is_refused_and_nothing_is_taken(info: dict[str, Any]) -> None:
     empty = EmptyTicks("[[0, 20, 2]]")
-    with pytest.raises(ValueError, match="not what it should be"):
-        empty.take({EMPTY: "[[100, 100, 1]]", **info} if REMOVED in info else info)
+    with pytest.raises(ValueError, match="its record of empty ticks is not valid"):
+        empty.apply({EMPTY: "[[100, 100, 1]]", **info} if REMOVED in info else info)
     assert empty.text() == "[[0, 20, 2]]"
 
 

@@ -275,7 +275,8 @@ def test_the_advice_for_a_damaged_checkpoint_works(ledger: Ledger, damage: Calla
     ledger.checkpoint()
     (checkpoint,) = (ledger.directory / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(damage(checkpoint.read_bytes()))
-    assert "remove _last_checkpoint beside it and then itself" in inspected(ledger.directory).flaws[str(checkpoint)]
+    advice = "remove _last_checkpoint beside it and then the file itself"
+    assert advice in inspected(ledger.directory).flaws[str(checkpoint)]
     (checkpoint.parent / "_last_checkpoint").unlink()
     checkpoint.unlink()
     assert inspected(ledger.directory).flaws == {}

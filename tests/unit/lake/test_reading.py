@@ -112,7 +112,7 @@ def test_duckdb_reads_one_tick_of_a_large_file_without_the_rest(lake: Path) -> N
     ("error", "arguments", "message"),
     [
         (LakeNotFound, {"run": RUN, "lake": "nowhere"}, "No lake at nowhere"),
-        (RunNotInLake, {"run": "other"}, f"its newest runs are: {RUN}"),
+        (RunNotInLake, {"run": "other"}, f"the newest runs are: {RUN}"),
         (TableNotInRun, {"table": "nothing"}, "it has: environment_data, lines"),
         (NoTicksInTable, {"table": "lines", "ticks": (0, 1)}, "no column tick_number"),
         (NoSuchColumn, {"columns": ["energy"]}, "has no column 'energy'; it has: tick_number"),

@@ -48,7 +48,7 @@ def spoiled(bench: Any, spoil: Spoil, compressed: bool) -> BadBatchFile:
         (lambda tick: setattr(tick, "format_version", -1), 6, "format_version -1 is unknown"),
         (lambda tick: setattr(tick, "tick_number", 8), 8, "outside [5, 7]"),
         (lambda tick: setattr(tick, "tick_number", -6), -6, "outside [5, 7]"),
-        (lambda tick: setattr(tick, "tick_number", 5), 5, "ticks must ascend, tick 5 is before it"),
+        (lambda tick: setattr(tick, "tick_number", 5), 5, "ticks must ascend, but tick 5 is before it"),
         (lambda tick: tick.cells.add(flat_index=100), 6, "a cell outside the world of 100 cells: 100"),
         (lambda tick: tick.cells.add(flat_index=-1), 6, "a cell outside the world of 100 cells: -1"),
         (lambda tick: tick.cells.add(molecule_value=32768), 6, "molecule_value outside signed 16 bit: 32768"),
@@ -91,7 +91,7 @@ def test_a_world_is_not_needed_to_refuse_a_negative_cell(bench: Any) -> None:
 def test_a_message_that_is_no_tick_is_refused(bench: Any, compressed: bool) -> None:
     messages = [bench.tick(5).SerializeToString(), b"\x0a\xff\xff", bench.tick(7).SerializeToString()]
     file = bench.put(frame(messages), TickRange(5, 7), compressed)
-    with pytest.raises(BadBatchFile, match="no TickData") as caught:
+    with pytest.raises(BadBatchFile, match="not a TickData") as caught:
         bench.read(file)
     assert (caught.value.offset, caught.value.tick) == (len(frame(messages[:1])), 5)
 
@@ -101,7 +101,7 @@ def test_a_tick_with_a_broken_inside_is_refused(bench: Any, field: str, inside: 
     messages = [bench.tick(number).SerializeToString() for number in (5, 6, 7)]
     messages[1] += inside
     file = bench.put(frame(messages), TickRange(5, 7))
-    with pytest.raises(BadBatchFile, match="no TickData") as caught:
+    with pytest.raises(BadBatchFile, match="not a TickData") as caught:
         bench.read(file, fields=[field])
     assert (caught.value.offset, caught.value.tick) == (len(frame(messages[:1])), 6)
     assert bench.numbers(file) == [5, 6, 7]
@@ -120,7 +120,7 @@ def test_a_torn_tail_is_refused_wherever_it_is_torn(bench: Any, compressed: bool
 
 
 def test_a_file_that_does_not_start_as_its_name_promises_is_refused(bench: Any) -> None:
-    with pytest.raises(BadBatchFile, match="starts with it, its name promises 4"):
+    with pytest.raises(BadBatchFile, match="starts with this tick, but its name says 4"):
         bench.read(bench.put_ticks([bench.tick(5), bench.tick(6)], TickRange(4, 6)))
 
 
@@ -134,7 +134,7 @@ def test_an_empty_file_is_refused(bench: Any) -> None:
     for stored in (b"", b"garbage"):
         with pytest.raises(BadBatchFile):
             bench.read(bench.put(b"", TickRange(5, 5), compressed=True, stored=stored))
-    with pytest.raises(BadBatchFile, match="promises tick 5"):
+    with pytest.raises(BadBatchFile, match="its name says tick 5"):
         bench.read(bench.put(b"", TickRange(5, 5)))
 
 

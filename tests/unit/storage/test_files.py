@@ -245,10 +245,10 @@ def test_metadata_is_written_once(storage: Storage) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "holds 0 messages"),
-        (frame([b"", b""]), "holds 2 messages"),
-        (frame([b"\xff"]), "no SimulationMetadata"),
-        (b"\x05abc", "ends inside a message of 5 bytes: 3"),
+        (b"", "it has 0 messages"),
+        (frame([b"", b""]), "it has 2 messages"),
+        (frame([b"\xff"]), "not a SimulationMetadata"),
+        (b"\x05abc", "ends inside a message of 5 bytes, after 3"),
         (frame([SimulationMetadata(simulation_run_id="else").SerializeToString()]), "belongs to run 'else'"),
         (frame([SimulationMetadata(simulation_run_id=RUN, format_version=9).SerializeToString()]), "format_version 9"),
     ],

@@ -1,4 +1,4 @@
-"""Delta tables as files: the log, its commits and checkpoints, Parquet files. Only this package knows delta-rs."""
+"""Delta tables as files: the log, its commits and checkpoints, Parquet files. Only this package imports delta-rs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The names of checkpoints in a log, as the Delta protocol writes them.
 
-Whatever else has "checkpoint" in its name, such as a copy that an operator made beside one, is none.
+Other names with "checkpoint" in them, such as a copy that an operator made, do not count.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ def checkpoint_name(version: int) -> str:
 
 
 def is_checkpoint(name: str) -> bool:
-    """Also if it is a part of one."""
+    """Returns True for the name of a checkpoint, or of a part of one."""
     return _NAME.fullmatch(name) is not None
 
 
 def versions_of(names: Iterable[str]) -> dict[str, int]:
-    """The files of checkpoints among these names, and which version each one sums up, or a part of it."""
+    """Returns the version of every checkpoint file among these names."""
     return {name: int(found["version"]) for name in names if (found := _NAME.fullmatch(name))}
 
 
 def whole(names: Iterable[str]) -> dict[str, int]:
-    """The same without parts of checkpoints that have not all of their parts: nobody can open a table from those."""
+    """Like `versions_of`, without incomplete checkpoints: no table can be opened from those."""
     found = versions_of(names)
-    return {name: version for name, version in found.items() if found.keys() >= _beside(name)}
+    return {name: version for name, version in found.items() if found.keys() >= _parts(name)}
 
 
-def _beside(name: str) -> set[str]:
-    """All files that the checkpoint of this one consists of."""
+def _parts(name: str) -> set[str]:
+    """Returns the names of all files of the checkpoint that this file belongs to."""
     found = _NAME.fullmatch(name)
     if found is None or found["part"] is None:
         return {name}
     version, parts = found["version"], found["parts"]
-    # More than there are files in any log: such a one is never whole.
+    # No log has this many files, so such a checkpoint is never complete.
     numbers = range(1, min(int(parts), 100_000) + 1)
     return {f"{version}.checkpoint.{part:010d}.{parts}.parquet" for part in numbers}

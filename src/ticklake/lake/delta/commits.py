@@ -1,4 +1,4 @@
-"""The commits of a Delta log as the protocol writes them: a line of JSON an action."""
+"""Encodes and decodes commits of a Delta log: one line of JSON for each action."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ticklake.ticks import TickRange
 
 _TAG = "ticklake.crc32"
 ID = "ticklake.commit"
-"""What a commit says of itself: a UUID of its own."""
+"""The commit metadata with the UUID of the commit."""
 AFTER = "ticklake.after"
-"""What a commit says of itself: the mark of the commit before it."""
+"""The commit metadata with the mark of the commit before it."""
 SOURCES = "ticklake.sources"
-"""What a commit says of itself: the batch files whose ticks it adds, as JSON."""
+"""The commit metadata with the batch files whose ticks it adds, as JSON."""
 RESTORE = "RESTORE"
-"""The operation, of any engine, that makes an older version the newest."""
+"""The operation with which any engine makes an older version the newest."""
 _ZEROS = "0" * 8
-# Also those below 0, which another engine may add: they are unexpected, and no damage.
+# Includes ticks below 0, which another engine may add: they are unexpected, but not damage.
 _INT64 = TickRange(-(2**63), 2**63 - 1)
 _NAME = re.compile(r"\d{20}\.json")
 _CHECKSUM = re.compile(rb'"ticklake\.checksum":"(.{8})"')
@@ -36,8 +36,9 @@ Action = Mapping[str, Mapping[str, Any]]
 
 @dataclass
 class Commit:
-    """What a commit did: the files it added, with their checksums, and removed; what it says of itself; and whether it
-    redefined the table, so that what was known of it counts no more."""
+    """A decoded commit: files added (with checksums) and removed, and its metadata (`info`).
+
+    `redefines` is True if it changes schema, protocol or history, so that the table must be opened again."""
 
     adds: list[LiveFile] = field(default_factory=list)
     removes: list[str] = field(default_factory=list)
@@ -51,9 +52,9 @@ def name_of(version: int) -> str:
 
 
 def added_ticks(log: Path, version: int) -> list[range] | None:
-    """The ticks that the commits up to a version added; None if that cannot be known.
+    """Returns the ticks that the commits up to a version added.
 
-    It cannot if a commit is gone, or if somebody else added rows.
+    Returns None if a commit is missing, or if another engine added rows.
     """
     found: list[range] = []
     for number in range(version + 1):
@@ -72,7 +73,7 @@ def added_ticks(log: Path, version: int) -> list[range] | None:
 
 
 def written_bounds(log: Path, version: int, ordinal: str) -> dict[str, TickRange]:
-    """What the commits up to a version say of the ticks of each file. Reads them all."""
+    """Returns the tick bounds of each file from the commits up to a version. Reads them all."""
     found: dict[str, TickRange] = {}
     for number in range(version + 1):
         data = read_commit(log, number)
@@ -87,7 +88,7 @@ def is_commit(name: str) -> bool:
 
 
 def read_commit(log: Path, version: int) -> bytes | None:
-    """A commit's bytes; None where it is not there, or not yet."""
+    """Returns the bytes of a commit, or None if it does not exist."""
     try:
         return (log / name_of(version)).read_bytes()
     except FileNotFoundError:
@@ -95,20 +96,20 @@ def read_commit(log: Path, version: int) -> bytes | None:
 
 
 def decode_commit(data: bytes, ordinal: str) -> Commit:
-    """`ordinal` is the column whose bounds count. ValueError where it is no commit, or not as it was written."""
+    """Decodes a commit, with the bounds of column `ordinal`. Raises ValueError if it is not valid or was altered."""
     if not data.strip():
         raise ValueError("it is empty")
     commit = Commit()
     for line in checked(data).splitlines():
         try:
             ((kind, action),) = json.loads(line).items()
-            _take(commit, kind, action, ordinal)
+            _apply(commit, kind, action, ordinal)
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"its actions are not what they should be ({error!r})") from error
+            raise ValueError(f"its actions are not valid ({error!r})") from error
     return commit
 
 
-def _take(commit: Commit, kind: str, action: Mapping[str, Any], ordinal: str) -> None:
+def _apply(commit: Commit, kind: str, action: Mapping[str, Any], ordinal: str) -> None:
     if kind == "add":
         commit.adds.append(_live(action, ordinal))
         if (action.get("tags") or {}).get(_TAG):
@@ -123,18 +124,18 @@ def _take(commit: Commit, kind: str, action: Mapping[str, Any], ordinal: str) ->
 
 
 def info_of(data: bytes) -> Mapping[str, Any]:
-    """What a commit says of itself, without a look at its files. ValueError where that cannot be understood."""
+    """Returns the metadata of a commit without decoding its files. Raises ValueError if it is not valid."""
     for line in data.splitlines():
         if line.startswith(b'{"commitInfo"'):
             try:
                 return dict(**json.loads(line)["commitInfo"])
             except (TypeError, RecursionError) as error:
-                raise ValueError(f"its actions are not what they should be ({error!r})") from error
+                raise ValueError(f"its actions are not valid ({error!r})") from error
     return {}
 
 
 def encoded(info: Mapping[str, Any], actions: Iterable[Action]) -> bytes:
-    """With a checksum of all its bytes, itself counted as zeros."""
+    """Encodes a commit with a checksum of all bytes. The checksum itself counts as zeros."""
     lines = [{"commitInfo": {**info, "ticklake.checksum": _ZEROS}}, *actions]
     data = b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
     found = _CHECKSUM.search(data)
@@ -143,7 +144,7 @@ def encoded(info: Mapping[str, Any], actions: Iterable[Action]) -> bytes:
 
 
 def checked(data: bytes) -> bytes:
-    """The same bytes. ValueError where they are not those that were written; other engines' commits tell nothing."""
+    """Returns the bytes, or raises ValueError if the checksum is wrong. Commits of other engines have none."""
     found = _CHECKSUM.search(data)
     if found is None:
         return data
@@ -154,9 +155,9 @@ def checked(data: bytes) -> bytes:
 
 
 def is_torn(data: bytes) -> bool:
-    """Whether a power cut can have left it so: empty, cut off at its end, or with blocks of zeros.
+    """Returns True if a power cut can explain the bytes: empty, cut off at the end, or with blocks of zeros.
 
-    What is wrong in any other way was whole once, and may have been acknowledged.
+    Any other damage happened to a complete commit, which may have been acknowledged.
     """
     if not data.strip() or b"\0" in data:
         return True
@@ -188,7 +189,7 @@ def added(files: Sequence[ParquetFile], now: int, *, data_change: bool) -> list[
 
 
 def removed(files: Sequence[LiveFile], now: int, *, data_change: bool) -> list[Action]:
-    """Files whose rows are in others now, or nowhere."""
+    """Returns the actions that remove these files from the table."""
     return [
         {
             "remove": {
@@ -210,7 +211,7 @@ def _live(add: Mapping[str, Any], ordinal: str) -> LiveFile:
     high = _bound(stats, "maxValues", ordinal, ANY_TICK.end)
     size, rows = add["size"], stats.get("numRecords")
     if not isinstance(size, int) or not isinstance(rows, int | None):
-        raise ValueError(f"it has a file of {size!r} bytes and {rows!r} rows")
+        raise ValueError(f"it lists a file with {size!r} bytes and {rows!r} rows")
     return LiveFile(unquote(add["path"]), size, rows, TickRange(low, high), add["path"])
 
 

@@ -1,7 +1,7 @@
-"""The files that a table consists of, as its log lists them, and what each one holds.
+"""The files of a table as its log lists them, and what each one holds.
 
-The log has statistics of a file if its writer gave any, and delta-rs reads those of the first columns only. What the
-log does not tell is read from the file itself: a file without statistics is no file without rows.
+The log has statistics of a file only if its writer added them, and delta-rs reads those of the first columns only. What
+is missing in the log is read from the file itself.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ticklake.lake.delta.types import leaves
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
-    # It loads pandas, which takes a second. Those who only write do not need it.
+    # It loads pandas, which takes a second. Writers do not need it.
     from pyarrow.dataset import Dataset
 
-# Columns whose statistics readers use, unless the table asks for more.
+# The number of columns whose statistics readers use by default.
 _INDEXED = 32
 
 
 class Listed(NamedTuple):
-    """A file and what the log tells of it and of one of its columns; None for what it does not tell."""
+    """A file with the statistics of one column from the log. None means unknown."""
 
     written: str
     size: int
@@ -40,7 +40,7 @@ class Listed(NamedTuple):
 
     @property
     def path(self) -> str:
-        """delta-rs tells it as a URL, with other characters than the folder's."""
+        """The path in the folder. delta-rs returns it URL-encoded."""
         return unquote(self.written)
 
     @property
@@ -55,8 +55,8 @@ class Listed(NamedTuple):
 def listed(delta: DeltaTable, column: str) -> list[Listed]:
     adds = pa.table(delta.get_add_actions(flatten=True))
     names = ("num_records", *(f"{kind}.{column}" for kind in ("null_count", "min", "max")))
-    told = (_values(adds, name) for name in names)
-    return list(map(Listed, adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), *told))
+    statistics = (_values(adds, name) for name in names)
+    return list(map(Listed, adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), *statistics))
 
 
 def paths_of(delta: DeltaTable, directory: Path) -> list[Path]:
@@ -72,7 +72,7 @@ def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
 
 
 def bounded(file: LiveFile, directory: Path, ordinal: str) -> LiveFile | None:
-    """The file with bounds: those of its footer if the log tells none. None if it cannot be read."""
+    """Returns the file with bounds, from its footer if the log has none. None if it cannot be read."""
     if file.ticks != ANY_TICK or not ordinal:
         return file
     read = _read(directory / file.path, ordinal)
@@ -82,28 +82,28 @@ def bounded(file: LiveFile, directory: Path, ordinal: str) -> LiveFile | None:
 
 
 def statistics_property(schema: pa.Schema, ordinal: str) -> dict[str, str]:
-    """Has readers use the statistics of the first columns as far as the one that the table counts by.
+    """Returns the table property that makes readers use statistics of all columns up to `ordinal`.
 
-    There is also a property that names columns, but delta-rs (1.6) then finds none in a table with a struct.
+    Another property names columns, but with it delta-rs (1.6) finds no statistics in a table with a struct.
     """
-    behind = schema.names.index(ordinal) + 1
-    count = sum(leaves(field.type) for field in list(schema)[:behind])
+    end = schema.names.index(ordinal) + 1
+    count = sum(leaves(field.type) for field in list(schema)[:end])
     return {"delta.dataSkippingNumIndexedCols": str(count)} if count > _INDEXED else {}
 
 
 def is_counted_by(delta: DeltaTable, column: str) -> bool:
-    """Whether the table has this column, and integers in it."""
+    """Returns True if the table has this column and it holds integers."""
     schema = pa.schema(delta.schema().to_arrow())
     return column in schema.names and pa.types.is_integer(schema.field(column).type)
 
 
 def contents_of(delta: DeltaTable, directory: Path, column: str) -> list[Contents | None]:
-    """What each file holds: as the log tells, else as the file itself does. None if that cannot be read."""
+    """Returns what each file holds, from the log or from the file itself. None if it cannot be read."""
     return [file.contents or _read(directory / file.path, column) for file in listed(delta, column)]
 
 
 def rows_in(delta: DeltaTable, directory: Path) -> int | None:
-    """All rows of a table that is not counted by a column; None if a file without statistics cannot be read."""
+    """Returns the number of rows, or None if a file without statistics cannot be read."""
     found = [_rows(file, directory) for file in listed(delta, "")]
     return None if None in found else sum(filter(None, found))
 
@@ -123,7 +123,7 @@ def _read(path: Path, column: str) -> Contents | None:
 
 
 def _values(adds: pa.Table, name: str) -> Sequence[Any]:
-    """Nothing is known if the name is there twice: a column with a dot in its name has that of a field of a struct."""
+    """Returns None values if the name is ambiguous: `a.b` can be a column or a field of struct `a`."""
     return adds[name].to_pylist() if adds.schema.names.count(name) == 1 else [None] * adds.num_rows
 
 
@@ -132,9 +132,9 @@ def _bounds(file: Listed) -> TickRange:
 
 
 def dataset_of(delta: DeltaTable, directory: Path) -> Dataset:
-    """The files of a table as an Arrow dataset, read through Arrow's own file system.
+    """Returns the files of a table as an Arrow dataset, read through Arrow's own file system.
 
-    The file system of delta-rs runs Python in Arrow's threads. A process that ends while one of them closes a file is
+    The file system of delta-rs calls Python in Arrow's threads. A process that ends while one of them closes a file is
     aborted.
     """
     return delta.to_pyarrow_dataset(filesystem=SubTreeFileSystem(str(directory), LocalFileSystem()))

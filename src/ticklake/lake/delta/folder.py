@@ -1,6 +1,6 @@
-"""The folder of a table, held open: what is done here happens to this very folder, whatever its path names by now.
+"""The folder of a table, held open: all actions affect this folder, even if it was moved to another path.
 
-All that is special about directories is here: descriptors, locks, links. An object store would have its own.
+Everything specific to directories is here: descriptors, locks, links. An object store would need its own module.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _logger = logging.getLogger(__name__)
 
 LOG = "_delta_log"
 _LOCK = "_ticklake.lock"
-# A look at every name would take longer the longer the log is.
-_NEXT = 8
-# Seconds until somebody is told that a lock is not to be had.
+# The number of later commits to look for. Listing all names would take longer as the log grows.
+_LATER_COMMITS = 8
+# Seconds of waiting for a lock before a warning is logged.
 _PATIENCE = 10.0
 _LOOK_SECONDS = 0.01
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
 class State(NamedTuple):
-    """What the file system says of a file. `cp` keeps some of it, but not all."""
+    """What the file system records about a file. A copy made with `cp` differs in some of it."""
 
     inode: int
     size: int
@@ -42,10 +42,10 @@ class State(NamedTuple):
 
 
 class TableFolder:
-    """A table's folder and its log. Names are those of files of the log if nothing else is said."""
+    """A table's folder and its log. Methods take names of files in the log by default."""
 
     def __init__(self, path: Path) -> None:
-        """FileNotFoundError if there is no such table."""
+        """Raises FileNotFoundError if the table does not exist."""
         self.path, self.log = path, path / LOG
         self._table = os.open(path, _DIRECTORY)
         try:
@@ -55,8 +55,8 @@ class TableFolder:
             raise
 
     @classmethod
-    def made(cls, path: Path) -> Self:
-        """Makes the folder if it is missing."""
+    def open_or_create(cls, path: Path) -> Self:
+        """Opens the folder and makes it if it is missing."""
         make_directory(path / LOG)
         return cls(path)
 
@@ -68,7 +68,7 @@ class TableFolder:
         os.close(self._table)
 
     def is_here(self) -> bool:
-        """Whether its path still names it. Otherwise somebody has moved it away."""
+        """Returns True if the path still leads to this folder. Otherwise it was moved."""
         try:
             table, log = self.path.stat(), self.log.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -77,13 +77,13 @@ class TableFolder:
 
     @contextmanager
     def committing(self) -> Iterator[None]:
-        """Held while something is added to the log. Nothing is removed or set aside meanwhile."""
+        """Locks the log for adding to it. Nothing can be removed or set aside meanwhile."""
         with self._locked(shared=True):
             yield
 
     @contextmanager
     def removing(self) -> Iterator[None]:
-        """Held from the look at what can go to its removal. Nobody commits meanwhile."""
+        """Locks the log for finding and removing files. Nothing can be committed meanwhile."""
         with self._locked(shared=False):
             yield
 
@@ -91,15 +91,15 @@ class TableFolder:
         return sorted(os.listdir(self._log))  # noqa: PTH208  a descriptor
 
     def versions(self) -> list[int]:
-        """The versions whose commits are there, ascending."""
+        """Returns the versions whose commits exist, ascending."""
         return [int(name[:20]) for name in self.names() if commits.is_commit(name)]
 
     def newest_checkpoint(self) -> int:
-        """The version of the newest checkpoint; -1 if there is none."""
+        """Returns the version of the newest checkpoint, or -1."""
         return max(checkpoints.whole(self.names()).values(), default=-1)
 
     def read(self, name: str) -> bytes | None:
-        """A file of the log; None if it is not there."""
+        """Returns the bytes of a file of the log, or None if it does not exist."""
         try:
             with os.fdopen(os.open(name, os.O_RDONLY, dir_fd=self._log), "rb") as file:
                 return file.read()
@@ -107,18 +107,18 @@ class TableFolder:
             return None
 
     def has_any_after(self, version: int) -> bool:
-        """Whether one of the next few commits is there: then the one of this version has to be there too."""
-        return any(self._exists(commits.name_of(version + number)) for number in range(1, _NEXT + 1))
+        """Returns True if one of the next few commits exists. Then the commit of this version must exist too."""
+        return any(self._exists(commits.name_of(version + number)) for number in range(1, _LATER_COMMITS + 1))
 
     def is_empty(self, name: str) -> bool:
-        """Whether it is there and has no content."""
+        """Returns True if the file exists and is empty."""
         try:
             return not os.stat(name, dir_fd=self._log).st_size
         except FileNotFoundError:
             return False
 
     def state(self, name: str) -> State | None:
-        """What changes whenever a file of the log is written to; None if it is not there."""
+        """Returns a value that changes with every write to the file, or None if it does not exist."""
         try:
             found = os.stat(name, dir_fd=self._log)
         except FileNotFoundError:
@@ -126,34 +126,34 @@ class TableFolder:
         return State(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     def states(self, after: int) -> dict[str, State | None]:
-        """The states of all commits after a version."""
+        """Returns the states of all commits after a version."""
         names = [commits.name_of(version) for version in self.versions() if version > after]
         return {name: self.state(name) for name in names}
 
     def identity(self) -> tuple[int, int]:
-        """What tells this folder from another one that takes its place."""
+        """Returns device and inode, which differ for another folder in the same place."""
         found = os.fstat(self._log)
         return found.st_dev, found.st_ino
 
     def mark(self, version: int) -> str | None:
-        """The mark of a commit, or of its checkpoint if the commit was cleaned up; None if neither is there."""
+        """Returns the mark of a commit, or of its checkpoint if the commit was cleaned up. None if both are missing."""
         data = self.read(commits.name_of(version))
         if data is None:
             found = checkpoints.versions_of(self.names())
-            parts = [self.read(name) or b"" for name, summed_up in found.items() if summed_up == version]
+            parts = [self.read(name) or b"" for name, covered in found.items() if covered == version]
             data = b"".join(part for part in parts if part)
         return history.mark(data) if data else None
 
     def create(self, name: str, data: bytes) -> None:
-        """A new file, atomic and durable; FileExistsError if the name is taken."""
+        """Creates a file, atomically and durably. Raises FileExistsError if the name is used."""
         create_file(self._log, name, data)
 
     def replace(self, name: str, data: bytes) -> None:
-        """A file that takes the place of the one that is there, atomic and durable."""
+        """Creates or replaces a file, atomically and durably."""
         replace_file(self._log, name, data)
 
     def set_aside(self, name: str) -> None:
-        """Keeps a file under another name, `.torn`, for whoever wants to look at it. Durable."""
+        """Renames a file to `.torn`, durably, so that it can still be examined."""
         taken = set(self.names())
         free = (f"{name}{count}.torn" for count in ("", *(f".{number}" for number in range(2, len(taken) + 3))))
         aside = next(one for one in free if one not in taken)
@@ -162,12 +162,12 @@ class TableFolder:
         os.fsync(self._log)
 
     def require(self, files: Iterable[str]) -> None:
-        """FileNotFoundError if one of these data files is not in this folder."""
+        """Raises FileNotFoundError if one of these data files is not in this folder."""
         for file in files:
             os.stat(file, dir_fd=self._table)
 
     def remove(self, path: str) -> None:
-        """Removes a file that is part of no commit, named from the table's folder."""
+        """Removes a file that is not part of a commit. The path is relative to the table's folder."""
         with faults.around("lake.remove"):
             try:
                 os.unlink(path, dir_fd=self._table)
@@ -175,7 +175,7 @@ class TableFolder:
                 return
 
     def sync(self, names: Iterable[str]) -> None:
-        """Makes files of the log durable, and all names."""
+        """Makes these files of the log durable, and the names of all files."""
         for name in names:
             with suppress(FileNotFoundError):
                 sync(name, within=self._log)
@@ -187,17 +187,17 @@ class TableFolder:
 
     @contextmanager
     def _locked(self, *, shared: bool) -> Iterator[None]:
-        # Closing the file gives the lock back, as does the end of the process.
+        # Closing the file releases the lock, as does the end of the process.
         while True:
             with os.fdopen(self._open_lock(), "rb") as file:
                 self._wait_for(file, shared)
-                # Somebody may have deleted it meanwhile: then this is a lock that nobody else sees.
+                # If the file was deleted meanwhile, other processes cannot see this lock.
                 if self._is_lock(file):
                     yield
                     return
 
     def _open_lock(self) -> int:
-        """Read-only is enough for a lock on local file systems: whoever has made it does not lock the others out."""
+        """Opens read-only if another user made the file. That is enough for a lock on local file systems."""
         try:
             with suppress(FileNotFoundError):
                 try:
@@ -209,7 +209,7 @@ class TableFolder:
             raise LakeUnwritable(directory=str(self.log / _LOCK), reason=error) from error
 
     def _make_lock(self) -> int:
-        """It belongs to whom the log belongs to, also if root makes it."""
+        """Makes the file with the owner of the log, even if root makes it."""
         made = os.open(_LOCK, os.O_RDWR | os.O_CREAT, 0o666, dir_fd=self._log)
         owner = os.fstat(self._log)
         with suppress(PermissionError):
@@ -223,12 +223,12 @@ class TableFolder:
             return False
 
     def _wait_for(self, file: IO[bytes], shared: bool) -> None:
-        """Says so after some seconds: whoever has the lock may have been stopped."""
-        told = time.monotonic() + _PATIENCE
+        """Waits for the lock. Logs a warning after some seconds, because the process that holds it may hang."""
+        warn_at = time.monotonic() + _PATIENCE
         while True:
             if try_lock(file, shared=shared):
                 return
-            if time.monotonic() >= told:
+            if time.monotonic() >= warn_at:
                 _logger.warning("Still waiting for the lock %s: another process holds it", self.log / _LOCK)
-                told = time.monotonic() + 60.0
+                warn_at = time.monotonic() + 60.0
             time.sleep(_LOOK_SECONDS)

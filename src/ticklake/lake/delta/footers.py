@@ -1,6 +1,6 @@
-"""What the footer of a Parquet file tells of one column of its table, found by the column's name.
+"""Statistics of one column from the footers of Parquet files. The column is found by name.
 
-A struct or a map is one column of a table and several of a file: the place of a column in a schema is none in a footer.
+A struct or a map is one column of a table but several columns of a file, so the positions in the two differ.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ticklake.lake.delta.parquet import is_leaf, opened
 from ticklake.ticks import TickRange
 
 _INT64 = TickRange(-(2**63), 2**63 - 1)
-_REMEMBERED = 100_000
+_CACHED = 100_000
 
 
 class RowGroup(NamedTuple):
-    """A row group and what is known of a column of it: its nulls and its bounds, None if the footer does not tell."""
+    """A row group with the nulls and bounds of one column. None if the footer has no statistics."""
 
     number: int
     rows: int
@@ -35,7 +35,7 @@ class RowGroup(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a file holds of a column: how many rows and nulls, and the bounds; None if no row has a value."""
+    """Rows, nulls and bounds of one column of a file. `bounds` is None if all values are null."""
 
     rows: int
     nulls: int
@@ -43,7 +43,7 @@ class Contents(NamedTuple):
 
 
 def row_groups(metadata: pq.FileMetaData, name: str) -> Iterator[RowGroup]:
-    """Each row group. A file that lacks the column has nulls in all rows. ArrowInvalid if it has no integers there."""
+    """Yields each row group. A missing column counts as all nulls. Raises ArrowInvalid if it does not hold integers."""
     leaf = _leaf(metadata, name)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -52,30 +52,30 @@ def row_groups(metadata: pq.FileMetaData, name: str) -> Iterator[RowGroup]:
             continue
         found = group.column(leaf).statistics
         nulls = found.null_count if found is not None and found.has_null_count else None
-        # An unsigned one may be beyond: who reads the column finds out.
-        told = found is not None and found.has_min_max and found.min in _INT64 and found.max in _INT64
-        yield RowGroup(number, group.num_rows, nulls, TickRange(found.min, found.max) if told else None)
+        # An unsigned value may not fit into int64. Then the bounds are unknown.
+        known = found is not None and found.has_min_max and found.min in _INT64 and found.max in _INT64
+        yield RowGroup(number, group.num_rows, nulls, TickRange(found.min, found.max) if known else None)
 
 
 def column_of(file: pq.ParquetFile, group: RowGroup, name: str) -> pa.ChunkedArray:
-    """The column in one row group, all rows of it."""
+    """Returns the column of one row group."""
     column = file.read_row_group(group.number, columns=[name]).column(name)
     if len(column) != group.rows:
-        # The header of a page has no checksum, and Arrow takes its word.
+        # The header of a page has no checksum, and Arrow does not check its row count.
         raise pa.ArrowInvalid(f"{len(column)} rows instead of {group.rows}")
     return column
 
 
 def contents(path: Path, name: str) -> Contents:
-    """From the footer alone if that tells. What was read is remembered: files of a table never change."""
+    """Returns what a file holds, from its footer if possible. Results are cached, because table files never change."""
     facts = path.stat()
     return _contents(path, name, facts.st_size, facts.st_mtime_ns)
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED)
 def _contents(path: Path, name: str, size: int, written_ns: int) -> Contents:  # noqa: ARG001
     with opened(path) as file:
-        found = [_told(file, group, name) for group in row_groups(file.metadata, name)]
+        found = [_contents_of_group(file, group, name) for group in row_groups(file.metadata, name)]
         rows = file.metadata.num_rows
     bounds = [one.bounds for one in found if one.bounds is not None]
     nulls = sum(one.nulls for one in found)
@@ -84,7 +84,7 @@ def _contents(path: Path, name: str, size: int, written_ns: int) -> Contents:  #
     return Contents(rows, nulls, TickRange(min(one.start for one in bounds), max(one.end for one in bounds)))
 
 
-def _told(file: pq.ParquetFile, group: RowGroup, name: str) -> Contents:
+def _contents_of_group(file: pq.ParquetFile, group: RowGroup, name: str) -> Contents:
     if not group.has_values or (group.nulls is not None and group.bounds is not None):
         return Contents(group.rows, group.nulls or 0, group.bounds)
     column = column_of(file, group, name)
@@ -94,13 +94,13 @@ def _told(file: pq.ParquetFile, group: RowGroup, name: str) -> Contents:
 
 
 def _leaf(metadata: pq.FileMetaData, name: str) -> int | None:
-    """The place of a column of integers among the leaves; None if the file lacks it."""
+    """Returns the position of an integer column among the leaves, or None if it is missing."""
     for place in range(metadata.num_columns):
         leaf = metadata.schema.column(place)
         if is_leaf(leaf, name):
             if leaf.physical_type in ("INT32", "INT64") and leaf.logical_type.type in ("NONE", "INT"):
                 return place
-            raise pa.ArrowInvalid(f"its {name} is no integer")
+            raise pa.ArrowInvalid(f"its {name} is not an integer")
     if name in metadata.schema.to_arrow_schema().names:
-        raise pa.ArrowInvalid(f"its {name} is no integer")
+        raise pa.ArrowInvalid(f"its {name} is not an integer")
     return None

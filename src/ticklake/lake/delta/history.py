@@ -1,7 +1,7 @@
-"""The rule of every commit: it is added only to the very history that its writer looked at.
+"""The rule of every commit: it is added only to the history that its writer has read.
 
-A number is not enough. A table can be moved away and made anew, and a commit can be set aside, so that the same version
-is another commit. What tells them apart is the content of the newest commit; every commit also names its predecessor.
+A version number does not identify a history. A table can be moved and created again, and a commit can be set aside:
+then the same version is another commit. So commits are identified by a mark, and each one names the mark before it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 
 class Head(NamedTuple):
-    """Where a history ends: the newest version, and the mark of its commit."""
+    """The end of a history: the newest version, and the mark of its commit."""
 
     version: int
     mark: str
 
 
 def mark(data: bytes) -> str:
-    """What tells a commit from every other, also from one of the same number. Each commit has a UUID in it."""
+    """Returns a hash that identifies a commit. Each commit contains a UUID, so no two are equal."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def missing(versions: Collection[int], summed_up: int) -> int | None:
-    """The first version that is missing before a later one. Those up to a checkpoint, `summed_up`, may be missing."""
+def missing(versions: Collection[int], checkpoint: int) -> int | None:
+    """Returns the first version that is missing before a later one. Those up to a checkpoint may be missing."""
     newest = max(versions, default=-1)
-    return next((version for version in range(summed_up + 1, newest) if version not in versions), None)
+    return next((version for version in range(checkpoint + 1, newest) if version not in versions), None)

@@ -1,9 +1,9 @@
-"""The log of a Delta table: opened, created, followed, and committed to by compare-and-swap, durably.
+"""The log of a Delta table: opens it, creates it, follows it, and commits by compare-and-swap, durably.
 
-A commit is one new file, `_delta_log/<version>.json`, written under another name, synced, and then linked to its own,
-which fails if that version is there: so it is whole and on disk before anybody can see it, and costs the same however
-long the log is. It is made only if the commit before it is the very one that was looked at, and counts only if the
-table is still in its place afterwards. delta-rs opens the table; it makes checkpoints in a folder of its own.
+A commit is one new file, `_delta_log/<version>.json`. It is written under a temporary name, synced, and then linked to
+its final name, which fails if that version exists. So it is complete and on disk before others see it, and its cost
+does not depend on the length of the log. It requires that the commit before it is the one that was read, and that the
+table is still in its place afterwards. delta-rs opens the table, and makes checkpoints in a temporary folder.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GONE = "it was removed. To have it made anew, start its indexer again"
+_GONE = "it was removed. To create it again, restart its indexer"
 FORMAT = "1"
 
-# Tables of ours are made with writer version 2; a later one may ask for what we do not do.
+# Our tables have writer version 2. Later versions may need features that we do not support.
 _WRITER_VERSION = 2
 _CHECKPOINT_EVERY = 100
 
 
 class CommitConflict(Exception):
-    """The table is not the one that was looked at: another writer committed, or somebody changed it. Look again."""
+    """The table has changed since it was read: another writer committed, or an operator changed it."""
 
 
 class DeltaLog:
-    """One table's log as of the last refresh. Opening it creates the table if it is missing, unless told otherwise."""
+    """The log of one table as of the last refresh. Opening it creates the table if it is missing (default)."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class DeltaLog:
         create: bool = True,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """`properties` are those that a new table gets besides the usual ones. If they name the run, the table must be
-        of that run whenever it is opened."""
+        """`properties` are additional properties of a new table. If they name a run, the table must belong to that run
+        whenever it is opened."""
         self.directory = directory
         self._may_create = create
         self._name = name
@@ -86,11 +86,11 @@ class DeltaLog:
         self._synced = -1
         self.head = Head(-1, "")
         self.id = ""
-        """The table's own id: a table made anew in the same place has another, and is refused by who fills this one."""
+        """The id of the table. A table that was created again has another id, and its old writers refuse it."""
         self._folder = (0, 0)
         self._seen = self._folder, -1
         self.loads = 0
-        """How often the table was opened from the start. What was known before may be no part of its history now."""
+        """How often the whole table was read. After that, earlier knowledge may not be part of its history."""
         self._load()
 
     @property
@@ -98,7 +98,7 @@ class DeltaLog:
         return self.head.version
 
     def refresh(self) -> None:
-        """Sees what others have committed since: one look if nobody has. All anew if the history is another one."""
+        """Reads the commits that others have added. Reads the whole table if its history was replaced."""
         try:
             folder = TableFolder(self.directory)
         except FileNotFoundError:
@@ -107,13 +107,13 @@ class DeltaLog:
             return self._follow(folder)
 
     def commit(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
-        """Adds the files in one commit right after the version last seen, or CommitConflict. Durable on return."""
+        """Adds the files in one commit after the version last seen, or raises CommitConflict. Durable on return."""
         now = int(time.time() * 1000)
         actions = commits.added(files, now, data_change=True)
         self._write("WRITE", {"mode": "Append", "partitionBy": "[]"}, files, actions, provenance, now)
 
     def overwrite(self, files: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
-        """Puts files in the place of all that the table has. Like `commit` in all else."""
+        """Replaces all files of the table. Otherwise like `commit`."""
         if len(self.files):
             self.check_removable()
         now = int(time.time() * 1000)
@@ -124,46 +124,46 @@ class DeltaLog:
         self._write("WRITE", {"mode": "Overwrite", "partitionBy": "[]"}, files, actions, provenance, now)
 
     def replace(self, old: Sequence[LiveFile], new: ParquetFile) -> None:
-        """Puts one file, with the same rows, in the place of others. Like `commit` in all else."""
+        """Replaces files with one file of the same rows. Otherwise like `commit`."""
         now = int(time.time() * 1000)
         actions = [*commits.removed(old, now, data_change=False), *commits.added([new], now, data_change=False)]
         metrics = {"numRemovedFiles": len(old), "numAddedFiles": 1}
         self._write("OPTIMIZE", {}, [new], actions, {"operationMetrics": metrics}, now)
 
     def swap(self, old: Sequence[LiveFile], new: Sequence[ParquetFile], provenance: Mapping[str, str]) -> None:
-        """Puts files with fewer rows in the place of others. Like `commit` in all else."""
+        """Replaces files with files of fewer rows. Otherwise like `commit`."""
         self.check_removable()
         now = int(time.time() * 1000)
         actions = [*commits.removed(old, now, data_change=True), *commits.added(new, now, data_change=True)]
         self._write("DELETE", {}, new, actions, provenance, now)
 
     def check_removable(self) -> None:
-        """Raises `TableAppendOnly` if no row may be removed, as far as is known. A compaction removes none."""
+        """Raises `TableAppendOnly` if no row may be removed. A compaction removes no rows."""
         if self._append_only:
             raise TableAppendOnly(table=self.directory)
 
     def has(self, file: ParquetFile | LiveFile) -> bool:
-        """Whether the table lists this very file."""
+        """Returns True if the table lists this file."""
         return file.path in self.files
 
     def discard(self, files: Sequence[ParquetFile]) -> None:
-        """Removes files that were written for a commit that was not made. Those that the table lists stay."""
+        """Removes files of a commit that failed. Keeps those that the table lists."""
         try:
             with TableFolder(self.directory) as folder:
                 self._follow(folder)
-                for file in files if self._holds(folder) else ():
+                for file in files if self._has_head(folder) else ():
                     if not self.has(file):
                         folder.remove(file.path)
         except (TickLakeError, DeltaError, OSError) as error:
             log.debug("Files of %s are left to vacuum: %s", self.directory, one_line(error))
 
     def sync(self) -> None:
-        """Makes every commit up to the version last seen durable, whoever made it. CommitConflict if they are gone."""
+        """Makes all commits up to the version last seen durable. Raises CommitConflict if they are gone."""
         if self._synced >= self.version:
             return
         try:
             with TableFolder(self.directory) as folder:
-                self._prove(folder)
+                self._check_head(folder)
                 folder.sync(map(commits.name_of, range(self._synced + 1, self.version + 1)))
         except FileNotFoundError as error:
             raise CommitConflict from error
@@ -172,7 +172,7 @@ class DeltaLog:
         self._synced = self.version
 
     def checkpoint(self) -> None:
-        """Sums up the log, so that whoever opens the table next need not read every commit."""
+        """Writes a checkpoint, so that the next reader need not read every commit."""
         while True:
             try:
                 self.sync()
@@ -182,17 +182,17 @@ class DeltaLog:
                 self.refresh()
 
     def _checkpoint(self, folder: TableFolder) -> None:
-        # Nothing is set aside meanwhile: a checkpoint of what is no longer there would bring it back.
+        # No commit can be set aside meanwhile: the checkpoint would bring it back.
         with folder.committing():
-            self._prove(folder)
+            self._check_head(folder)
             made = scratch.checkpoint(folder, self.version)
-        # Nobody opens the table or commits until it is sure that the checkpoint stays.
+        # Nothing can open the table or commit until the checkpoint is known to be valid.
         with folder.removing():
-            self._prove(folder)
+            self._check_head(folder)
             for name, data in made.items():
                 folder.replace(name, data)
             faults.reach("lake.checkpoint.after")
-            if not self._holds(folder):  # somebody took the commit away by hand: it must not come back
+            if not self._has_head(folder):  # an operator removed the commit: it must not come back
                 for name in reversed(made):
                     folder.remove(f"{folder.log.name}/{name}")
                 raise CommitConflict
@@ -203,7 +203,7 @@ class DeltaLog:
         return Summary(self.id, self.version, checkpoint=checkpoint, mark=self.head.mark)
 
     def _follow(self, folder: TableFolder) -> None:
-        if not self._holds(folder):
+        if not self._has_head(folder):
             return self._load()
         while (data := folder.read(commits.name_of(self.version + 1))) is not None:
             if commits.is_torn(data):
@@ -213,7 +213,7 @@ class DeltaLog:
                 return self._load()
             if commit.adds and not all(path in self.files for path in commit.removes):
                 return self._load()
-            self._take(commit)
+            self._apply(commit)
             self.head = Head(self.version + 1, history.mark(data))
         if folder.has_any_after(self.version + 1):
             return self._load()
@@ -225,22 +225,22 @@ class DeltaLog:
         except ValueError as error:
             raise DamagedCommit(file=str(self._log / commits.name_of(version)), reason=error) from error
 
-    def _holds(self, folder: TableFolder) -> bool:
-        """Whether this folder has the very commit that was seen last."""
+    def _has_head(self, folder: TableFolder) -> bool:
+        """Returns True if this folder has the commit that was seen last."""
         return folder.mark(self.version) == self.head.mark
 
     def _is_in_place(self) -> bool:
         try:
             with TableFolder(self.directory) as folder:
-                return self._holds(folder)
+                return self._has_head(folder)
         except FileNotFoundError:
             return False
 
-    def _prove(self, folder: TableFolder) -> None:
-        if not self._holds(folder):
+    def _check_head(self, folder: TableFolder) -> None:
+        if not self._has_head(folder):
             raise CommitConflict
 
-    def _take(self, commit: Commit) -> None:
+    def _apply(self, commit: Commit) -> None:
         for path in commit.removes:
             self.files.remove(path)
         for file in commit.adds:
@@ -258,7 +258,7 @@ class DeltaLog:
         info = {"timestamp": now, "operation": operation, "operationParameters": parameters, "engineInfo": "ticklake"}
         mine = {commits.ID: uuid.uuid4().hex, commits.AFTER: self.head.mark}
         data = commits.encoded(info | dict(metadata) | mine, actions)
-        # A power cut must not take a commit and leave the one after it.
+        # A power cut must never lose a commit and keep the one after it.
         self.sync()
         faults.reach("lake.commit.before")
         try:
@@ -270,7 +270,7 @@ class DeltaLog:
             self._append(folder, data, files)
             faults.reach("lake.commit.after")
             self._follow(folder)
-        if self.version <= before:  # somebody has taken it away by hand since
+        if self.version <= before:  # an operator has removed it since
             raise CommitConflict
         self.sync()
         if self.version % _CHECKPOINT_EVERY == 0:
@@ -280,45 +280,45 @@ class DeltaLog:
         name = commits.name_of(self.version + 1)
         try:
             with folder.committing():
-                self._prove(folder)
+                self._check_head(folder)
                 if folder.has_any_after(self.version + 1):
                     raise CommitConflict
                 folder.require(file.path for file in files)
                 folder.create(name, data)
-                stays = self._holds(folder)
-            if not stays:
+                still_there = self._has_head(folder)
+            if not still_there:
                 self._withdraw(folder, name, data)
         except FileExistsError as error:
             raise CommitConflict from error
         except OSError as error:
             raise LakeUnwritable(directory=str(self.directory), reason=error) from error
-        # If the table was moved away, the commit went with it: it is good there, and is none of the table here.
-        if not stays or not folder.is_here():
+        # If the table was moved, the commit moved with it: it is valid there, but not part of the table here.
+        if not still_there or not folder.is_here():
             raise CommitConflict
 
     def _withdraw(self, folder: TableFolder, name: str, data: bytes) -> None:
-        """Somebody took the commit before it away by hand in this very moment. Nothing was acknowledged."""
+        """Undoes a commit whose predecessor an operator has just removed. Nothing was acknowledged."""
         with folder.removing():
             if folder.read(name) == data and not self._is_followed(folder, history.mark(data)):
                 folder.set_aside(name)
 
     def _is_followed(self, folder: TableFolder, mark: str) -> bool:
-        """Whether a commit was made after the one with this mark, and not after another one of the same version."""
+        """Returns True if a later commit names this mark as its predecessor."""
         later = folder.read(commits.name_of(self.version + 2))
         if later is None:
             return folder.has_any_after(self.version + 2)
         return bool(self._decoded(later, self.version + 2).info.get(commits.AFTER, mark) == mark)
 
     def _checkpoint_if_possible(self) -> None:
-        """What was committed stays so, whatever becomes of its checkpoint: the next one sums up as much."""
+        """Logs failures only: the commit is durable without a checkpoint, and the next one covers it."""
         try:
             self.checkpoint()
         except (DeltaError, OSError, TickLakeError) as error:
             log.warning("No checkpoint of %s at version %d: %s", self.directory, self.version, one_line(error))
 
     def _load(self) -> None:
-        """Opens the table from the start, and again if somebody changed it in the middle of that."""
-        # Nothing of what was known counts if this fails half-way, except that it was there.
+        """Reads the whole table, and again if it changed meanwhile."""
+        # If this fails, nothing known before counts, except that these commits existed.
         if self.head.mark:
             self._seen = self._folder, self.version
         self.head = Head(-1, "")
@@ -332,7 +332,7 @@ class DeltaLog:
                     if folder.is_here():
                         raise LakeUnreadable(table=self._name, reason=one_line(error)) from error
                     continue
-                # delta-rs passes over a commit that is empty while somebody copies it.
+                # delta-rs skips a commit that is empty because it is being copied.
                 steady = all(folder.state(name) == state for name, state in states.items())
                 if steady and folder.mark(head.version) == head.mark and folder.is_here():
                     self.head, self._folder = head, folder.identity()
@@ -340,7 +340,7 @@ class DeltaLog:
     def _open_folder(self) -> TableFolder:
         try:
             creates = self._may_create and not self.id
-            return TableFolder.made(self.directory) if creates else TableFolder(self.directory)
+            return TableFolder.open_or_create(self.directory) if creates else TableFolder(self.directory)
         except FileNotFoundError as error:
             if self.id and self._may_create:
                 raise LakeUnreadable(table=self._name, reason=_GONE) from error
@@ -350,7 +350,7 @@ class DeltaLog:
         seen = self._seen[1] if folder.identity() == self._seen[0] else -1
         recovery.recover(folder, seen)
         try:
-            return self._take_all(folder)
+            return self._read_table(folder)
         except TableNotFoundError as error:
             if not self._may_create:
                 raise
@@ -359,10 +359,10 @@ class DeltaLog:
             self._create(folder)
         except DeltaError:
             recovery.recover_all(folder, seen)
-        return self._take_all(folder)
+        return self._read_table(folder)
 
-    def _take_all(self, folder: TableFolder) -> Head:
-        # Nothing is set aside meanwhile.
+    def _read_table(self, folder: TableFolder) -> Head:
+        # Nothing can be set aside meanwhile.
         with folder.committing():
             delta = DeltaTable(self.directory)
             self._check(delta)
@@ -375,7 +375,7 @@ class DeltaLog:
             return Head(int(delta.version()), folder.mark(int(delta.version())) or "")
 
     def _bounded(self, files: Iterable[LiveFile], version: int) -> Iterator[LiveFile]:
-        """With bounds as far as anybody knows: a damaged file without any would hold up every tick."""
+        """Adds bounds to files from any source. A damaged file without bounds would block every tick."""
         written: dict[str, TickRange] | None = None
         for file in files:
             found = bounded(file, self.directory, self._ordinal)
@@ -385,7 +385,7 @@ class DeltaLog:
             yield found
 
     def _read(self, version: int) -> None:  # noqa: ARG002
-        """What else is to be known of the table at this version."""
+        """Reads what else is needed of the table at this version."""
         self._synced = Summary.read(self._log, self.id).version
 
     def _check(self, delta: DeltaTable) -> None:
@@ -395,7 +395,7 @@ class DeltaLog:
             check_run(delta, self.directory, self._properties[RUN])
         version = delta.protocol().min_writer_version
         if version > _WRITER_VERSION:
-            reason = f"it has Delta writer version {version}, and {_WRITER_VERSION} is the last one known"
+            reason = f"it has Delta writer version {version}, but only versions up to {_WRITER_VERSION} are supported"
             raise UnknownTableFormat(table=self.directory, reason=reason)
         nullable = {field.name for field in self._schema if field.nullable} - set(self._key)
         stored, wanted = columns_of(delta.schema(), nullable), columns_of(Schema.from_arrow(self._schema), set())
@@ -403,16 +403,16 @@ class DeltaLog:
             raise OtherTableSchema(directory=str(self.directory), found=", ".join(stored), wanted=", ".join(wanted))
 
     def _check_properties(self, found: Mapping[str, str | None]) -> None:
-        """Whether the table, whenever it is opened, is one that may be written to."""
+        """Raises `UnknownTableFormat` if the table must not be written to."""
         version = found.get("ticklake.format", FORMAT)
         if version != FORMAT:
-            reason = f"it says format {version!r}, and {FORMAT!r} is known"
+            reason = f"it has format {version!r}, but only {FORMAT!r} is supported"
             raise UnknownTableFormat(table=self.directory, reason=reason)
 
     def _create(self, folder: TableFolder) -> None:
         if folder.versions() or folder.newest_checkpoint() >= 0:
             return
-        # The log tells where rows came from and which ticks have none: that is to be kept.
+        # The log records where rows came from and which ticks have none, so it must be kept.
         configuration = {"ticklake.format": FORMAT, "delta.logRetentionDuration": "interval 3650 days"}
         if self._key:
             configuration[KEY] = json.dumps(list(self._key))
@@ -420,7 +420,7 @@ class DeltaLog:
         configuration.update(self._properties)
         data = scratch.first_commit(self._name, self._schema, configuration)
         try:
-            # Another indexer may have made it in the same moment.
+            # Another indexer may create it at the same time.
             with folder.committing(), suppress(FileExistsError):
                 folder.create(commits.name_of(0), data)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Parquet files of a table: written in order of the key, synced, and described for the Delta log."""
+"""Writes Parquet files of a table in order of the key, syncs them, and describes them for the Delta log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROW_GROUP_ROWS = 128 * 1024
 
 
 class Layout(Protocol):
-    """What a file needs to know of its table."""
+    """The schema and key of a table, for its files."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -33,7 +33,7 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A finished file as the Delta log will know it."""
+    """A finished file as the Delta log records it."""
 
     path: str
     size: int
@@ -43,22 +43,22 @@ class ParquetFile:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether Arrow complains of what a file holds, as opposed to a file that cannot be reached."""
+    """Returns True if the content of a file is damaged, and False if the file cannot be reached."""
     return isinstance(error, pa.ArrowException) or (isinstance(error, OSError) and error.errno is None)
 
 
 def opened(path: Path) -> pq.ParquetFile:
-    """A file to read, every page of which is checked against its checksum, where it has one."""
+    """Opens a file for reading. Checks the checksum of every page that has one."""
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 def is_leaf(leaf: pq.ColumnSchema, name: str) -> bool:
-    """Whether this leaf of a file is the whole column of that name, and no field inside another one."""
+    """Returns True if this leaf of a file is the whole column of that name, not a field of a struct."""
     return bool(leaf.name == leaf.path == name)
 
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema, in its order and as its types. One that a file lacks is null in all of its rows."""
+    """Returns the rows with the columns, order and types of a schema. Missing columns become null."""
     for field in schema:
         if field.name not in rows.schema.names:
             rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
@@ -69,7 +69,7 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class ParquetFileWriter:
-    """One file being written. It opens with the first rows and is gone again if discarded."""
+    """Writes one file. It is created with the first rows, and removed if discarded."""
 
     def __init__(self, directory: Path, name: str, table: Layout) -> None:
         self._path = directory / name
@@ -85,7 +85,7 @@ class ParquetFileWriter:
             self._write(self._held_rows - self._held_rows % ROW_GROUP_ROWS)
 
     def close(self) -> ParquetFile | None:
-        """Finishes the file, durable when this returns; None if there was no row to write."""
+        """Finishes the file, durable on return. Returns None if it has no rows."""
         if self._held_rows:
             self._write(self._held_rows)
         if self._writer is None:
@@ -118,7 +118,7 @@ class ParquetFileWriter:
 
 
 def _layout(table: Layout) -> dict[str, Any]:
-    """Encodings by measurement: sorted integer keys pack into differences, everything else repeats."""
+    """Returns the encodings that measurements favour: differences for sorted integer keys, dictionaries otherwise."""
     packed = [name for name in table.key[1:] if pa.types.is_integer(table.schema.field(name).type)]
     return {
         "compression": "zstd",
@@ -139,7 +139,7 @@ def finish(path: Path) -> ParquetFile:
 
 
 def checksum(path: Path) -> str:
-    """Of every byte: the pages have theirs, the footer has none."""
+    """Returns a checksum of the whole file. Pages have checksums of their own, but the footer has none."""
     found = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -152,11 +152,11 @@ def checksum_of(data: bytes) -> str:
 
 
 def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
-    """Row count, bounds and null counts of the file, in the words of the Delta protocol."""
+    """Returns row count, bounds and null counts with the names of the Delta protocol."""
     low: dict[str, int] = {}
     high: dict[str, int] = {}
     nulls: dict[str, int] = {}
-    # A path alone does not tell a field of a struct from a column with a dot in its name.
+    # The path `a.b` can be a field of a struct or a column with a dot in its name.
     leaves = [(place, metadata.schema.column(place)) for place in range(metadata.num_columns)]
     columns = [(place, leaf.path) for place, leaf in leaves if is_leaf(leaf, leaf.path)]
     for group in range(metadata.num_row_groups):

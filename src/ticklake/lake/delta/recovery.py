@@ -1,10 +1,10 @@
-"""What a power cut has torn in a log, set aside before the table is opened: none of it was acknowledged.
+"""Sets files of a log aside that a power cut has torn, before the table is opened. They were never acknowledged.
 
-Our own commits are on disk before they have a name. Those of other engines are not. Nobody commits while something is
-set aside, and each finding is looked at again then: the slower of two that open a table finds what the other has made.
+Our own commits are on disk before they get their name. Those of other engines are not. The log is locked while a file
+is set aside, and each finding is checked again under the lock: another process may open the table at the same time.
 
-The bytes alone do not prove a power cut: `cp` also leaves a file empty for a moment when it copies a backup over it. So
-a commit that is known to have been on disk is damaged, never torn; and a file is set aside only after it stood still.
+The bytes alone do not prove a power cut: `cp` also leaves a file empty for a moment when it restores a backup. So a
+commit that was on disk before is damaged, not torn, and a file is set aside only after it has stopped changing.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ticklake.lake.errors import DamagedCommit
 _log = logging.getLogger(__name__)
 
 Findings = dict[str, str]
-"""Names of files to be set aside, in this order, with the reason."""
+"""Names of files to set aside, in this order, with the reason."""
 
-# Whoever copies a file back writes all of it within this time.
+# Copying a file back is assumed to pause for less than this.
 _STILL_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
 
 def recover(folder: TableFolder, seen: int = -1) -> None:
-    """Looks at what usually can be torn: the newest commit, empty ones before it, and the newest checkpoint of ours.
+    """Checks what is usually torn: the newest commit, empty ones before it, and our newest checkpoint.
 
-    The caller has seen the commits up to version `seen` whole. So they are damaged now, and not torn.
+    The caller has read the commits up to version `seen` without errors. If one fails now, it is damaged, not torn.
     """
     check_whole(folder)
     _set_aside(folder, _damaged_checkpoint)
@@ -47,7 +47,7 @@ def recover(folder: TableFolder, seen: int = -1) -> None:
 
 
 def recover_all(folder: TableFolder, seen: int = -1) -> None:
-    """Looks at every commit and checkpoint: if several writers competed, several can be torn."""
+    """Checks every commit and checkpoint: if several writers competed, several can be torn."""
     with folder.removing():
         _remove_hint(folder)
     _set_aside(folder, _checkpoints)
@@ -55,12 +55,12 @@ def recover_all(folder: TableFolder, seen: int = -1) -> None:
 
 
 def durable_version(folder: TableFolder) -> int:
-    """The version up to which a checkpoint stands for all commits, which are on disk; -1 if there is none."""
+    """Returns the version up to which all commits are on disk and in a checkpoint, or -1."""
     return min(Summary.stored(folder.log).version, folder.newest_checkpoint())
 
 
 def check_intact(folder: TableFolder) -> None:
-    """DamagedCommit if a commit is missing or torn: its files would look as if they were part of nothing."""
+    """Raises DamagedCommit if a commit is missing or torn: its files would look unused."""
     check_whole(folder)
     for version in (version for version in folder.versions() if version > durable_version(folder)):
         if _is_torn(folder, version):
@@ -68,26 +68,26 @@ def check_intact(folder: TableFolder) -> None:
 
 
 def check_whole(folder: TableFolder) -> None:
-    """DamagedCommit if a commit is missing before a later one.
+    """Raises DamagedCommit if a commit is missing before a later one.
 
-    A power cut leaves no such hole, since every commit is on disk before the next one is made: somebody has taken it
-    away, and what comes after it was acknowledged.
+    A power cut leaves no such gap, because every commit is on disk before the next one is made. So it was removed
+    later, and the commits after it were acknowledged.
     """
     while True:
         versions = folder.versions()
         gap = history.missing(versions, folder.newest_checkpoint())
         if gap is None:
             return
-        # A listing may miss what came while it was made, and have what came after that.
+        # A listing may miss a commit that was added meanwhile, and contain a later one.
         if folder.read(commits.name_of(gap)) is None:
             file = folder.log / commits.name_of(gap)
-            raise DamagedCommit(file=str(file), reason=f"it is missing, and commits up to {versions[-1]} come after it")
+            raise DamagedCommit(file=str(file), reason=f"it is missing, but later commits exist, up to {versions[-1]}")
 
 
 def _set_aside(folder: TableFolder, look: Callable[[TableFolder], Findings]) -> None:
     while found := look(folder):
         faults.reach("lake.torn")
-        states = _still(folder, found)
+        states = _wait_until_still(folder, found)
         with folder.removing():
             found = look(folder)
             if {name: folder.state(name) for name in found} == states:
@@ -95,8 +95,8 @@ def _set_aside(folder: TableFolder, look: Callable[[TableFolder], Findings]) -> 
                 return
 
 
-def _still(folder: TableFolder, names: Iterable[str]) -> dict[str, State | None]:
-    """The states of these files once nobody writes to them. No waiting if they are old."""
+def _wait_until_still(folder: TableFolder, names: Iterable[str]) -> dict[str, State | None]:
+    """Waits until these files stop changing, and returns their states. Does not wait for old files."""
     states: dict[str, State | None] = {}
     since = time.monotonic()
     while True:
@@ -120,7 +120,7 @@ def _move(folder: TableFolder, found: Findings) -> None:
 
 
 def _remove_hint(folder: TableFolder) -> None:
-    """A table opens without a hint, but not with one that names a checkpoint that is gone: so the hint goes first."""
+    """Removes the hint first: a table opens without a hint, but not with a hint to a missing checkpoint."""
     folder.remove(f"{folder.log.name}/{HINT}")
 
 
@@ -128,7 +128,7 @@ def _newest(folder: TableFolder, seen: int) -> Findings:
     versions = folder.versions()
     if not versions:
         return {}
-    # An empty one further back is none to delta-rs: it would be passed over in silence.
+    # delta-rs silently skips an empty commit further back.
     after = durable_version(folder)
     if any(folder.is_empty(commits.name_of(version)) for version in versions[:-1] if version > after):
         return _from_first_torn(folder, versions, seen)
@@ -136,30 +136,30 @@ def _newest(folder: TableFolder, seen: int) -> Findings:
 
 
 def _from_first_torn(folder: TableFolder, versions: Sequence[int], seen: int) -> Findings:
-    """The first torn one and all after it, the last one first: a crash in between leaves no hole.
+    """Returns the first torn commit and all after it, the last one first: a crash in between leaves no gap.
 
-    A commit is acknowledged only when all before it are on disk. So a torn one was not, nor was any after it: they are
-    written again. One that is damaged without being torn was, perhaps, and one that is known to have been on disk:
-    `DamagedCommit`, and nothing is touched.
+    A commit is acknowledged only when all before it are on disk. So a torn commit and those after it were not
+    acknowledged, and are written again. A commit that was on disk, or is damaged in another way, may have been
+    acknowledged: then this raises `DamagedCommit` and changes nothing.
     """
     torn = next((place for place, version in enumerate(versions) if _is_torn(folder, version)), len(versions))
     if torn < len(versions) and (proof := _proof(folder, versions[torn], versions[torn + 1 :], seen)):
         file = folder.log / commits.name_of(versions[torn])
         raise DamagedCommit(file=str(file), reason=f"it is empty or cut off, but {proof}")
     reason = (
-        "a power cut has torn it or a commit before it. What it held is delivered again; if its batches were "
-        "acknowledged all the same, `ticklake index` writes them again."
+        "a power cut has torn it or a commit before it. Its batches are delivered again; if they were "
+        "acknowledged, `ticklake index` writes them again."
     )
     return {commits.name_of(version): reason for version in reversed(versions[torn:])}
 
 
 def _proof(folder: TableFolder, version: int, later: Iterable[int], seen: int) -> str | None:
-    """Why a commit must have been whole and on disk once; None if nothing tells."""
+    """Returns the proof that a commit was complete and on disk, or None."""
     if version <= seen:
-        return "it was whole a moment ago; perhaps somebody is copying it"
+        return "it was complete a moment ago; perhaps it is being copied"
     if version <= Summary.stored(folder.log).version:
-        return "it was on disk when a checkpoint was made of it"
-    # Ours are made only when all before them are on disk.
+        return "it was on disk when a later checkpoint was made"
+    # Our commits are made only when all before them are on disk.
     own = (number for number in later if f'"{commits.AFTER}"'.encode() in (folder.read(commits.name_of(number)) or b""))
     after = next(own, None)
     return None if after is None else f"it was on disk when commit {after} was made"
@@ -180,30 +180,30 @@ def _is_torn(folder: TableFolder, version: int) -> bool:
 
 
 def _damaged_checkpoint(folder: TableFolder) -> Findings:
-    """The newest one of ours is not as it was written."""
+    """Finds our newest checkpoint if its checksum is wrong."""
     summary = Summary.stored(folder.log)
     name = checkpoint_name(summary.version)
     data = folder.read(name) if summary.checkpoint else None
     if data is None or checksum_of(data) == summary.checkpoint or not opens_without(folder, [name]):
         return {}
-    return {name: "it is not as we wrote it. The commits are read instead."}
+    return {name: "its checksum is wrong. The commits are read instead."}
 
 
 def opens_without(folder: TableFolder, gone: Collection[str]) -> bool:
-    """Whether the log tells everything without these checkpoints: all commits are there since the start or another one.
+    """Returns True if the log is complete without these checkpoints: all commits since the start or another one exist.
 
-    Otherwise one that is not as we wrote it is another writer's, who has cleaned the log up: nothing can replace it.
+    Otherwise another writer has made the checkpoint and cleaned the log up, and nothing can replace it.
     """
     names, versions = folder.names(), folder.versions()
-    summed_up = max(checkpoints.whole(name for name in names if name not in gone).values(), default=-1)
+    checkpoint = max(checkpoints.whole(name for name in names if name not in gone).values(), default=-1)
     newest = max([*checkpoints.whole(names).values(), *versions], default=-1)
-    return history.missing({*versions, newest + 1}, summed_up) is None
+    return history.missing({*versions, newest + 1}, checkpoint) is None
 
 
 def old_checkpoints(folder: TableFolder) -> list[str]:
-    """Those that nobody needs: the newest and the one that the hint names stay, and every version opens without these.
+    """Returns the checkpoints that no version needs. The newest and the one that the hint names are kept.
 
-    All stay if a commit is missing: another engine has cleaned the log up, and older versions need them.
+    All are kept if a commit is missing: another engine has cleaned the log up, and older versions need them.
     """
     found = checkpoints.versions_of(folder.names())
     newest = folder.newest_checkpoint()
@@ -214,7 +214,7 @@ def old_checkpoints(folder: TableFolder) -> list[str]:
 
 
 def _hinted(folder: TableFolder, newest: int) -> int | None:
-    """The version that the hint names, the newest if there is no hint; None if nobody can tell."""
+    """Returns the version that the hint names, the newest if there is no hint, or None if the hint is not valid."""
     data = folder.read(HINT)
     if data is None:
         return newest
@@ -225,15 +225,15 @@ def _hinted(folder: TableFolder, newest: int) -> int | None:
 
 
 def _checkpoints(folder: TableFolder) -> Findings:
-    """A checkpoint only saves reading: if every commit is still there, all can go; else those that are torn.
+    """Finds all checkpoints if every commit still exists, because they are only shortcuts. Otherwise the torn ones.
 
-    None goes if nothing tells what it does.
+    Finds none if the log is not complete without them.
     """
     versions = folder.versions()
     all_there = bool(versions) and versions == list(range(len(versions)))
     found: Findings = {}
     for name in (name for name in folder.names() if is_checkpoint(name) and name.endswith(".parquet")):
-        # One that cannot be read just now is not torn.
+        # A read error is raised here, outside `try`: the file is not torn.
         data = folder.read(name) or b""
         try:
             pq.read_table(pa.BufferReader(data))

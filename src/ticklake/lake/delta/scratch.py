@@ -1,6 +1,6 @@
-"""delta-rs at work on a copy of a log in a temporary folder: it writes by path, and syncs nothing.
+"""Lets delta-rs work on a copy of a log in a temporary folder, because it writes by path and does not sync.
 
-What it makes there goes into the real log by our own hand: whole, durable, and into the very folder that was meant.
+Our code then copies the results to the real log: complete, durable, and into the folder that is held open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HINT = "_last_checkpoint"
 
 
 def first_commit(name: str, schema: pa.Schema, configuration: Mapping[str, str | None]) -> bytes:
-    """The commit that makes a table."""
+    """Returns the commit that creates a table."""
     faults.reach("lake.create.before")
     with _scratch() as folder:
         DeltaTable.create(folder, schema, name=name, configuration=configuration, raise_if_key_not_exists=False)
@@ -30,7 +30,7 @@ def first_commit(name: str, schema: pa.Schema, configuration: Mapping[str, str |
 
 
 def checkpoint(source: TableFolder, version: int) -> dict[str, bytes]:
-    """The files of a checkpoint, by name; the hint that points to it comes last."""
+    """Makes a checkpoint and returns its files by name. The hint that points to it is the last."""
     faults.reach("lake.checkpoint.before")
     with _scratch() as folder:
         copied = {name: data for name in _needed(source, version) if (data := source.read(name)) is not None}
@@ -45,7 +45,7 @@ def checkpoint(source: TableFolder, version: int) -> dict[str, bytes]:
 
 
 def _check(source: TableFolder, name: str, data: bytes) -> None:
-    """delta-rs passes over an empty commit in silence: its files would be in no checkpoint, and so in no table."""
+    """Raises DamagedCommit. delta-rs silently skips an empty commit: the checkpoint would lack its files."""
     try:
         commits.decode_commit(data, "")
     except ValueError as error:
@@ -53,7 +53,7 @@ def _check(source: TableFolder, name: str, data: bytes) -> None:
 
 
 def _needed(source: TableFolder, version: int) -> list[str]:
-    """The newest checkpoint up to that version, and the commits after it."""
+    """Returns the newest checkpoint before that version, and the commits after it."""
     found = checkpoints.whole(source.names())
     start = max((number for number in found.values() if number < version), default=-1)
     newest = [name for name, number in found.items() if number == start]

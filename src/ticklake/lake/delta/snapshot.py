@@ -1,4 +1,4 @@
-"""The files a table consists of at one version, kept up to date commit by commit."""
+"""The files of a table at one version, updated commit by commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ticklake.lake.intervals import Spans
 from ticklake.ticks import TickRange
 
 ANY_TICK = TickRange(0, np.iinfo(np.int64).max)
-"""The bounds of a file without statistics, such as another engine may write: it could hold any tick."""
+"""The bounds of a file without statistics, which another engine may write: it can hold any tick."""
 
 
 class LiveFile(NamedTuple):
@@ -22,11 +22,11 @@ class LiveFile(NamedTuple):
     rows: int | None
     ticks: TickRange
     written: str = ""
-    """The path as the log writes it. A character can be written in two ways, and other engines compare the text."""
+    """The path as written in the log. URL encodings can differ, and other engines compare the text."""
 
 
 class Snapshot:
-    """A change costs the same however many files there are."""
+    """The files of a table. The cost of a change does not depend on their number."""
 
     def __init__(self, files: Iterable[LiveFile] = ()) -> None:
         self._spans = Spans()

@@ -1,6 +1,6 @@
-"""What the commits of a log add up to where a Delta checkpoint says nothing, so that opening need not read them all.
+"""A summary of commits: what a Delta checkpoint does not contain, so that opening need not read all commits.
 
-It is a shortcut and no record of its own: without it, everything is read from the commits, which are all kept.
+It is only a shortcut. Without it, everything is read from the commits, which are all kept.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _RESTORE = f'"{commits.RESTORE}"'.encode()
 
 @dataclass(frozen=True)
 class Summary:
-    """Up to `version`, of the table with this id, all commits are on disk, and these are the ticks without rows.
+    """All commits of table `table` up to `version` are on disk, and `empty` are their ticks without rows.
 
-    `checkpoint` is the checksum of the checkpoint of that version, which has none of its own. `mark` is that of its
-    commit: another commit of this number is another history.
+    `checkpoint` is the checksum of the checkpoint of that version. `mark` is the mark of its commit: a commit with
+    another mark belongs to another history.
     """
 
     table: str = ""
@@ -39,7 +39,7 @@ class Summary:
 
     @classmethod
     def stored(cls, log: Path) -> Self:
-        """The last one; one of nothing where there is none, or where it is torn or damaged."""
+        """Returns the stored summary, or an empty one if it is missing, torn or damaged."""
         try:
             text, _, check = (log / _NAME).read_text().partition("\n")
             return cls(**json.loads(text)) if check == _checksum(text) else cls()
@@ -48,18 +48,18 @@ class Summary:
 
     @classmethod
     def read(cls, log: Path, table: str) -> Self:
-        """That of this table."""
+        """Returns the stored summary if it belongs to this table and its history, or an empty one."""
         found = cls.stored(log)
         data = commits.read_commit(log, found.version) if found.table == table else None
         return found if data is not None and found.mark in ("", history.mark(data)) else cls()
 
     @staticmethod
     def forget(folder: TableFolder) -> None:
-        """To be read from the commits again."""
+        """Removes the summary. The next reader reads the commits."""
         folder.remove(f"{LOG}/{_NAME}")
 
     def write(self, folder: TableFolder) -> None:
-        """Replaces the last one, which is seen whole until this one is."""
+        """Replaces the stored summary atomically."""
         text = json.dumps(vars(self))
         with faults.around("lake.summary"):
             folder.replace(_NAME, f"{text}\n{_checksum(text)}".encode())
@@ -70,38 +70,37 @@ def _checksum(text: str) -> str:
 
 
 def _info_of(data: bytes, file: Path, before: str) -> Mapping[str, Any]:
-    """What a commit says of itself. `before` is the mark of the one before it, if known."""
+    """Returns the metadata of a commit. `before` is the mark of the commit before it, if known."""
     try:
         info = commits.info_of(commits.checked(data))
         if before and info.get(commits.AFTER, before) != before:
-            raise ValueError(f"it was made after another commit {int(file.stem) - 1} than the one that is there")
+            raise ValueError(f"its predecessor was another commit {int(file.stem) - 1}")
     except (ValueError, KeyError) as error:
         raise DamagedCommit(file=str(file), reason=error) from error
     return info
 
 
-def _take(empty: EmptyTicks, info: Mapping[str, Any], file: Path) -> None:
-    """Takes from a commit what it says of ticks without rows."""
+def _apply(empty: EmptyTicks, info: Mapping[str, Any], file: Path) -> None:
     try:
-        empty.take(info)
+        empty.apply(info)
     except (ValueError, KeyError) as error:
         raise DamagedCommit(file=str(file), reason=error) from error
 
 
 def _is_rewrite(data: bytes) -> bool:
-    """Whether another engine put files in the place of others. Ours are in place only if nobody was faster."""
+    """Returns True if another engine replaced files. Our own replacements are checked when they are committed."""
     return b'"remove":' in data and b'"add":' in data and f'"{commits.AFTER}"'.encode() not in data
 
 
 def _restored(info: Mapping[str, Any], number: int) -> int:
-    """The version that a commit restored. One named by its time is taken for none: what it had is indexed again."""
+    """Returns the version that a commit restored, or -1 if it gives only a time: then ticks are indexed again."""
     parameters = info.get("operationParameters")
     version = str(parameters.get("version")) if isinstance(parameters, Mapping) else ""
     return int(version) if re.fullmatch("[0-9]{1,20}", version) and int(version) < number else -1
 
 
-def _makes_sense(summary: Summary) -> bool:
-    """An earlier version of ours wrote down whatever a commit said."""
+def _is_valid(summary: Summary) -> bool:
+    """Returns False for summaries of an early TickLake, which copied metadata of commits unchecked."""
     try:
         EmptyTicks(summary.empty)
     except ValueError:
@@ -110,18 +109,18 @@ def _makes_sense(summary: Summary) -> bool:
 
 
 class Recorded(NamedTuple):
-    """What commits say: the ticks without rows, and the versions in which another engine rewrote files."""
+    """Records of commits: the ticks without rows, and the versions in which another engine rewrote files."""
 
     empty: EmptyTicks
     rewrites: list[int]
 
 
 def recorded(log: Path, table: str, version: int) -> Recorded:
-    """What the commits up to a version say, as far back as the log goes. Rewrites are told since the last summary."""
+    """Returns the records of all commits up to a version. Rewrites are those since the last summary."""
     summary = Summary.read(log, table)
-    if summary.version > version or not _makes_sense(summary):
+    if summary.version > version or not _is_valid(summary):
         summary = Summary()
-    empty_at, said = summary.version, list[tuple[Mapping[str, Any], Path]]()
+    empty_at, infos = summary.version, list[tuple[Mapping[str, Any], Path]]()
     before, rewrites = summary.mark, list[int]()
     for number in range(summary.version + 1, version + 1):
         data = commits.read_commit(log, number)
@@ -129,12 +128,12 @@ def recorded(log: Path, table: str, version: int) -> Recorded:
             file = log / commits.name_of(number)
             info = _info_of(data, file, before)
             if info.get("operation") == commits.RESTORE:
-                empty_at, said = _restored(info, number), []
-            said.append(({name: info[name] for name in (EMPTY, REMOVED) if name in info}, file))
+                empty_at, infos = _restored(info, number), []
+            infos.append(({name: info[name] for name in (EMPTY, REMOVED) if name in info}, file))
         if data is not None and _is_rewrite(data):
             rewrites.append(number)
         before = history.mark(data) if data is not None else ""
     empty = EmptyTicks(summary.empty) if empty_at == summary.version else recorded(log, table, empty_at).empty
-    for one, file in said:
-        _take(empty, one, file)
+    for one, file in infos:
+        _apply(empty, one, file)
     return Recorded(empty, rewrites)

@@ -1,4 +1,4 @@
-"""Types of columns: as a Delta table stores them, and which of Arrow's it returns unchanged."""
+"""Types of columns: how a Delta table stores them, and which Arrow types it returns unchanged."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _NESTED = (
 
 
 def leaves(kind: pa.DataType) -> int:
-    """How many columns of a Parquet file a column of this type has."""
+    """Returns the number of Parquet columns of a column of this type."""
     return sum(leaves(kind.field(place).type) for place in range(kind.num_fields)) or 1
 
 
 def unfit_types(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """The type and the types that it is made of, as far as a Delta table does not return them unchanged."""
+    """Yields the type and its inner types that a Delta table does not return unchanged."""
     return filter(_is_unfit, _parts(kind))
 
 
 def _is_unfit(kind: pa.DataType) -> bool:
-    """Whether a column of this type cannot be stored, or does not come back from a Delta table as it was.
+    """Returns True if a Delta table cannot store this type or does not return it unchanged.
 
-    An unsigned number comes back as a signed one of the same width, and a date64 without its time of day. Delta has
-    nulls and other timestamps only as features that not all engines know, and Parquet no struct without a field.
+    Unsigned integers become signed ones of the same width, and date64 loses its time of day. Null columns and other
+    timestamps are Delta features that not all engines support. Parquet has no structs without fields.
     """
     if any(is_kind(kind) for is_kind in _NESTED):
         return not kind.num_fields
@@ -39,13 +39,13 @@ def _is_unfit(kind: pa.DataType) -> bool:
     try:
         back = pa.schema(Schema.from_arrow(pa.schema([("value", kind)])).to_arrow())
     except Exception:
-        # delta-rs raises no error of its own here.
+        # delta-rs raises plain exceptions here.
         return True
     return bool(back.field("value").type != _plain(kind))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type with the same values in Arrow's usual layout, which is the one that comes back."""
+    """Returns the type in Arrow's standard layout, which is how a Delta table returns it."""
     if _types.is_dictionary(kind):
         return _plain(kind.value_type)
     if _types.is_large_string(kind) or _types.is_string_view(kind):
@@ -56,16 +56,16 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """A type and all that it is made of."""
+    """Yields a type and all its inner types."""
     yield kind
     for place in range(kind.num_fields):
         yield from _parts(kind.field(place).type)
 
 
 def columns_of(schema: Schema, nullable: Collection[str]) -> list[str]:
-    """Names and types as the table stores them: Delta has fewer types than Arrow.
+    """Returns names and types as the table stores them. Delta has fewer types than Arrow.
 
-    `nullable` are the columns that may get nulls, so that it matters if the table forbids them.
+    For the columns in `nullable`, which may get nulls, the type also says if the table forbids nulls.
     """
     fields = [json.loads(field.to_json()) for field in schema.fields]
     return [f"{field['name']} {_type(field, nullable)}" for field in fields]

@@ -1,4 +1,4 @@
-"""What an indexer counts in ticks (`observe`), under names that can stand beside our own metrics."""
+"""Checks the counts that an indexer returns from `observe`. Their names must not collide with built-in metrics."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _COUNTED_BY_INDEXERS = {"cells_observed", "organisms_observed"}
 _OURS = {metric.name for metric in METRICS if metric.scope is SERVICE} - _COUNTED_BY_INDEXERS | {"error_count"}
 _DERIVED = ("_total", "_created", "_count", "_sum", "_bucket", "_info", "_seconds", "_ms")
-"""Endings that Prometheus, or a latency of ours, adds to a name."""
+"""Endings that Prometheus or our latencies add to a name."""
 
 
 def checked_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts of an indexer. Raises `BadCount` for one that a metric cannot show."""
+    """Returns the counts as integers. Raises `BadCount` if one cannot become a metric."""
     for name, count in counts.items():
         if not _NAME.fullmatch(str(name)) or name in _OURS or name.endswith(_DERIVED):
-            raise BadCount(name=name, count=count, reason="the name must be like trades_seen, and no metric of ours")
+            raise BadCount(name=name, count=count, reason="the name must be like trades_seen, not a built-in metric")
         if not isinstance(count, Integral) or count < 0:
-            raise BadCount(name=name, count=count, reason="a count is a whole number, 0 or more")
+            raise BadCount(name=name, count=count, reason="a count must be an integer, 0 or more")
     return {name: int(count) for name, count in counts.items()}

@@ -1,4 +1,4 @@
-"""A flush: one Spark job and one commit, so that each tick of its slices is in the table exactly once."""
+"""A flush: one Spark job and one commit. Afterwards each tick of its slices is in the table exactly once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ticklake import faults
 from ticklake.lake.delta import SOURCES, CommitConflict, DeltaError, Head, ParquetFile, one_line
-from ticklake.lake.empty import EMPTY, Ticks, even_runs, joined, packed
+from ticklake.lake.empty import EMPTY, Ticks, even_sequences, joined, packed
 from ticklake.lake.errors import DamagedTableFile, LakeUnreadable
 from ticklake.lake.flush.job import Jobs, run_empty_job, run_job
 from ticklake.lake.flush.task import Checked, Failed, Indexed, Result, Spent, Unavailable, Work
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Flushed:
-    """What became of a flush: which slices failed (by their place in it), and what the rest added.
+    """The result of a flush: the slices that failed (by position), and what the others added.
 
-    `proven` are the slices whose whole file, as far as it was to be indexed, is known to be good.
+    `proven` are the slices for which all ticks of the file that must be indexed were valid.
     """
 
     failures: dict[int, Failed]
@@ -48,23 +48,23 @@ class Flushed:
     version: int | None
     proven: frozenset[int] = frozenset()
     left: Mapping[int, Ticks] = field(default_factory=dict)
-    """The ticks that the file of a proven slice has beside it and the table lacks, if they were looked at."""
+    """For slices with checks: the ticks of the file that were checked but not indexed."""
     there: Mapping[int, Ticks] = field(default_factory=dict)
-    """Of every slice that did not fail, the ticks that the table has now. Without a table: those of the file."""
+    """For every slice that did not fail: the ticks that the table has now. Without a table: those of the file."""
     history: int = 0
-    """Which history of the table this is part of: another number if the table was opened from the start since."""
+    """The number of the table's history. It changes when the whole table is read again."""
 
 
 class Flusher:
-    """Turns slices into rows of one table. Any number of flushers may compete for a table.
+    """Turns slices into rows of one table. Several flushers may write to the same table.
 
-    Flushes may be under way at the same time where their slices do not overlap: one commits while the other's job runs.
+    Flushes can overlap in time if their slices do not overlap: one commits while the job of the other runs.
     """
 
     def __init__(
         self, spark: Callable[[], SparkSession], work: Work, ledger: Ledger | None, jobs: Jobs = run_job
     ) -> None:
-        """`spark` is asked for every flush: a session may end, and its cluster may grow."""
+        """`spark` is called for every flush, because a session may end and its cluster may grow."""
         self.spark = spark
         self.jobs = jobs
         self.work = work
@@ -73,20 +73,20 @@ class Flusher:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name in error messages."""
         return self.work.name
 
     @property
     def step(self) -> int:
-        """How far apart the ticks of the run are."""
+        """The sampling interval of the run."""
         return self.work.world.sampling_interval if self.work.world else 1
 
     def check_spark(self) -> None:
-        """Raises `SparkUnavailable` if an empty job fails: then no slice is to blame for a flush that does."""
+        """Raises `SparkUnavailable` if an empty job fails. Then no slice caused the failure of a flush."""
         run_empty_job(self.spark())
 
     def check(self, sources: Sequence[Source]) -> list[Ticks | str]:
-        """What a flush of all of it would say of each source, without writing any: its ticks, or why it is bad."""
+        """Checks whole sources without writing. Returns for each its ticks, or the reason why it cannot be indexed."""
         pieces = [Piece(number, Slice(source, source.ticks), check=True) for number, source in enumerate(sources)]
         results = run_job(self.spark(), self.work, pieces, self.step) if pieces else []
         for result in results:
@@ -96,16 +96,16 @@ class Flusher:
         return [failed[number].error if number in failed else ticks[number] for number in range(len(sources))]
 
     def flush(self, slices: Sequence[Slice]) -> Flushed:
-        """Indexes what the table lacks of these slices, which must not overlap. Durable when it returns."""
+        """Indexes the ticks of these slices that the table lacks. Slices must not overlap. Durable on return."""
         return self.begin(slices).run()
 
     def begin(self, slices: Sequence[Slice]) -> Flush:
-        """A flush that can be watched while another thread runs it."""
+        """Returns a flush whose progress can be watched while another thread runs it."""
         return Flush(self, slices)
 
 
 class Flush:
-    """One flush: looks at what the table lacks, has it indexed, commits it."""
+    """One flush: finds the ticks that the table lacks, indexes them, and commits them."""
 
     def __init__(self, flusher: Flusher, slices: Sequence[Slice]) -> None:
         self._slices = slices
@@ -117,11 +117,11 @@ class Flush:
         self._asked = itertools.count()
         self._present_ticks = np.empty(0, np.int64)
         self._damaged: dict[int, Failed] = {}
-        self._torn: dict[int, Failed] = {}
+        self._partial: dict[int, Failed] = {}
         self._step = flusher.step
 
     def run(self) -> Flushed:
-        """Durable when it returns."""
+        """Runs the flush. Durable on return."""
         try:
             return self._run()
         except (DeltaError, OSError) as error:
@@ -132,21 +132,21 @@ class Flush:
             with self._lock:
                 pieces, present = self._look()
             results = self._index(pieces)
-            if self._tears(results):
+            if self._has_partial_slices(results):
                 self._discard(results)
                 continue
             try:
                 with self._lock:
                     return self._commit(results, present)
             except CommitConflict:
-                # Another indexer has written some of these very ticks: leave those out and do the rest again.
-                log.debug("Flush %s lost its ticks to another writer, looking again", self._id)
+                # Another indexer has written some of these ticks. Run again without them.
+                log.debug("Another writer has added ticks of flush %s; running it again without them", self._id)
                 self._discard(results)
 
     def progress(self) -> int:
-        """The bytes that its tasks have written: they grow while it works, and not while it hangs."""
+        """Returns the bytes that its tasks have written. They grow while it works, but not if it hangs."""
         if self._ledger is None:
-            # Nothing is written, so nothing can be written twice, and nothing shows how far it is.
+            # Nothing is written, so the progress is unknown. Report some, because running twice does no harm.
             return next(self._asked)
         files = self._ledger.directory.glob(f"{self._id}-*.parquet") if self._id else ()
         with suppress(FileNotFoundError):
@@ -154,7 +154,7 @@ class Flush:
         return -1
 
     def _look(self) -> tuple[list[Piece], int]:
-        """What is left to do, and how many ticks the table has already."""
+        """Returns the pieces to index, and the number of ticks that the table already has."""
         if self._ledger is None:
             return [Piece(number, piece) for number, piece in enumerate(self._slices)], 0
         self._ledger.refresh()
@@ -164,26 +164,26 @@ class Flush:
         pieces: list[Piece] = []
         skipped = 0
         for number, whole in enumerate(self._slices):
-            if number in self._damaged or number in self._torn:
+            if number in self._damaged or number in self._partial:
                 continue
             piece = whole.without(present)
             skipped += len(piece.skip)
             if not piece.done(self._step):
                 pieces.append(Piece(number, piece))
-                # Also what the table has: a file that is bad in any tick adds none.
+                # Check also ticks that the table has: a file with any invalid tick adds nothing.
                 checks = [*whole.rest(), *piece.skipped()]
                 pieces += [Piece(number, check, check=True) for check in checks]
         return pieces, skipped
 
     def _present(self, ledger: Ledger) -> list[int]:
-        """What the table has of these slices. One that overlaps a damaged file fails, for it cannot be told."""
+        """Returns the ticks of these slices that the table has. A slice that overlaps a damaged file fails."""
         self._damaged = {}
         found: list[int] = []
         try:
             found += ledger.present([piece.whole or piece.ticks for piece in self._slices]).tolist()
             return found
         except DamagedTableFile:
-            log.debug("Flush %s meets a damaged file, looking at one slice after the other", self._id)
+            log.debug("Flush %s found a damaged file; checking one slice after the other", self._id)
         for number, piece in enumerate(self._slices):
             try:
                 found += ledger.present([piece.whole or piece.ticks]).tolist()
@@ -203,28 +203,28 @@ class Flush:
                 raise result.error
         return results
 
-    def _tears(self, results: Sequence[Result]) -> bool:
-        """Whether files hold rows of a slice that failed in another task. Then the job is run again without it.
+    def _has_partial_slices(self, results: Sequence[Result]) -> bool:
+        """Returns True if files hold rows of a slice that failed in another task. Then the job runs again without it.
 
-        It costs a second job, but only for a bad slice that was cut: files of their own for what may fail would make
-        every flush write more and smaller files.
+        The second job is needed only for an invalid slice that was divided. The alternative, separate files for each
+        slice, would make every flush write more and smaller files.
         """
         failed = _failed(results)
-        torn = any(isinstance(result, Indexed) and result.rows and result.number in failed for result in results)
-        if torn:
-            self._torn |= failed
-        return torn
+        partial = any(isinstance(result, Indexed) and result.rows and result.number in failed for result in results)
+        if partial:
+            self._partial |= failed
+        return partial
 
     def _commit(self, results: Sequence[Result], present: int) -> Flushed:
-        failed = self._damaged | self._torn | _failed(results)
+        failed = self._damaged | self._partial | _failed(results)
         indexed = [result for result in results if isinstance(result, Indexed) and result.number not in failed]
         files = [result for result in results if isinstance(result, ParquetFile)]
-        # A tick without rows leaves its trace too: only then can a table prove that it lacks nothing.
+        # Ticks without rows are recorded too. Otherwise they would look like missing ticks.
         if self._ledger is not None and any(len(one.ticks) for one in indexed):
             self._add(self._ledger, files, indexed, _provenance(self._slices, indexed))
         elif self._ledger is not None:
             self._check_continued(self._ledger)
-            # What is there may be the commit of somebody who died before it was on disk.
+            # The writer of an existing commit may have died before it was on disk.
             self._ledger.sync()
         observed: dict[str, int] = {}
         for one in indexed:
@@ -254,10 +254,10 @@ class Flush:
     def _add(
         self, ledger: Ledger, files: Sequence[ParquetFile], indexed: Sequence[Indexed], provenance: dict[str, str]
     ) -> None:
-        """Commits; where another writer was faster, commits again unless it wrote any of the same ticks."""
+        """Commits. If another writer was faster, tries again unless it wrote one of the same ticks."""
         ticks = np.concatenate([one.ticks for one in indexed])
         while True:
-            # The flush beside this one may have moved the ledger on, over commits of others that nobody compared.
+            # A parallel flush may have refreshed the ledger. Its new commits were not compared with this flush yet.
             if (ledger.loads, ledger.head) != self._looked_at:
                 self._check_continued(ledger)
                 self._looked_at = ledger.loads, ledger.head
@@ -269,10 +269,10 @@ class Flush:
                 ledger.refresh()
 
     def _check_continued(self, ledger: Ledger) -> None:
-        """The table must still be the one that was looked at, with or without more commits.
+        """Raises CommitConflict if the history of the table was replaced. More commits are allowed.
 
-        Otherwise it was made anew, so that the files of this flush are elsewhere, or commits were set aside, so that
-        ticks which were there are missing.
+        A table that was created again does not have the files of this flush. A table whose commits were set aside
+        lacks ticks that it had.
         """
         if self._looked_at is None or ledger.loads != self._looked_at[0]:
             raise CommitConflict
@@ -297,7 +297,7 @@ def _checked(results: Sequence[Result]) -> dict[int, Ticks]:
 
 
 def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str, str]:
-    """Where the rows of a commit came from, for `DESCRIBE HISTORY`: the very ticks that it adds, and no others."""
+    """Returns the sources of a commit, for `DESCRIBE HISTORY`: exactly the ticks that it adds."""
     added: dict[int, list[Ticks]] = {}
     for one in indexed:
         added.setdefault(one.number, []).append(one.ticks)
@@ -309,14 +309,14 @@ def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str
             "claim": slices[number].claim_version,
         }
         for number, ticks in sorted(added.items())
-        for first, last, step in even_runs(joined(ticks))
+        for first, last, step in even_sequences(joined(ticks))
     ]
     empty = joined(one.empty for one in indexed)
     return {SOURCES: json.dumps(sources)} | ({EMPTY: packed(empty)} if len(empty) else {})
 
 
 def _ranges(ticks: Ticks, step: int) -> list[TickRange]:
-    """The stretches without a hole that ticks lie in: what competitors wrote in between is not looked at."""
+    """Returns ticks as ranges without gaps, so that ticks of other writers in between are not read."""
     ascending = np.sort(ticks)
     holes = np.flatnonzero(np.diff(ascending) > step)
     starts, ends = np.append(0, holes + 1), np.append(holes, len(ascending) - 1)

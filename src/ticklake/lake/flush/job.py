@@ -1,4 +1,4 @@
-"""The Spark job of a flush: pieces out to the tasks, an account of each back."""
+"""The Spark job of a flush: sends pieces to tasks and collects the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from ticklake.lake.errors import FlushFailed, SparkUnavailable, WorkersNotReady
 from ticklake.lake.flush import task
 from ticklake.lake.flush.task import Result, Rows, Spent, Work
-from ticklake.lake.session import job_died, leave_if_gone, parallelism, reason_of, share_cores_fairly
+from ticklake.lake.session import close_if_dead, job_died, parallelism, reason_of, share_cores_fairly
 from ticklake.lake.slices import Piece, spread
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 Jobs = Callable[["SparkSession", Work, Sequence[Piece], int], list[Result]]
-"""How the pieces of a flush become results: in a job of their own, or in one with others."""
+"""Runs the pieces of a flush, in their own job or in one shared with other tables."""
 
 
 def warm_up(spark: SparkSession, *needed: Rows) -> None:
-    """Has every core start its Python worker and load what `needed` needs, so that the first flush is no slow one."""
+    """Starts a Python worker on every core and loads what `needed` needs, so that the first flush is not slow."""
     try:
         run_tasks(spark, "no table", parallelism(spark), lambda _: [len(needed)])
     except FlushFailed as error:
@@ -34,7 +34,7 @@ def warm_up(spark: SparkSession, *needed: Rows) -> None:
 
 
 def run_empty_job(spark: SparkSession) -> None:
-    """Starts a task on every core. Raises `SparkUnavailable` if not all of them succeed."""
+    """Runs an empty task on every core. Raises `SparkUnavailable` if one fails."""
     try:
         run_tasks(spark, "no table", parallelism(spark), lambda _: [None])
     except FlushFailed as error:
@@ -42,7 +42,7 @@ def run_empty_job(spark: SparkSession) -> None:
 
 
 def run_job(spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int) -> list[Result]:
-    """The pieces of one flush, in equal shares, a task for each core."""
+    """Runs the pieces of one flush in equal shares, with one task for each core."""
     shares = [
         [pieces[share.number]._replace(slice=share.slice) for share in dealt]
         for dealt in spread([piece.slice for piece in pieces], parallelism(spark), step)
@@ -57,13 +57,13 @@ def run_job(spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int)
 
 
 def run_tasks(spark: SparkSession, name: str, count: int, act: Callable[[int], list[_Result]]) -> list[_Result]:
-    """One task a number. All they need travels in the closure and results come back as rows: nothing in the JVM."""
+    """Runs `act` in one task for each number. Inputs travel in the closure and results come back as rows."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result) for result in act(number)]})
-        _settle()
+        _freeze_garbage()
 
     try:
         share_cores_fairly(spark, name)
@@ -71,14 +71,14 @@ def run_tasks(spark: SparkSession, name: str, count: int, act: Callable[[int], l
     except Exception as error:
         if job_died(error):
             raise FlushFailed(table=name, reason=reason_of(error)) from error
-        leave_if_gone(spark)
+        close_if_dead(spark)
         raise SparkUnavailable(reason=reason_of(error)) from error
-    # What comes back was made by our own tasks a moment ago.
+    # Safe: our own tasks have just made these bytes.
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
 
 
 @cache
-def _settle() -> None:
-    """Once in a worker. PySpark collects garbage after every task: 50 ms, where it walks through all that is loaded."""
+def _freeze_garbage() -> None:
+    """Excludes loaded modules from garbage collection, once in a worker. PySpark collects after every task: 50 ms."""
     gc.collect()
     gc.freeze()

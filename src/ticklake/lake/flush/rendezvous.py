@@ -1,4 +1,4 @@
-"""Flushes of several tables meet in one Spark job, so that each batch file is read once for all of them."""
+"""Runs flushes of several tables in one Spark job, so that each batch file is read once for all of them."""
 
 from __future__ import annotations
 
@@ -18,72 +18,74 @@ from ticklake.lake.slices import Piece, spread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# For so long the first flush waits for those of the other tables. One that has not come is not waited for again.
+# Seconds that the first flush waits for the other tables. A table that is late is not waited for again.
 _PATIENCE = 1.0
 
 
-class _Guest(NamedTuple):
-    """One flush that waits for its results."""
+class _Member(NamedTuple):
+    """One flush and its future results."""
 
     request: Request
     results: Future[list[Result]]
 
 
 class Sharing:
-    """What indexers of one run share: reading. Each keeps its own group, flushes, commits and acks."""
+    """Lets the indexers of one run share the reading. Each keeps its own group, flushes, commits and acks."""
 
     def __init__(self, patience: float = _PATIENCE) -> None:
         self._patience = patience
         self._changed = threading.Condition()
         self._expected: set[str] = set()
-        self._meeting: list[_Guest] = []
+        self._round: list[_Member] = []
 
     def expect(self, table: str) -> None:
-        """Flushes of the other tables wait a moment for those of this one."""
+        """Makes flushes of the other tables wait a moment for this one."""
         with self._changed:
             self._expected.add(table)
 
     def run_job(self, spark: SparkSession, work: Work, pieces: Sequence[Piece], step: int) -> list[Result]:
-        """The same as a job of its own would give, out of a job with others where any come in time."""
-        guest = _Guest(Request(work, pieces), Future())
+        """Returns the same results as its own job, from a shared job if other tables flush in time."""
+        member = _Member(Request(work, pieces), Future())
         with self._changed:
-            meeting = self._meeting
-            meeting.append(guest)
+            members = self._round
+            members.append(member)
             self._expected.add(work.name)
             self._changed.notify_all()
-            if meeting[0] is guest:
-                self._wait_for_others(meeting)
-                self._meeting = []
-        if meeting[0] is guest:
-            _run(spark, meeting, step)
-        return guest.results.result()
+            if members[0] is member:
+                self._wait_for_others(members)
+                self._round = []
+        if members[0] is member:
+            _run(spark, members, step)
+        return member.results.result()
 
-    def _wait_for_others(self, meeting: Sequence[_Guest]) -> None:
+    def _wait_for_others(self, members: Sequence[_Member]) -> None:
         def missing() -> set[str]:
-            return self._expected - {guest.request.work.name for guest in meeting}
+            return self._expected - {member.request.work.name for member in members}
 
         self._changed.wait_for(lambda: not missing(), self._patience)
         self._expected -= missing()
 
 
-def _run(spark: SparkSession, guests: Sequence[_Guest], step: int) -> None:
+def _run(spark: SparkSession, members: Sequence[_Member], step: int) -> None:
     try:
-        for guest, results in zip(guests, _run_together(spark, [guest.request for guest in guests], step), strict=True):
-            guest.results.set_result(results)
+        for member, results in zip(
+            members, _run_together(spark, [member.request for member in members], step), strict=True
+        ):
+            member.results.set_result(results)
     except Exception as error:
-        for guest in guests:
-            if isinstance(error, FlushFailed) and len(guests) > 1:
-                _run_alone(spark, guest, step)
+        for member in members:
+            if isinstance(error, FlushFailed) and len(members) > 1:
+                _run_alone(spark, member, step)
             else:
-                guest.results.set_exception(error)
+                member.results.set_exception(error)
 
 
-def _run_alone(spark: SparkSession, guest: _Guest, step: int) -> None:
-    """A job that died is nobody's fault but one's: whose, a job of its own for each will tell."""
+def _run_alone(spark: SparkSession, member: _Member, step: int) -> None:
+    """Runs one table alone. If a shared job dies, this finds the culprit."""
     try:
-        guest.results.set_result(run_job(spark, guest.request.work, guest.request.pieces, step))
+        member.results.set_result(run_job(spark, member.request.work, member.request.pieces, step))
     except Exception as error:
-        guest.results.set_exception(error)
+        member.results.set_exception(error)
 
 
 def _run_together(spark: SparkSession, requests: Sequence[Request], step: int) -> list[list[Result]]:

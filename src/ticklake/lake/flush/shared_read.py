@@ -1,4 +1,4 @@
-"""One read for many tables: what several flushes want of the same ticks of the same files is read together."""
+"""One read for many tables: ticks that several flushes want from the same file are read once."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from ticklake.ticks import TickRange
 
 
 class Request(NamedTuple):
-    """What one table wants of a job."""
+    """The pieces that one table wants from a job."""
 
     work: Work
     pieces: Sequence[Piece]
 
 
 class Common(NamedTuple):
-    """Ticks of one file, and who wants them: the place of each request, and the piece of it that they are in."""
+    """Ticks of one file, and who wants them: the position of each request, and its piece with these ticks."""
 
     slice: Slice
     wanted: list[tuple[int, Piece]]
 
 
 def common_slices(requests: Sequence[Request]) -> list[Common]:
-    """All that is wanted, cut so that whoever wants a part of a slice wants all of it."""
+    """Returns all wanted slices, cut so that each request wants a slice completely or not at all."""
     files: dict[str, list[tuple[int, Piece]]] = {}
     for place, request in enumerate(requests):
         for piece in request.pieces:
@@ -46,56 +46,56 @@ def _cut(wanted: Sequence[tuple[int, Piece]]) -> list[Common]:
     found = []
     for start, stop in pairwise(edges):
         ticks = TickRange(start, stop - 1)
-        takers = [(place, piece) for place, piece in wanted if ticks.within(piece.slice.ticks) == ticks]
-        if takers:
-            skip = frozenset.intersection(*(piece.slice.skip for _, piece in takers))
-            found.append(Common(replace(wanted[0][1].slice, ticks=ticks, skip=skip), takers))
+        targets = [(place, piece) for place, piece in wanted if ticks.within(piece.slice.ticks) == ticks]
+        if targets:
+            skip = frozenset.intersection(*(piece.slice.skip for _, piece in targets))
+            found.append(Common(replace(wanted[0][1].slice, ticks=ticks, skip=skip), targets))
     return found
 
 
 def index_together(works: Sequence[Work], number: int, commons: Sequence[Common]) -> list[tuple[int, Result]]:
-    """Indexes for every request what its task gets, each into files of its own: what befalls one leaves the others."""
+    """Indexes the slices of one task for every request, each into its own files. A failure affects only one request."""
     tables = [_Table(place, work, number) for place, work in enumerate(works)]
     for common in commons:
-        takers = [
-            _Taker(tables[place], piece._replace(slice=replace(piece.slice, ticks=common.slice.ticks)))
+        targets = [
+            _Target(tables[place], piece._replace(slice=replace(piece.slice, ticks=common.slice.ticks)))
             for place, piece in common.wanted
-            if tables[place].trouble is None
+            if tables[place].error is None
         ]
-        if len(takers) < 2 or not _alike(takers) or not _read_once(takers, common.slice):
-            for table, piece in takers:
+        if len(targets) < 2 or not _alike(targets) or not _read_once(targets, common.slice):
+            for table, piece in targets:
                 table.index_alone(piece)
     return [(table.place, result) for table in tables for result in table.finish()]
 
 
 class _Table:
-    """One request at work in one task."""
+    """One request in one task: its table, files and results."""
 
     def __init__(self, place: int, work: Work, number: int) -> None:
         self.place, self.work = place, work
         self.files = Files(work, number)
         self.results: list[Result] = []
-        self.trouble: LakeUnwritable | StorageUnavailable | None = None
+        self.error: LakeUnwritable | StorageUnavailable | None = None
         self._columns = list(dict.fromkeys(path.partition(".")[0] for path in ("tick_number", *work.reads)))
 
     def index_alone(self, piece: Piece) -> None:
-        if self.trouble is not None:
+        if self.error is not None:
             return
         try:
             self.results.append(task.index_piece(self.work, piece, self.files))
-        except (LakeUnwritable, StorageUnavailable) as trouble:
-            self.trouble = trouble
+        except (LakeUnwritable, StorageUnavailable) as error:
+            self.error = error
 
-    def settle(self, account: Account) -> None:
-        if self.trouble is not None:
+    def finish_piece(self, account: Account) -> None:
+        if self.error is not None:
             return
         try:
-            self.results.append(account.settle())
-        except LakeUnwritable as trouble:
-            self.trouble = trouble
+            self.results.append(account.finish())
+        except LakeUnwritable as error:
+            self.error = error
 
     def own(self, batch: pa.RecordBatch, skip: frozenset[int]) -> pa.RecordBatch:
-        """What this table reads of a batch, less the ticks that it has already."""
+        """Returns the columns of a batch that this table reads, without the ticks that it already has."""
         batch = batch.select(self._columns)
         if not skip:
             return batch
@@ -103,42 +103,42 @@ class _Table:
 
     def finish(self) -> list[Result]:
         try:
-            if self.trouble is None:
+            if self.error is None:
                 return [*self.results, *self.files.finish()]
-        except LakeUnwritable as trouble:
-            self.trouble = trouble
+        except LakeUnwritable as error:
+            self.error = error
         self.files.discard()
-        assert self.trouble is not None  # noqa: S101
-        return [Unavailable(self.trouble)]
+        assert self.error is not None  # noqa: S101
+        return [Unavailable(self.error)]
 
 
-class _Taker(NamedTuple):
-    """A table, and the piece that it wants of what is read."""
+class _Target(NamedTuple):
+    """A table, and its piece of the common slice."""
 
     table: _Table
     piece: Piece
 
 
-def _alike(takers: Sequence[_Taker]) -> bool:
-    """Whether they read the same storage in the same way."""
-    ways = {(table.work.storage and table.work.storage.url, table.work.world, table.work.read) for table, _ in takers}
-    return len(ways) == 1 and takers[0].table.work.read is None
+def _alike(targets: Sequence[_Target]) -> bool:
+    """Returns True if all read the same storage in the same way."""
+    ways = {(table.work.storage and table.work.storage.url, table.work.world, table.work.read) for table, _ in targets}
+    return len(ways) == 1 and targets[0].table.work.read is None
 
 
-def _read_once(takers: Sequence[_Taker], common: Slice) -> bool:
-    """Whether all of it could be read, and every table took it. If not, nothing of it is anywhere."""
-    reads = tuple(dict.fromkeys(path for table, _ in takers for path in table.work.reads))
-    accounts = [Account(table.work, piece, table.files) for table, piece in takers]
+def _read_once(targets: Sequence[_Target], common: Slice) -> bool:
+    """Reads a slice once for all targets. Returns False and writes nothing if it fails for any of them."""
+    reads = tuple(dict.fromkeys(path for table, _ in targets for path in table.work.reads))
+    accounts = [Account(table.work, piece, table.files) for table, piece in targets]
     try:
-        for batch in task.read(replace(takers[0].table.work, reads=reads), common):
-            for (table, piece), account in zip(takers, accounts, strict=True):
+        for batch in task.read(replace(targets[0].table.work, reads=reads), common):
+            for (table, piece), account in zip(targets, accounts, strict=True):
                 own = table.own(batch, piece.slice.skip - common.skip)
-                account.take(task.decoded(table.work, piece.slice.source, own))
+                account.add(task.decoded(table.work, piece.slice.source, own))
     except Exception:
-        # Whatever it was, and whoever is to blame: each table finds out for itself.
+        # Any table may be the cause. Each one is indexed alone to find out.
         for account in accounts:
             account.abandon()
         return False
-    for (table, _), account in zip(takers, accounts, strict=True):
-        table.settle(account)
+    for (table, _), account in zip(targets, accounts, strict=True):
+        table.finish_piece(account)
     return True

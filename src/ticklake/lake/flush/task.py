@@ -1,4 +1,4 @@
-"""What runs on an executor: slices in, Parquet files and an account of each slice out."""
+"""The code of a task on an executor: reads slices, writes Parquet files, and returns a result for each slice."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ Observe = Callable[[pa.RecordBatch], Mapping[str, int]]
 Read = Callable[["Work", Slice], Iterator[pa.RecordBatch]]
 Ticks = npt.NDArray[np.int64]
 
-# A slice up to this size is decoded whole before any of it is written, so a bad one leaves no trace in a shared file.
+# A slice up to this size is decoded completely before it is written, so an invalid one adds nothing to a shared file.
 _WHOLE_BYTES = 32 << 20
-# Bytes of ticks that are decoded at a time.
+# Bytes of ticks decoded at a time.
 _CHUNK_BYTES = 8 << 20
-# Files beyond this size are closed and the next one begun, at the end of a slice.
+# A shared file is closed before it would have more rows than this.
 _FULL_ROWS = 16 << 20
 
 
-def _nothing(ticks: pa.RecordBatch) -> Mapping[str, int]:  # noqa: ARG001
+def _count_nothing(ticks: pa.RecordBatch) -> Mapping[str, int]:  # noqa: ARG001
     return {}
 
 
 @dataclass(frozen=True)
 class Work:
-    """What every task of a flush is told."""
+    """The input that all tasks of a flush share."""
 
     flush_id: str
     storage: Storage | None
@@ -54,21 +54,21 @@ class Work:
     table: Table | None = None
     directory: str = ""
     rows: Rows | None = None
-    observe: Observe = _nothing
+    observe: Observe = _count_nothing
     read: Read | None = None
-    """Where ticks come from, if not from storage."""
+    """Reads ticks from another source than storage."""
     ordinal: str = "tick_number"
-    """The column of what is read that counts: ticks, or batches of events."""
+    """The column with the numbers of ticks, or of event batches."""
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name in error messages."""
         return self.table.name if self.table else "no table"
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Some ticks of a slice, the rows of the table that they make (None if there is no table), and what was counted."""
+    """Some ticks of a slice, their rows (None if there is no table), and the counts from `observe`."""
 
     ticks: Ticks
     rows: pa.RecordBatch | None
@@ -77,7 +77,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Indexed:
-    """A piece of a slice that is in the files of this task, whole; `empty` are those of its ticks that have no row."""
+    """A piece that is completely in the files of this task. `empty` are its ticks without rows."""
 
     number: int
     ticks: Ticks
@@ -88,7 +88,7 @@ class Indexed:
 
 @dataclass(frozen=True)
 class Checked:
-    """A piece that was only checked: it can be indexed, and has these ticks."""
+    """A piece that was only checked: it is valid and has these ticks."""
 
     number: int
     ticks: Ticks
@@ -96,7 +96,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Failed:
-    """A piece that cannot be indexed, and why. Nothing of it is in a file."""
+    """A piece that cannot be indexed, and the reason. None of its rows is in a file."""
 
     number: int
     error: str
@@ -105,14 +105,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Unavailable:
-    """The task could not do its work through no fault of any slice: the disk is full, the storage is gone."""
+    """The task failed, but not because of a slice: for example, the disk is full or the storage is gone."""
 
     error: TickLakeError
 
 
 @dataclass(frozen=True)
 class Spent:
-    """For how long a task was at work."""
+    """The working time of a task."""
 
     seconds: float
 
@@ -121,7 +121,7 @@ Result = Indexed | Checked | Failed | ParquetFile | Unavailable | Spent
 
 
 def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
-    """Indexes the pieces into as few files as is sensible. Never raises for what a slice holds."""
+    """Indexes pieces into a few files. Returns `Failed` for invalid pieces and never raises because of them."""
     files = Files(work, task)
     try:
         results = [index_piece(work, piece, files) for piece in pieces]
@@ -130,7 +130,7 @@ def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
         files.discard()
         return [Unavailable(error)]
     except Exception as error:
-        # Rows that cannot be written, in a file that several pieces share: find out whose they are.
+        # Some rows cannot be written to a shared file. Index each piece alone to find the culprit.
         files.discard()
         if len(pieces) == 1:
             return [_failed(pieces[0], error)]
@@ -138,18 +138,18 @@ def index(work: Work, task: int, pieces: Sequence[Piece]) -> list[Result]:
 
 
 def index_piece(work: Work, piece: Piece, files: Files) -> Indexed | Checked | Failed:
-    """Indexes one piece, or says what is wrong with it. Raises only what no piece is to blame for."""
+    """Indexes one piece, or returns `Failed`. Raises only errors that the piece did not cause."""
     account = Account(work, piece, files)
     try:
         for part in decoded_slice(work, piece.slice):
-            account.take(part)
+            account.add(part)
     except (LakeUnwritable, StorageUnavailable):
         account.abandon()
         raise
     except Exception as error:
         account.abandon()
         return _failed(piece, error)
-    return account.settle()
+    return account.finish()
 
 
 def _failed(piece: Piece, error: Exception) -> Failed:
@@ -157,7 +157,7 @@ def _failed(piece: Piece, error: Exception) -> Failed:
 
 
 class Account:
-    """One piece on its way into the files: all of it or nothing."""
+    """Collects one piece and writes it to the files completely, or not at all."""
 
     def __init__(self, work: Work, piece: Piece, files: Files) -> None:
         self._work, self._piece, self._files = work, piece, files
@@ -168,7 +168,7 @@ class Account:
         self._rows = 0
         self._observed: Counter[str] = Counter()
 
-    def take(self, part: Decoded) -> None:
+    def add(self, part: Decoded) -> None:
         self._ticks.append(part.ticks)
         if self._piece.check:
             return
@@ -177,18 +177,18 @@ class Account:
             self._empty.append(np.setdiff1d(part.ticks, _distinct(part.rows, self._work.table.ordinal)))
             self._hold(part.rows)
 
-    def settle(self) -> Indexed | Checked:
-        """That was all of it: into the files with what is held."""
+    def finish(self) -> Indexed | Checked:
+        """Writes the held rows to the files. Called after the last part."""
         if self._piece.check:
             return Checked(self._piece.number, joined(self._ticks))
         if self._own is not None:
             self._files.close(self._own)
         elif self._rows:
-            self._pour(self._files.shared(self._rows))
+            self._write_held(self._files.shared(self._rows))
         return Indexed(self._piece.number, joined(self._ticks), joined(self._empty), self._rows, dict(self._observed))
 
     def abandon(self) -> None:
-        """Leaves nothing of it anywhere."""
+        """Discards the piece and its own file."""
         self._held.clear()
         if self._own is not None:
             self._files.abandon(self._own)
@@ -199,20 +199,20 @@ class Account:
         if self._own is None and sum(batch.nbytes for batch in self._held) > _WHOLE_BYTES:
             self._own = self._files.open()
         if self._own is not None:
-            self._pour(self._own)
+            self._write_held(self._own)
 
-    def _pour(self, writer: ParquetFileWriter) -> None:
+    def _write_held(self, writer: ParquetFileWriter) -> None:
         for batch in self._held:
             writer.append(batch)
         self._held.clear()
 
 
 class Files:
-    """The Parquet files of one task: a shared one for small slices, one of its own for a large slice."""
+    """The Parquet files of one task: a shared one for small slices, a separate one for each large slice."""
 
     def __init__(self, work: Work, task: int) -> None:
         self._work, self._task = work, task
-        # Spark may run a task again while its first attempt is still alive somewhere.
+        # Spark may run a task again while its first attempt is still running.
         self._attempt = secrets.token_hex(4)
         self._count = 0
         self._open: list[ParquetFileWriter] = []
@@ -221,7 +221,7 @@ class Files:
         self._finished: list[ParquetFile] = []
 
     def open(self) -> ParquetFileWriter:
-        assert self._work.table is not None  # noqa: S101  rows come only where there is a table
+        assert self._work.table is not None  # noqa: S101  there are rows only if there is a table
         name = f"{self._work.flush_id}-{self._task:04d}-{self._attempt}-{self._count:04d}.parquet"
         self._count += 1
         writer = ParquetFileWriter(Path(self._work.directory), name, self._work.table)
@@ -261,7 +261,7 @@ class Files:
 
 
 def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
-    assert work.storage is not None and isinstance(piece.source, BatchFile)  # noqa: S101  others bring their own `read`
+    assert work.storage is not None and isinstance(piece.source, BatchFile)  # noqa: S101  other sources have their own `read`
     try:
         yield from read_ticks(
             work.storage,
@@ -285,9 +285,9 @@ def decoded_slice(work: Work, piece: Slice) -> Iterator[Decoded]:
 
 
 def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
-    """Makes the rows of a batch and counts what there is to count. Raises if any of it cannot be indexed.
+    """Makes the rows of a batch and counts with `observe`. Raises if any tick cannot be indexed.
 
-    A flush, `index --replace` and `verify --deep` all judge a file by this function, so they cannot disagree.
+    A flush, `index --replace` and `verify --deep` all use this function, so they always agree.
     """
     # A copy: a view would keep the whole decoded batch alive.
     ticks = batch.column(work.ordinal).to_numpy().copy()
@@ -297,12 +297,12 @@ def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
 
 
 def failure_text(error: BaseException) -> str:
-    """Why a slice cannot be indexed, in one line."""
+    """Returns in one line why a slice cannot be indexed."""
     return message_text(error) if isinstance(error, TickLakeError) else error_text(error)
 
 
 def _check_grid(work: Work, file: Source, ticks: Ticks) -> None:
-    """Ticks off the sampling grid would be missed by everything that counts: slices, gaps, verdicts."""
+    """Raises `OffTheGrid`. Slices, gaps and verdicts do not count ticks off the sampling grid."""
     step = work.world.sampling_interval if work.world else 1
     off = ticks[ticks % step != 0]
     if len(off):
@@ -310,22 +310,22 @@ def _check_grid(work: Work, file: Source, ticks: Ticks) -> None:
 
 
 def checked_rows(work: Work, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The indexer's rows for these ticks. They fit the table, are of these ticks, and have each key whole and once."""
+    """Returns the indexer's rows for these ticks, sorted. Raises if they do not fit the table, the ticks or the key."""
     assert work.rows is not None and work.table is not None  # noqa: S101
     rows = work.rows(batch, work.world)
     found, wanted = _columns(rows.schema), _columns(work.table.schema)
     if found != wanted:
-        raise RowsDoNotFit(table=work.table.name, reason=f"its columns are {found}, not {wanted}")
+        raise RowsDoNotFit(table=work.table.name, reason=f"their columns are {found}, not {wanted}")
     for name in work.table.key:
         if rows.column(name).null_count:
-            raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {name}, which is part of the key")
+            raise RowsDoNotFit(table=work.table.name, reason=f"a row has no {name}, which is part of the key")
     for column, field in zip(rows.columns, work.table.schema, strict=True):
         if missing := _null_in(column, field, field.name):
-            raise RowsDoNotFit(table=work.table.name, reason=f"it has a row without {missing}, which is never null")
+            raise RowsDoNotFit(table=work.table.name, reason=f"a row has no {missing}, which must not be null")
     rows = ordered(pa.RecordBatch.from_arrays(rows.columns, schema=work.table.schema), work.table.key)
-    strangers = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column(work.ordinal).to_numpy())
-    if len(strangers):
-        raise RowsDoNotFit(table=work.table.name, reason=f"it has rows for tick {strangers[0]}, which it was not given")
+    unknown = np.setdiff1d(_distinct(rows, work.table.ordinal), batch.column(work.ordinal).to_numpy())
+    if len(unknown):
+        raise RowsDoNotFit(table=work.table.name, reason=f"rows have tick {unknown[0]}, which was not in the input")
     return rows
 
 
@@ -361,6 +361,6 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _distinct(rows: pa.RecordBatch, ordinal: str) -> Ticks:
-    """The ticks that have rows, which are in order."""
+    """Returns the distinct ticks of rows that are in order."""
     ascending: Ticks = rows.column(ordinal).to_numpy()
     return ascending[beginnings(ascending)]

@@ -1,4 +1,4 @@
-"""Reading the lake: which tables there are, their rows, frames, series and SQL."""
+"""Reads the lake: its tables, their rows, frames, series, and SQL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads DuckDB only for those who ask in SQL."""
+    """Imports DuckDB only if SQL is used."""
     if name in ("Limits", "Result", "limited_query", "query", "texts"):
         from ticklake.lake.read import queries
 

@@ -1,4 +1,4 @@
-"""What a lake holds, from directory names and Delta logs. A Parquet file is opened only if the log tells too little."""
+"""Lists what a lake holds, from directory names and Delta logs. Opens a Parquet file only if the log is not enough."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from ticklake.ticks import TickRange
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Figures of one table. `ticks` are the first and the last it has, with rows or without; None if it has none.
+    """Figures of one table. `ticks` is the range from its first to its last tick; None if it has none.
 
-    Both `rows` and `ticks` are None if a file of whose contents the log does not tell cannot be read.
+    `rows` and `ticks` are None if a file without statistics in the log cannot be read.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TableFacts:
 
 
 class Catalog:
-    """A lake to read from, `LAKE/<run id>/<table>`. Whatever else lies in the directory is ignored."""
+    """A lake to read from, `LAKE/<run id>/<table>`. Other files and folders are ignored."""
 
     def __init__(self, root: str | PathLike[str]) -> None:
         self.root = lake_path(root)
@@ -56,18 +56,18 @@ class Catalog:
             raise LakeNotFound(lake=self.root)
 
     def runs(self) -> list[str]:
-        """The runs that have tables, oldest first."""
+        """Returns the runs that have tables, oldest first."""
         return sorted(entry.name for entry in self.root.iterdir() if self.tables(entry.name))
 
     def tables(self, run_id: str) -> list[str]:
-        """A folder whose name is no table's, such as `cells.old`, was put aside by somebody."""
+        """Returns the tables of a run. Skips folders without the name of a table, such as `cells.old`."""
         if not is_safe(run_id):
             return []
         found = (log.parent.name for log in (self.root / run_id).glob("*/_delta_log"))
         return sorted(filter(is_table_name, found))
 
     def chosen(self, run_id: str | None) -> list[str]:
-        """All runs, or just the one asked for, which must be there."""
+        """Returns all runs, or the given run. Raises `RunNotInLake` if it does not exist."""
         runs = self.runs()
         if run_id is None:
             return runs
@@ -82,18 +82,18 @@ class Catalog:
         return TableFacts(table, int(delta.version()), rows, len(sizes), sum(sizes), ticks)
 
     def history(self, run_id: str, table: str, limit: int) -> list[dict[str, Any]]:
-        """What the last commits say of themselves, newest first."""
+        """Returns the metadata of the last commits, newest first."""
         try:
             return self.open(run_id, table).history(limit)
         except (DeltaError, OSError) as error:
-            # Another engine may have written what delta-rs does not understand.
+            # Another engine may have written commits that delta-rs cannot read.
             raise TableUnreadable(table=self.root / run_id / table, reason=one_line(error)) from error
 
     def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
         return dataset_of(self.open(run_id, table), self.root / run_id / table)
 
     def files(self, run_id: str, table: str) -> list[str]:
-        """Where the Parquet files of the table are."""
+        """Returns the paths of the Parquet files of the table."""
         directory = (self.root / run_id / table).absolute()
         return list(map(str, paths_of(self.open(run_id, table), directory)))
 
@@ -111,7 +111,7 @@ class Catalog:
 
 
 def empty_of(delta: DeltaTable, directory: Path) -> EmptyTicks:
-    """The ticks that a table has and that have no row: only its commits name them."""
+    """Returns the ticks of a table that have no rows, from its commits."""
     try:
         return recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version())).empty
     except DamagedCommit as error:
@@ -119,7 +119,7 @@ def empty_of(delta: DeltaTable, directory: Path) -> EmptyTicks:
 
 
 def _figures(delta: DeltaTable, directory: Path) -> tuple[int | None, TickRange | None]:
-    """Rows and ticks. Never of some of the files only."""
+    """Returns rows and ticks of all files, or None if a file cannot be read."""
     ranges = [TickRange(first, last) for first, last, _ in json.loads(empty_of(delta, directory).text())]
     if not is_counted_by(delta, "tick_number"):
         return rows_in(delta, directory), _spanning(ranges)

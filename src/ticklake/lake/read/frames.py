@@ -1,4 +1,4 @@
-"""Ticks of a run for the eye: one tick of a table, or a few columns of the ticks before it, from tables kept open."""
+"""Reads ticks for display: one tick of a table, or a few columns of the ticks before it. Tables are kept open."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ T = TypeVar("T")
 OPEN_TABLES = 16
 FRESH_SECONDS = 1.0
 ROWS_AT_ONCE = 4_000_000
-"""How many rows a look back may read: a second's work."""
+"""The number of rows that a look back may read. It takes about a second."""
 _NO_TICK = TickRange(0, -1)
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table as of one look at its log. Its dataset remembers the footers that it has read."""
+    """A table at one version. Its dataset caches the footers that it has read."""
 
     head: Head
     directory: Path
@@ -53,28 +53,28 @@ class OpenTable:
     empty_ticks: EmptyTicks
 
     def tick(self, tick: int, columns: Sequence[str]) -> pa.Table:
-        """The rows of one tick: of the files, only the row groups that may have it are read."""
+        """Returns the rows of one tick. Reads only row groups that may contain it."""
         return self.dataset.to_table(columns=list(columns), filter=pc.field("tick_number") == tick)
 
     def empty(self, ticks: TickRange) -> Ticks:
-        """The ticks that the table has and that have no row. Any other tick without a row is not in the table."""
+        """Returns the ticks of a range that the table has without rows. Other ticks without rows are not indexed."""
         return self.empty_ticks.within(ticks)
 
     def has(self, ticks: TickRange) -> Ticks:
-        """The ticks of a range that the table has, with rows or without."""
+        """Returns the ticks of a range that the table has, with rows or without."""
         rows = self.dataset.to_table(columns=["tick_number"], filter=_between(ticks))
         return joined([ticks_of(rows["tick_number"]), self.empty(ticks)])
 
     def look_back(self, ticks: TickRange, columns: Sequence[str], which: pc.Expression) -> pa.Table:
-        """Some rows of some ticks, in the order of the ticks."""
+        """Returns the rows of these ticks that match `which`, ordered by tick."""
         return self.dataset.to_table(columns=list(columns), filter=_between(ticks) & which).sort_by("tick_number")
 
     def scan(
         self, columns: Sequence[str], ticks: TickRange, wanted: Callable[[TickRange], bool]
     ) -> Iterator[pa.RecordBatch]:
-        """Whole row groups, those whose ticks are wanted: to leave out the other ticks is cheaper once they are summed.
+        """Yields whole row groups whose ticks are wanted. The caller drops other ticks, which is cheaper after summing.
 
-        Arrow's own way, a filter that names the ticks, finds no row group without them.
+        An Arrow filter on a list of ticks would not skip any row group.
         """
         for fragment in self.dataset.get_fragments(_between(ticks)):
             groups = [place for place, found in enumerate(_groups(fragment)) if found.overlaps(ticks) and wanted(found)]
@@ -82,16 +82,16 @@ class OpenTable:
                 yield from fragment.subset(row_group_ids=groups).to_batches(columns=list(columns))
 
     def rows(self, ticks: TickRange) -> float:
-        """About how many rows these ticks have, if those of a file are spread evenly over its ticks."""
+        """Estimates the number of rows of these ticks, as if each tick of a file had equally many."""
         found = contents_of(self.delta, self.directory, "tick_number")
         return sum(_share(file, ticks) for file in found if file is not None)
 
 
 class Frames:
-    """Shared by all viewers: a table is opened once, and its log looked at once a second at most.
+    """Open tables, shared by all viewers. The log of a table is checked once a second at most.
 
-    A table may be removed and made anew in the same place, also with the same number of commits. What tells is the
-    mark of its newest commit: if that is another one, the table is opened again.
+    A table may be removed and created again with the same number of commits. So the mark of its newest commit is
+    compared: if it has changed, the table is opened again.
     """
 
     def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
@@ -101,7 +101,7 @@ class Frames:
         self._worlds: dict[str, tuple[Head, World]] = {}
 
     def world(self, run_id: str) -> World | None:
-        """What the run's metadata table says; None as long as there is none."""
+        """Returns the world of a run from its metadata table, or None if there is no such table yet."""
         try:
             head = self._opened(run_id, METADATA).head
         except TableNotInRun:
@@ -123,7 +123,7 @@ class Frames:
         return self._catalog.facts(run_id, table)
 
     def reading(self, run_id: str, table: str, read: Callable[[OpenTable], T]) -> T:
-        """What is read of one look at a table; read again if its files were removed meanwhile.
+        """Calls `read` with an open table. Tries again if files of the table were removed meanwhile.
 
         Raises `TableUnreadable` if a file is damaged.
         """
@@ -140,7 +140,7 @@ class Frames:
         raise AssertionError("never reached")
 
     def reach(self, run_id: str, table: str, tick: int, step: int, samples: int) -> TickRange:
-        """The last ticks up to `tick`, from a sampled one: as many samples as asked for, or as their rows allow."""
+        """Returns the ticks up to `tick`: as many samples as given, or fewer if they have too many rows."""
         facts = self.facts(run_id, table)
         if facts.ticks is None or facts.rows is None:
             return TickRange(tick, tick)
@@ -179,7 +179,7 @@ class Frames:
                     delta = self._catalog.open(run_id, table)
                     head = Head(int(delta.version()), folder.mark(int(delta.version())) or "")
                     opened = OpenTable(head, directory, delta, dataset_of(delta, directory), empty_of(delta, directory))
-                    # Otherwise the table was made anew in this very moment, and the mark may be of another one.
+                    # Otherwise the table has just been created again, and the mark may be that of another table.
                     if folder.is_here():
                         return opened
         except (pa.ArrowException, DeltaError, OSError) as error:
@@ -198,6 +198,6 @@ def _share(file: Contents, ticks: TickRange) -> float:
 
 
 def _groups(fragment: pa.dataset.ParquetFileFragment) -> Iterator[TickRange]:
-    """The ticks of each row group: any if its statistics do not tell, none if it has no tick."""
+    """Yields the ticks of each row group: any tick if there are no statistics, none if all are null."""
     for group in row_groups(fragment.metadata, "tick_number"):
         yield group.bounds or (ANY_TICK if group.has_values else _NO_TICK)

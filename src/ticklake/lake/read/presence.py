@@ -1,4 +1,4 @@
-"""Which ticks a table has, as ranges: what each of its files has is read once and remembered."""
+"""Finds the ticks that a table has, as ranges. The ticks of each file are read once and cached."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ticklake.lake.read.catalog import Catalog, empty_of
 from ticklake.ticks import TickRange, even_on_grid, merged, ranges_of
 from ticklake.world import BadMetadata, World
 
-REMEMBERED_FILES = 100_000
+CACHED_FILES = 100_000
 _EVERY_TICK = TickRange(0, np.iinfo(np.int64).max)
 
 
 class Presence:
-    """Shared by all who look. Files of a table never change, so a look reads only those that are new.
+    """A cache of the ticks of files, shared by all viewers. Files of a table never change, so only new ones are read.
 
-    A table made anew in the same place has another id.
+    A table that was created again in the same place has another id.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,7 @@ class Presence:
     def ranges(
         self, catalog: Catalog, run_id: str, table: str, step: int, seconds: float = math.inf
     ) -> list[TickRange] | None:
-        """The sampled ticks of a table. None if it is not kept by ticks, or if reading took longer: then ask again."""
+        """Returns the sampled ticks of a table. None if it has no ticks, or if reading took longer: then call again."""
         delta, directory = catalog.open(run_id, table), catalog.root / run_id / table
         if not is_counted_by(delta, "tick_number"):
             return None
@@ -51,8 +51,7 @@ class Presence:
             if (ranges := self._of(table_id, path, step, until)) is None:
                 return None
             found += ranges
-        runs = json.loads(empty_of(delta, directory).text())
-        for first, last, every in runs:
+        for first, last, every in json.loads(empty_of(delta, directory).text()):
             found += even_on_grid(first, last, every, step)
         return merged(found, step)
 
@@ -71,13 +70,13 @@ class Presence:
             raise TableUnreadable(table=path, reason=one_line(error)) from error
         with self._lock:
             self._files[key] = found
-            while len(self._files) > REMEMBERED_FILES:
+            while len(self._files) > CACHED_FILES:
                 self._files.popitem(last=False)
         return found
 
 
 def step_of(catalog: Catalog, run_id: str) -> int | None:
-    """The sampling interval of a run; None as long as its metadata is not in the lake, or makes no sense."""
+    """Returns the sampling interval of a run, or None if its metadata is missing or not valid."""
     try:
         metadata = read_metadata(catalog.root / run_id / METADATA, run_id)
         return None if metadata is None else World.of(metadata).sampling_interval

@@ -1,4 +1,4 @@
-"""SQL over the lake's tables with DuckDB: no JVM, and no way out of the tables' files into the file system."""
+"""SQL on the lake's tables with DuckDB: no JVM, and no access to other files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ticklake.lake.read.catalog import Catalog
 log = logging.getLogger(__name__)
 
 RUN_ID = "run_id"
-"""The column that views have besides those of their tables: the run of each row."""
+"""The additional column of views: the run of each row."""
 
 _PAGE = 10_000
 _BATCH = 256
@@ -31,7 +31,7 @@ Config = dict[str, str | bool | int | float | list[str]]
 
 @dataclass(frozen=True)
 class Limits:
-    """For queries of strangers: it only reads, and ends when it takes too long, too much memory, or too many rows."""
+    """Limits for queries from untrusted users: time, memory, and size of the result."""
 
     seconds: float = 10.0
     megabytes: int = 512
@@ -49,9 +49,9 @@ class Result:
 
 @contextmanager
 def query(catalog: Catalog, sql: str, run_id: str | None = None) -> Iterator[Result]:
-    """Runs one SELECT over views named like the tables; each row says which run it is from in `run_id`.
+    """Runs one SELECT on views named like the tables. The column `run_id` has the run of each row.
 
-    A column of that name that a table has itself is `run_id_1` in its view.
+    If a table has its own column `run_id`, it is `run_id_1` in the view.
     """
     with opened(catalog, run_id) as (connection, tables), _errors_in_one_line(tables):
         cursor = connection.execute(_only(connection, sql, tables))
@@ -60,8 +60,8 @@ def query(catalog: Catalog, sql: str, run_id: str | None = None) -> Iterator[Res
 
 
 def limited_query(catalog: Catalog, sql: str, run_id: str, limits: Limits) -> tuple[pa.Table, bool]:
-    """The first rows of a SELECT over a run's tables, and whether there are more."""
-    # Without a directory to spill to, what needs more memory fails.
+    """Returns the first rows of a SELECT on the tables of a run, and whether there are more."""
+    # Without a directory for temporary files, a query that needs more memory fails.
     config: Config = {"memory_limit": f"{limits.megabytes}MB", "threads": 2, "temp_directory": ""}
     with opened(catalog, run_id, config) as (connection, tables), _errors_in_one_line(tables):
         _only(connection, sql, tables)
@@ -77,7 +77,7 @@ def limited_query(catalog: Catalog, sql: str, run_id: str, limits: Limits) -> tu
 
 
 def texts(column: pa.ChunkedArray) -> list[str | None]:
-    """The values of a result's column as DuckDB writes them. It knows days that Python does not: infinity, 44 BC."""
+    """Returns the values of a column as DuckDB prints them. It supports dates that Python does not: infinity, 44 BC."""
     with duckdb.connect() as connection:
         connection.register("result", pa.table([column], names=["value"]))
         return [text for (text,) in connection.execute("SELECT value::VARCHAR FROM result").fetchall()]
@@ -101,7 +101,7 @@ def _limited(relation: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
 def opened(
     catalog: Catalog, run_id: str | None, config: Config | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
-    """A query may come from anywhere: it sees the tables' files, and no others, no network, extensions or variables."""
+    """Opens DuckDB for untrusted queries: they can read the tables' files, but no other files and no network."""
     with duckdb.connect(config=config or {}) as connection:
         parts = _parts(catalog, catalog.chosen(run_id))
         files = [file for part in parts for file in part.files]
@@ -113,7 +113,7 @@ def opened(
 
 
 def _view(connection: duckdb.DuckDBPyConnection, table: str, parts: Sequence[_Part]) -> bool:
-    """Creates the view of a table from the runs whose files can be read, and says whether that is all of them."""
+    """Creates the view of a table from all readable runs. Returns True if all runs are readable."""
     own = [part for part in parts if part.table == table]
     selects = [part.select(connection) for part in own if part.is_readable]
     try:
@@ -121,14 +121,14 @@ def _view(connection: duckdb.DuckDBPyConnection, table: str, parts: Sequence[_Pa
             select = " UNION ALL BY NAME ".join(selects)
             connection.execute(f"CREATE VIEW {_identifier(table)} AS {select}")
     except duckdb.Error as error:
-        log.warning("Left out: Table %s cannot be read: %s", table, _in_one_line(error))
+        log.warning("Skipped: Table %s cannot be read: %s", table, _in_one_line(error))
         return False
     return len(selects) == len(own)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A run's share of a view: DuckDB reads the files of the table itself, and so only what a query needs of them."""
+    """The part of a view from one run. DuckDB reads the Parquet files itself, and only what a query needs."""
 
     run_id: str
     table: str
@@ -152,13 +152,13 @@ class _Part:
 
 
 def _numbered(name: str, taken: Sequence[str]) -> str:
-    """The first of name_1, name_2, … that is free: a view has each name once, in large or small letters."""
+    """Returns the first unused name of name_1, name_2, …. Names in a view are not case-sensitive."""
     known = {one.lower() for one in taken}
     return next(one for number in itertools.count(1) if (one := f"{name}_{number}") not in known)
 
 
 def _parts(catalog: Catalog, runs: Sequence[str]) -> list[_Part]:
-    """The tables of these runs, also those that cannot be read."""
+    """Returns the tables of these runs, including those that cannot be read."""
     return [_part(catalog, run, table) for run in runs for table in catalog.tables(run)]
 
 
@@ -168,23 +168,23 @@ def _part(catalog: Catalog, run: str, table: str) -> _Part:
         if lost := next((file for file in part.files if not Path(file).exists()), None):
             raise TableUnreadable(table=f"{run}/{table}", reason=f"its file {lost} is missing")
     except TableUnreadable as error:
-        log.warning("Left out: %s", error)
+        log.warning("Skipped: %s", error)
         return _Part(run, table, is_readable=False)
     return part
 
 
 def _only(connection: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]) -> duckdb.Statement:
-    """The one statement there is. What may read a file may also write it, so only a SELECT will do."""
-    statements = connection.extract_statements(sql.encode().decode())  # half a character fails here, not in DuckDB
+    """Returns the only statement. It must be a SELECT, because other statements could write to files."""
+    statements = connection.extract_statements(sql.encode().decode())  # an unpaired surrogate fails here, not in DuckDB
     if len(statements) != 1:
-        raise BadQuery(reason=f"one statement is expected, not {len(statements)}", tables=", ".join(tables))
+        raise BadQuery(reason=f"Give one statement, not {len(statements)}.", tables=", ".join(tables))
     if statements[0].type is not duckdb.StatementType.SELECT:
-        raise BadQuery(reason="only a SELECT can be asked", tables=", ".join(tables))
+        raise BadQuery(reason="Only a SELECT is allowed.", tables=", ".join(tables))
     return statements[0]
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Columns of the same name get a number, as DuckDB itself gives one in a subquery: a, a_1, a_2."""
+    """Adds numbers to repeated column names, as DuckDB does in a subquery: a, a_1, a_2."""
     found: list[str] = []
     for name in names:
         taken = {*names, *found}
@@ -207,7 +207,7 @@ def _errors_in_one_line(tables: Sequence[str]) -> Iterator[None]:
 
 
 def _in_one_line(error: duckdb.Error) -> str:
-    """Without the picture of the position that DuckDB adds below its message."""
+    """Returns the message without the excerpt of the query that DuckDB adds below it."""
     return " ".join(str(error).partition("\n\nLINE")[0].split())
 
 

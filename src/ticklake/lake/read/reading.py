@@ -1,4 +1,4 @@
-"""Rows of a table for Arrow, pandas and Polars: no JVM, and of the files only what the ticks need."""
+"""Rows of a table for Arrow, pandas and Polars, without a JVM. Reads only the needed parts of files."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ _TICK = "tick_number"
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a table, as it was when it was opened. They are read when they are asked for, each time anew."""
+    """Rows of a table as of when it was opened. Each call reads them again."""
 
     dataset: pa.dataset.Dataset
     columns: list[str]
     ticks: TickRange | None
 
     def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
+        """Returns all rows as an Arrow table."""
         return self._scanner().to_table()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
+        """Returns all rows as a pandas DataFrame."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a Polars frame. Raises `PolarsMissing` if Polars is not installed."""
+        """Returns all rows as a Polars DataFrame. Raises `PolarsMissing` if Polars is not installed."""
         try:
             import polars
         except ImportError as error:
             raise PolarsMissing() from error
         frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)  # noqa: S101  a table is no series
+        assert isinstance(frame, polars.DataFrame)  # noqa: S101  a table never becomes a series
         return frame
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """One record batch at a time, for more rows than fit into memory."""
+        """Yields one record batch at a time, for more rows than fit into memory."""
         yield from self._scanner().to_batches()
 
     def __len__(self) -> int:
         return int(self._scanner().count_rows())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """What lets DuckDB, Polars and others take it as it is."""
+        """Lets DuckDB, Polars and others read the rows directly."""
         return self._scanner().to_reader().__arrow_c_stream__(requested_schema)
 
     def _scanner(self) -> pa.dataset.Scanner:
-        # Row groups are read one after the other: a tick is in one or two of them.
+        # Row groups are read in turn: a tick is in one or two of them.
         return self.dataset.scanner(columns=self.columns, filter=self._filter())
 
     def _filter(self) -> pc.Expression | None:
@@ -77,9 +77,9 @@ def read(
     columns: Sequence[str] | None = None,
     lake: str | os.PathLike[str] | None = None,
 ) -> Rows:
-    """The rows of `table` in the run at `LAKE/RUN`, or in the run of that id in `lake`.
+    """Returns the rows of `table` in the run at `LAKE/RUN`, or in the run with that id in `lake`.
 
-    `ticks` are the first and the last wanted, both included; files and row groups without them are not read.
+    `ticks` is the first and the last tick, both included. Files and row groups without them are not read.
     """
     root, run_id = (lake, os.fspath(run)) if lake is not None else os.path.split(local_path(run, "A run of a lake"))
     catalog = Catalog(root)

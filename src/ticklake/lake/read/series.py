@@ -1,4 +1,4 @@
-"""Figures of a run over its ticks, in as many buckets as a chart has room for; what is read of it is bounded."""
+"""Figures of a run over its ticks, in buckets for a chart. The number of rows read is limited."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Numbers = npt.NDArray[np.int64]
 TICK = "tick_number"
 NO_TICKS: Numbers = np.empty(0, np.int64)
 IDS = 2**32
-"""Ids of organisms have 32 bit: with the number of a tick above them, a life at a tick is one number."""
+"""Ids of organisms have 32 bits. With the number of a tick above them, organism and tick are one number."""
 
 NEVER = np.iinfo(np.int64).min
 GROUP_ROWS = 2 * 128 * 1024
-"""Row groups are read whole, and a tick may lie across two."""
+"""Row groups are read whole, and a tick may be in two of them."""
 
 MOST_POINTS = 1_000
 
 
 @dataclass(frozen=True)
 class Source:
-    """What one table tells: sums over the rows of each tick, by name.
+    """The figures from one table: sums over the rows of each tick, by name.
 
-    `most` is how many rows a chart may read of it, about a second's work: beyond that, some ticks stand for all.
+    A chart reads at most `most` rows, which takes about a second. If there are more, it reads a sample of the ticks.
     """
 
     table: str
@@ -41,11 +41,11 @@ class Source:
     figures: tuple[str, ...]
     counted: Callable[[pa.RecordBatch, int], list[npt.NDArray[np.generic]]]
     deaths: bool = False
-    """Whether its rows are lives. Then its last figure is `deaths`: who was there at one tick and not at the next."""
+    """True if its rows are organisms. Then its last figure is `deaths`: organisms that are gone at the next tick."""
 
 
 class Tally(NamedTuple):
-    """Figures tick by tick, in the order of the ticks: one row of `sums` a figure; `known` is False where it is not."""
+    """Figures of each tick, ordered by tick: one row of `sums` for each figure. `known` marks valid values."""
 
     ticks: Numbers
     sums: Numbers
@@ -54,7 +54,7 @@ class Tally(NamedTuple):
 
 def _organisms(rows: pa.RecordBatch, step: int) -> list[npt.NDArray[np.generic]]:
     dead = rows["is_dead"].fill_null(False).to_numpy(zero_copy_only=False)
-    # A run that samples every step-th tick sees at each those born since the one before. A founder has no parent.
+    # A sampled tick shows all organisms born since the sample before. A founder has no parent.
     new = rows["birth_tick"].fill_null(NEVER).to_numpy() > rows[TICK].to_numpy() - step
     child = rows["parent_id"].is_valid().to_numpy(zero_copy_only=False)
     return [~dead, new & child, np.where(dead, 0, rows["energy"].fill_null(0).to_numpy()), new & dead]
@@ -78,7 +78,7 @@ SOURCES = (
 
 
 class Lives:
-    """Who was alive at which tick, and so who was not any more at the next. Only the ends of each life are kept."""
+    """Records who was alive at which tick, to count deaths. Only the ends of each life are kept."""
 
     def __init__(self, step: int) -> None:
         self._step = step
@@ -86,14 +86,14 @@ class Lives:
         self._firsts, self._lasts = [NO_TICKS], [NO_TICKS]
 
     def add(self, ticks: Numbers, ids: Numbers) -> None:
-        """The living of some rows, in any order."""
+        """Adds the living organisms of some rows, in any order."""
         if not len(ticks):
             return
         self._base = int(ticks[0]) // self._step * self._step if self._base is None else self._base
         numbered = self._numbered(ticks)
         keys = (numbered * IDS + ids + IDS // 2)[self.counts(ticks)]
         if not (keys[1:] > keys[:-1]).all():
-            keys = np.unique(keys)  # ours are in order
+            keys = np.unique(keys)  # our tables are already in order
         next_place = np.searchsorted(keys, keys + IDS)
         goes_on = keys[np.minimum(next_place, len(keys) - 1)] == keys + IDS
         went_on = np.zeros(len(keys), np.bool_)
@@ -102,8 +102,8 @@ class Lives:
         self._lasts.append(keys[~goes_on])
 
     def vanished(self, ticks: Numbers) -> Numbers:
-        """How many were alive at the sampled tick before each of these, and not at it."""
-        # What ends in one batch of rows may go on in the next one.
+        """Returns for each tick the number of organisms that were alive only at the sampled tick before it."""
+        # A life that ends in one batch of rows may continue in the next one.
         ended, begun = np.sort(np.concatenate(self._lasts)) + IDS, np.sort(np.concatenate(self._firsts))
         place = np.searchsorted(begun, ended)
         goes_on = begun[np.minimum(place, len(begun) - 1)] == ended if len(begun) else np.zeros(0, np.bool_)
@@ -113,7 +113,7 @@ class Lives:
         return np.where(self.counts(ticks), counts, 0)
 
     def counts(self, ticks: Numbers) -> npt.NDArray[np.bool_]:
-        """Which of these ticks are sampled ones, and near enough to be told apart."""
+        """Returns which of these ticks are sampled, and close enough to the first for the numbering."""
         numbered = self._numbered(ticks)
         found: npt.NDArray[np.bool_] = np.abs(numbered) < IDS // 4
         found &= numbered * self._step + (self._base or 0) == ticks
@@ -125,25 +125,25 @@ class Lives:
 
 
 class Buckets(NamedTuple):
-    """Ticks in parts of about the same length, each from its edge to the tick before the next one's."""
+    """Ticks in parts of about equal length. Each part ends before the edge of the next one."""
 
     edges: Numbers
     step: int
 
     @property
     def lengths(self) -> Numbers:
-        """How many sampled ticks each has."""
+        """The number of sampled ticks of each bucket."""
         return np.diff(self.edges) // self.step
 
     def every(self) -> TickRange:
         return TickRange(int(self.edges[0]), int(self.edges[-1]) - self.step)
 
     def held(self, ticks: Numbers) -> Numbers:
-        """How many of these ticks, which ascend, each has."""
+        """Returns for each bucket the number of these ascending ticks in it."""
         return np.diff(np.searchsorted(ticks, self.edges))
 
     def some(self, count: int) -> Numbers:
-        """So many ticks from the middle of each, or all that it has."""
+        """Returns up to `count` ticks from the middle of each bucket."""
         counts = np.minimum(self.lengths, count)
         firsts = self.edges[:-1] + (self.lengths - counts) // 2 * self.step
         places: Numbers = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -151,7 +151,7 @@ class Buckets(NamedTuple):
 
 
 def divided(ticks: TickRange, step: int, parts: int) -> Buckets:
-    """Fewer parts than asked for if there are fewer ticks; none if there are none."""
+    """Divides ticks into `parts` buckets, or fewer if there are fewer ticks."""
     samples = ticks.count(step)
     parts = min(parts, samples)
     if not parts:
@@ -160,7 +160,7 @@ def divided(ticks: TickRange, step: int, parts: int) -> Buckets:
 
 
 def affordable(parts: int, samples: int, rows_a_tick: float, most: int) -> tuple[int, int]:
-    """How many buckets, and how many ticks of each may be read: all of them, or as many as `most` rows allow."""
+    """Returns the number of buckets, and the number of ticks to read from each within a limit of `most` rows."""
     if samples * rows_a_tick <= most:
         return parts, samples
     parts = max(2, min(parts, int(most // max(rows_a_tick, GROUP_ROWS))))
@@ -168,9 +168,9 @@ def affordable(parts: int, samples: int, rows_a_tick: float, most: int) -> tuple
 
 
 def tallied(batches: Iterable[pa.RecordBatch], source: Source, step: int, empty: Numbers = NO_TICKS) -> Tally:
-    """Sums a tick; 0 for `empty` ticks, which the table has without a row. Deaths need the tick before.
+    """Sums the figures of each tick. `empty` ticks count 0. Deaths need the tick before.
 
-    Rows of a tick mostly follow each other, so each batch shrinks to a few numbers at once.
+    Rows of a tick are mostly adjacent, so each batch is first reduced to a few numbers.
     """
     ticks, sums = [np.empty(0, np.int64)], [np.empty((len(source.figures), 0), np.int64)]
     lives = Lives(step)
@@ -198,12 +198,12 @@ def tallied(batches: Iterable[pa.RecordBatch], source: Source, step: int, empty:
 
 
 def bucketed(tally: Tally, buckets: Buckets, source: Source) -> pa.Table:
-    """Mean, least and most of each figure a bucket; null where it has no tick. First, how many ticks they are of."""
+    """Returns mean, minimum and maximum of each figure for each bucket, null if it has no tick."""
     columns = {f"{source.table}_ticks": pa.array(buckets.held(tally.ticks))}
     for name, values, known in zip(source.figures, tally.sums, tally.known, strict=True):
         columns |= _reduced(name, tally.ticks[known], values[known], buckets)
     if source.deaths:
-        # Whoever is born and dies between two sampled ticks, or at a tick that is missing, is never seen.
+        # Organisms that are born and die between two sampled ticks, or at a missing tick, are not counted.
         whole = buckets.held(tally.ticks[tally.known[-1]]) == buckets.lengths
         columns["births_deaths_exact"] = pa.array(whole & (buckets.step == 1))
     return pa.table(columns)
@@ -225,7 +225,7 @@ def _reduced(name: str, ticks: Numbers, values: Numbers, buckets: Buckets) -> di
 
 @dataclass(frozen=True)
 class Charted:
-    """Buckets of some ticks; `exact` tells whether every tick was read."""
+    """Buckets of some ticks. `exact` is True if every tick was read."""
 
     ticks: TickRange
     step: int
@@ -234,13 +234,13 @@ class Charted:
 
 
 class Series:
-    """The figures of the runs of a lake."""
+    """Figures of the runs of a lake."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
 
     def ticks(self, run_id: str) -> TickRange | None:
-        """The sampled ticks from the first to the last tick that any of the tables has; None if there are none."""
+        """Returns the range of sampled ticks that any of the tables has, or None."""
         found = [self._frames.facts(run_id, source.table).ticks for source in self._sources(run_id)]
         known = [ticks for ticks in found if ticks is not None]
         whole = TickRange(min((one.start for one in known), default=0), max((one.end for one in known), default=-1))
@@ -251,9 +251,9 @@ class Series:
         return world.sampling_interval if world is not None else 1
 
     def chart(self, run_id: str, ticks: TickRange, points: int, sources: Sequence[Source] = SOURCES) -> Charted:
-        """One row a bucket: `from_tick`, `to_tick`, how many ticks that is, and what the tables tell of them.
+        """Returns one row for each bucket: `from_tick`, `to_tick`, the number of ticks, and the figures.
 
-        Of a range between two sampled ticks nothing is known: it has no bucket.
+        A range without a sampled tick has no bucket.
         """
         if not 2 <= points <= MOST_POINTS:
             raise InvalidOption(option="points", value=points, allowed=f"2 to {MOST_POINTS:,}")

@@ -1,7 +1,7 @@
 """Batch files as a Spark data source: `spark.read.format("ticks")`.
 
-Spark 4.2 tells a Python data source which filters a query has, but not which columns it uses. So columns are named by
-whoever reads, in the option `columns` or with `.schema(…)`; ticks are narrowed down by options and by `WHERE` alike.
+Spark 4.2 passes the filters of a query to a Python data source, but not its columns. So the user names columns, with
+the option `columns` or `.schema(…)`. Ticks are selected by options or by `WHERE`.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 FORMAT = "ticks"
 TICK = ("tick_number",)
 ALL_COLUMNS = tuple(field.name for field in TickData.DESCRIPTOR.fields)
-# Bytes of batch files that make one partition, and of ticks that make one Arrow batch.
+# Bytes of batch files in one partition, and of ticks in one Arrow batch.
 _PARTITION_BYTES = 16 << 20
 _CHUNK_BYTES = 4 << 20
 
 
 class Ticks(DataSource):
-    """The batch files of one run, one row a tick."""
+    """The batch files of one run, with one row for each tick."""
 
     @classmethod
     def name(cls) -> str:
@@ -66,7 +66,7 @@ class Ticks(DataSource):
 
 
 class TicksReader(DataSourceReader):
-    """One read of one run: which ticks, and which of their fields."""
+    """Reads the chosen ticks and fields of one run."""
 
     def __init__(self, options: MutableMapping[str, str], schema: StructType) -> None:
         place, _, run_id = options.get("path", "").rstrip("/").rpartition("/")
@@ -86,7 +86,7 @@ class TicksReader(DataSourceReader):
                 yield one
 
     def partitions(self) -> list[InputPartition]:
-        """Shares of equal bytes. Files outside the ticks are known by their names, and are not opened."""
+        """Returns shares of equal bytes. Files without wanted ticks are recognised by name and not opened."""
         files = self._storage.every_batch(self._run_id)
         slices = [Slice(file, within) for file in files if (within := file.ticks.within(self._ticks))]
         tasks = -(-int(sum(one.weight() for one in slices)) // self._partition_bytes)
@@ -107,7 +107,7 @@ class Share(InputPartition):
     pieces: list[Piece]
 
 
-_LETS_THROUGH: dict[type[Filter], Callable[[Any], TickRange]] = {
+_PASSING_TICKS: dict[type[Filter], Callable[[Any], TickRange]] = {
     EqualTo: lambda value: TickRange(value, value),
     EqualNullSafe: lambda value: TickRange(value, value),
     GreaterThan: lambda value: TickRange(value + 1, MAX_TICK),
@@ -119,18 +119,18 @@ _LETS_THROUGH: dict[type[Filter], Callable[[Any], TickRange]] = {
 
 
 def ticks_of(one: Filter) -> TickRange | None:
-    """The ticks that a filter lets through, or at least those it may; None where it is about something else."""
+    """Returns a range with all ticks that pass the filter, or None if it does not restrict ticks."""
     if getattr(one, "attribute", None) != TICK:
         return None
     if isinstance(one, IsNotNull):
         return TickRange(0, MAX_TICK)
     value = getattr(one, "value", None)
     known = all(isinstance(part, int) for part in (value if isinstance(one, In) else (value,)))  # type: ignore[union-attr]
-    return _LETS_THROUGH[type(one)](value) if known and value != () and type(one) in _LETS_THROUGH else None
+    return _PASSING_TICKS[type(one)](value) if known and value != () and type(one) in _PASSING_TICKS else None
 
 
 def fields_of(schema: StructType) -> list[str]:
-    """What a decoder must read for this schema: whole fields, or some fields of their messages."""
+    """Returns the fields that a decoder must read for this schema, such as `cells` or `organisms.energy`."""
     fields = []
     for field in schema.fields:
         inner = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
@@ -140,7 +140,7 @@ def fields_of(schema: StructType) -> list[str]:
 
 
 def schema_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    """Only these columns of it, in its order."""
+    """Returns the schema with only these columns, in its order."""
     wanted = set(names)
     for name in [name for name in schema.names if name not in wanted]:
         schema = schema.remove(schema.get_field_index(name))
@@ -150,5 +150,5 @@ def schema_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 def _number(options: MutableMapping[str, Any], name: str, default: int) -> int:
     text = str(options.get(name, default))
     if not text.isdecimal():
-        raise BadSourceOption(option=name, value=text, reason="it must be a number, 0 or more")
+        raise BadSourceOption(option=name, value=text, reason="it must be an integer, 0 or more")
     return int(text)

@@ -1,4 +1,4 @@
-"""The lake inside a user's own Spark session."""
+"""Makes the lake available in a user's own Spark session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Its default, 50 tasks to read a log of a few files, takes longer than most queries.
+    # The default is 50 tasks to read a log of a few files, which takes longer than most queries.
     "spark.databricks.delta.snapshotPartitions": str(os.cpu_count() or 2),
 }
 
@@ -25,12 +25,12 @@ def register_ticks(spark: SparkSession) -> None:
     from ticklake.lake.read.source import Ticks
 
     spark.dataSource.register(Ticks)
-    # Off by default, and then Spark refuses a source that makes use of it.
+    # Off by default, but then Spark refuses a source with `pushFilters`.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 def create_views(spark: SparkSession, catalog: Catalog, runs: Iterable[str]) -> None:
-    """One temporary view a table, named like it; a later one of the same name replaces it."""
+    """Creates a temporary view for each table, with the name of the table. Later runs replace earlier ones."""
     for run_id in runs:
         for table in catalog.tables(run_id):
             path = (catalog.root / run_id / table).absolute()
@@ -41,7 +41,7 @@ def create_views(spark: SparkSession, catalog: Catalog, runs: Iterable[str]) -> 
 
 
 def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """The same builder, for a session that reads Delta tables; the jar comes from the Maven repository."""
+    """Returns the builder with the settings for Delta tables. The jar is downloaded from the Maven repository."""
     try:
         from delta import configure_spark_with_delta_pip
     except ImportError as error:

@@ -1,10 +1,10 @@
-"""The Spark session: local or on a cluster, and what goes wrong with it."""
+"""The Spark session, local or on a cluster, and its failures."""
 
 from __future__ import annotations
 
 from ticklake.lake.session.session import (
+    close_if_dead,
     job_died,
-    leave_if_gone,
     open_session,
     parallelism,
     reason_of,
@@ -14,8 +14,8 @@ from ticklake.lake.session.session import (
 )
 
 __all__ = [
+    "close_if_dead",
     "job_died",
-    "leave_if_gone",
     "open_session",
     "parallelism",
     "reason_of",

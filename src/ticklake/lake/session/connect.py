@@ -1,4 +1,4 @@
-"""Spark Connect: a session on a server elsewhere, with no JVM and no Spark context here."""
+"""Spark Connect: a session on a remote server, without a JVM or Spark context in this process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ticklake.lake.errors import ConnectMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark's own default tries for ten minutes without a word; the flush tries again anyway, and says so.
+# Spark retries silently for ten minutes by default. The flush retries anyway, and logs it.
 _TRIES, _MAX_PAUSE_MS = 6, 4000
-# A cluster may grow while it is being used.
+# A cluster may grow while it is used, so the number of cores is read again after this time.
 _FRESH_SECONDS = 60.0
 _MANY = 4096
 
@@ -22,7 +22,7 @@ _known_cores: WeakKeyDictionary[SparkSession, tuple[float, int]] = WeakKeyDictio
 
 
 def connect(url: str, settings: Mapping[str, str]) -> SparkSession:
-    """A new session on the server behind `sc://HOST:PORT`. Settings that belong to the server are left to it."""
+    """Opens a new session on the server at `sc://HOST:PORT`. Skips settings that only the server can change."""
     try:
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession as RemoteSession
@@ -37,18 +37,18 @@ def connect(url: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def is_connected(spark: SparkSession) -> bool:
-    """Whether this session is one of Spark Connect."""
+    """Returns True if this is a session of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def leave(spark: SparkSession) -> None:
-    """Closes this end of a session whose server does not know it any more."""
+def close(spark: SparkSession) -> None:
+    """Closes the local end of a session that its server no longer knows."""
     spark.release_session_on_close = False  # type: ignore[attr-defined]
     spark.stop()
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks the server's cluster runs at once: into so many partitions it cuts a range that says nothing."""
+    """Returns the number of cores of the cluster: the default number of partitions of a range."""
     asked, count = _known_cores.get(spark, (0.0, 0))
     if not count or time.monotonic() - asked > _FRESH_SECONDS:
         parts = spark.range(_MANY).selectExpr("spark_partition_id() AS part").groupBy().max("part").collect()

@@ -1,4 +1,4 @@
-"""The address of a Spark that is already running somewhere: `spark://HOST:PORT[,HOST:PORT…]` or `sc://HOST:PORT`."""
+"""Addresses of a running Spark: `spark://HOST:PORT[,HOST:PORT…]` or `sc://HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PORTS = {CONNECT: 15002, STANDALONE: 7077}
 _ANSWER_SECONDS = 10.0
 
 
-def knock(master: str) -> None:
-    """Finds out at once whether anybody is there; Spark itself would say so minutes later, and at length."""
+def check_reachable(master: str) -> None:
+    """Raises `SparkUnavailable` at once if no address accepts a connection. Spark itself would need minutes."""
     failures = []
     for address in addresses(master):
         try:
             socket.create_connection(address, _ANSWER_SECONDS).close()
         except OSError as error:
-            failures.append(f"nobody is at {address[0]}:{address[1]} ({error})")
+            failures.append(f"no connection to {address[0]}:{address[1]} ({error})")
         else:
             return
     if failures:
@@ -29,7 +29,7 @@ def knock(master: str) -> None:
 
 
 def addresses(master: str) -> Iterator[tuple[str, int]]:
-    """Where a running Spark listens; nothing for masters that are no address, such as `local[*]` and `yarn`."""
+    """Yields the addresses in a master URL. Masters such as `local[*]` and `yarn` have none."""
     for scheme, port in _PORTS.items():
         if master.startswith(scheme):
             hosts = master.removeprefix(scheme).partition("/")[0]

@@ -1,4 +1,4 @@
-"""The Spark session that flushes run on."""
+"""Opens and closes the Spark session that flushes use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ticklake.lake.errors import JavaMissing, SparkUnavailable
 from ticklake.lake.session import connect
-from ticklake.lake.session.master import CONNECT, knock
+from ticklake.lake.session.master import CONNECT, check_reachable
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -34,17 +34,17 @@ _RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-# Leaves signals as they were when the JVM started.
-_DEAF = "-Xrs"
+# Tells the JVM not to install signal handlers.
+_NO_SIGNAL_HANDLERS = "-Xrs"
 
 _SETTINGS = {
-    # A flush is one narrow stage: there is nothing to adapt, and planning it costs 30 ms a job.
+    # A flush is one narrow stage. Adaptive planning would only cost 30 ms a job.
     "spark.sql.adaptive.enabled": "false",
-    # Indexers of several tables share the cores instead of queueing behind each other.
+    # Indexers of several tables share the cores instead of waiting for each other.
     "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The JVM only hands work out: a small heap and the quick compiler start sooner and run as fast.
+    # The JVM only distributes work. A small heap and the simple compiler start sooner and are as fast.
     "spark.driver.memory": "1g",
     _JAVA_OPTIONS: f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOGGING}",
 }
@@ -55,9 +55,9 @@ _LOCAL_SETTINGS = {
 
 
 def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on `master`: `local[*]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect.
+    """Opens a session on `master`: `local[*]`, `spark://…`, `yarn`, `k8s://…`, or `sc://…` for Spark Connect.
 
-    Asked the same again, it is the same session, or a new one where that one has ended.
+    The same arguments give the same session again, or a new one if that one has ended.
     """
     known = (master, frozenset((settings or {}).items()))
     with _STARTING:
@@ -67,10 +67,10 @@ def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = 
 
 
 def _open(master: str, settings: Mapping[str, str]) -> SparkSession:
-    # Workers must run the Python that runs here, whatever `python3` is on their path; only a user knows a better one.
+    # Workers must use the same Python as this process, not the `python3` of their path. Users can set another one.
     os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    knock(master)
+    check_reachable(master)
     if master.startswith(CONNECT):
         return connect.connect(master, settings)
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
@@ -86,7 +86,7 @@ def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    options = f"{_DEAF} {settings.get(_JAVA_OPTIONS, '')}"
+    options = f"{_NO_SIGNAL_HANDLERS} {settings.get(_JAVA_OPTIONS, '')}"
     given = {"spark.master": master, "spark.app.name": "ticklake", **settings, _JAVA_OPTIONS: options}
     builder = SparkSession.builder
     for key, value in given.items():
@@ -103,13 +103,13 @@ def _start(master: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _start_jvm(conf: SparkConf) -> None:
-    """Starts the JVM out of reach of the signals that ask us to stop: the last flush needs it, and its workers.
+    """Starts the JVM so that signals do not stop it: the last flush needs it and its workers.
 
-    It has a session of its own, so signals to our process group do not reach it. It and its children never see a
-    SIGTERM, which systemd sends to every process of a service. It ends when its stdin closes, so at the latest with us.
+    It has its own process session, so signals to our process group do not reach it. It and its children block SIGTERM,
+    which systemd sends to every process of a service. It ends when its stdin closes, at the latest with this process.
 
-    No interrupt reaches the thread that starts it: a JVM whose start PySpark gives up stays for ever. One that has
-    started after an interrupt is there for the next session.
+    It is started in another thread, which is not interrupted: if PySpark gave up the start, the JVM would stay for
+    ever. A JVM that starts after an interrupt is used by the next session.
     """
     with ThreadPoolExecutor(1, "spark-start") as starting:
         starting.submit(_launch, conf).result()
@@ -119,14 +119,14 @@ def _launch(conf: SparkConf) -> None:
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # A mask is inherited, and unlike a handler it can be set in any thread. This one ends with the launch.
+    # Children inherit the mask. Unlike a handler, it can be set in any thread. This thread ends with the launch.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Ends a session; one whose JVM is gone has ended already."""
+    """Ends a session, even if its JVM is gone."""
     try:
         spark.stop()
     except Exception:
@@ -134,10 +134,10 @@ def stop_session(spark: SparkSession) -> None:
         _forget_jvm()
 
 
-def leave_if_gone(spark: SparkSession) -> None:
-    """Ends a session that can run no more jobs, so that whoever asks for it again gets a new one."""
+def close_if_dead(spark: SparkSession) -> None:
+    """Ends a session that cannot run jobs any more, so that `open_session` returns a new one."""
     if connect.is_connected(spark):
-        connect.leave(spark)
+        connect.close(spark)
     elif _jvm_gone():
         _forget_jvm()
     elif _stopped_inside(spark):
@@ -149,7 +149,7 @@ def _ended(spark: SparkSession) -> bool:
 
 
 def _jvm_gone() -> bool:
-    """Whether the JVM that was started here has ended, killed for want of memory, say."""
+    """Returns True if the JVM of this process has ended, for example killed because memory ran out."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
@@ -157,19 +157,19 @@ def _jvm_gone() -> bool:
 
 
 def _forget_jvm() -> None:
-    """PySpark keeps the way to a JVM for ever, also where there is none any more."""
+    """Resets PySpark, which keeps its connection to a JVM even if the JVM has ended."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if (context := SparkContext._active_spark_context) is not None:
-        context._jsc = None  # or it would be asked to stop
+        context._jsc = None  # otherwise `stop` would call the JVM
         context.stop()
     SparkContext._gateway = SparkContext._jvm = None
     SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _stopped_inside(spark: SparkSession) -> bool:
-    """Whether Spark has ended its context by itself, as it does when a cluster's master has dismissed it."""
+    """Returns True if Spark has ended its own context, as it does when a cluster's master removes it."""
     try:
         return bool(spark._jsc.sc().isStopped())
     except Exception:  # it does not answer
@@ -177,31 +177,31 @@ def _stopped_inside(spark: SparkSession) -> bool:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as far as Spark tells: it grows as executors come."""
+    """Returns the number of tasks that the cluster runs at once. It grows as executors start."""
     with _answering(spark):
         return connect.cores(spark) if connect.is_connected(spark) else int(spark.sparkContext.defaultParallelism)
 
 
 def ship_with_jobs(module: ModuleType) -> None:
-    """Has this module's code travel with every job, so that the workers need not have it installed."""
+    """Sends the code of this module with every job, so that workers need not install it."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def share_cores_fairly(spark: SparkSession, pool: str) -> None:
-    """Jobs of this thread take turns with those of other pools. (Through Spark Connect the server decides.)"""
+    """Runs jobs of this thread in turns with those of other pools. With Spark Connect, the server decides."""
     if not connect.is_connected(spark):
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
 def job_died(error: Exception) -> bool:
-    """Whether a job ran and failed, as opposed to a Spark that is not there to run it."""
+    """Returns True if a job ran and failed, and False if Spark could not run it."""
     return "Job aborted" in str(error) or type(error).__name__ == "PythonException"
 
 
 def reason_of(error: Exception) -> str:
-    """The cause at the bottom of what Spark says, in one line; the rest is its stack."""
+    """Returns the cause of a Spark error in one line, without its stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
@@ -217,13 +217,13 @@ def _answering(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        leave_if_gone(spark)
+        close_if_dead(spark)
         raise SparkUnavailable(reason=reason_of(error)) from error
 
 
 @contextmanager
 def _without_jvm_chatter() -> Iterator[None]:
-    """The JVM that is started inside keeps a stderr that passes on everything but one line nobody can act on."""
+    """Filters one useless line from the stderr of a JVM that is started inside the block."""
     real = os.dup(2)
     source, sink = os.pipe()
     os.dup2(sink, 2)

@@ -1,4 +1,4 @@
-"""Upkeep of tables: fewer files (compaction), and no files that nothing needs (vacuum)."""
+"""Upkeep of tables: compaction merges files, vacuum removes files that are no longer needed."""
 
 from __future__ import annotations
 

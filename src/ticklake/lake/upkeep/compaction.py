@@ -1,7 +1,7 @@
-"""Compaction: small neighbouring files of a table become one large file, in one commit that changes no row.
+"""Compaction: merges small neighbouring files of a table into one large file, in one commit that changes no row.
 
-Indexing goes on meanwhile. What was appended in between does not matter; if anybody has removed one of the files, such
-as another compaction, the merged file is thrown away.
+Indexing continues meanwhile. Rows appended in between do not matter. If one of the files was removed, for example by
+another compaction, the merged file is discarded.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from ticklake.lake.upkeep.merging import merged
 
 @dataclass(frozen=True)
 class Policy:
-    """Which files to merge. The defaults suit the background, where a row should be rewritten a few times at most."""
+    """Which files to merge. The defaults are for background work, which should rewrite a row only a few times."""
 
     full_bytes: int = 32 << 20
-    """Nothing larger is made, and a file of half this size is left alone."""
+    """The largest size of a merged file. A file of at least half this size is final: it is not merged again."""
     fan_in: int = 8
-    """So many files at least, unless fewer make one that is left alone from then on."""
+    """The least number of files to merge, unless fewer make a final file."""
     growth: int = 4
-    """A file is rewritten only into one so many times as large, or into one that is left alone from then on."""
+    """A file is rewritten only into a file this many times larger, or into a final file."""
 
 
 BY_HAND = Policy(fan_in=2, growth=1)
-"""As few files as possible, at once."""
+"""Merges into as few files as possible."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What one step did."""
+    """The changes made by one step."""
 
     files_removed: int = 0
     files_added: int = 0
@@ -50,28 +50,28 @@ class Compacted:
 
 
 def plan(files: Iterable[LiveFile], policy: Policy) -> list[list[LiveFile]]:
-    """The groups of neighbouring files, in tick order, that should each become one."""
+    """Returns the groups of neighbouring files, in tick order, that should each be merged."""
     known = sorted((file for file in files if file.ticks != ANY_TICK), key=lambda file: (file.ticks, file.path))
     return [
         group
-        for small, run in groupby(known, key=lambda file: 2 * file.size < policy.full_bytes)
+        for small, neighbours in groupby(known, key=lambda file: 2 * file.size < policy.full_bytes)
         if small
-        for part in _cut(list(run), policy.full_bytes)
+        for part in _cut(list(neighbours), policy.full_bytes)
         for group in _worthwhile(part, policy)
     ]
 
 
 class Compaction:
-    """Compaction of one table, any number of which may be at work at once."""
+    """Compaction of one table. Several may work on the same table at once."""
 
     def __init__(self, ledger: Ledger, policy: Policy = Policy()) -> None:  # noqa: B008
         self._ledger = ledger
         self._policy = policy
 
     def steps(self) -> Iterator[Compacted]:
-        """Merges one group after the other until no more is worth it."""
+        """Merges one group after the other until none is left."""
         self._ledger.refresh()
-        # Fewer files after every merge, so this ends; groups that were lost to another are planned anew.
+        # Every merge leaves fewer files, so this ends. Groups that another compaction has changed are planned again.
         while groups := plan(self._ledger.files, self._policy):
             for group in groups:
                 if all(map(self._ledger.has, group)):
@@ -79,7 +79,7 @@ class Compaction:
             self._ledger.refresh()
 
     def waiting(self) -> int:
-        """How many files the next steps would merge."""
+        """Returns the number of files that the next steps would merge."""
         self._ledger.refresh()
         return sum(map(len, plan(self._ledger.files, self._policy)))
 
@@ -93,7 +93,7 @@ class Compaction:
         return Compacted(len(group), 1, sum(one.size for one in group), file.size)
 
     def _swap(self, group: Sequence[LiveFile], file: ParquetFile) -> bool:
-        """False where the group is no longer what the table consists of."""
+        """Replaces the group in the table. Returns False if a file of the group is no longer in it."""
         while True:
             try:
                 self._ledger.replace(group, file)
@@ -126,7 +126,7 @@ class Compaction:
 
 
 def _cut(files: Sequence[LiveFile], full: int) -> Iterator[list[LiveFile]]:
-    """Neighbours in groups that make a file of at most `full` bytes."""
+    """Yields groups of neighbours with at most `full` bytes together."""
     group: list[LiveFile] = []
     size = 0
     for file in files:
@@ -139,7 +139,7 @@ def _cut(files: Sequence[LiveFile], full: int) -> Iterator[list[LiveFile]]:
 
 
 def _worthwhile(group: Sequence[LiveFile], policy: Policy) -> Iterator[list[LiveFile]]:
-    """The group; or, where its largest file would gain too little by it, what is left and right of that one."""
+    """Yields the group, or, if its largest file is too large for `growth`, the groups on both sides of that file."""
     sizes = [file.size for file in group]
     final = 2 * sum(sizes) >= policy.full_bytes
     if len(group) < 2 or (len(group) < policy.fan_in and not final):

@@ -1,4 +1,4 @@
-"""Upkeep of a lake's tables: compaction and vacuum of all of them, or of those asked for."""
+"""Compaction and vacuum of all tables of a lake, or of chosen ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ticklake.lake.upkeep.compaction import BY_HAND, Compacted, Compaction
 from ticklake.lake.upkeep.vacuum import Garbage, Vacuum
 
 Progress = Callable[[str, int, int], None]
-"""Told how far the work on a table is: its name, how much is done, of how much."""
+"""Called with the name of a table, the work done, and the total work."""
 
 
 @dataclass(frozen=True)
 class Optimized:
-    """What a compaction did to a table, and how many files it has now."""
+    """The changes that a compaction made to a table, and its number of files now."""
 
     run_id: str
     table: str
@@ -42,7 +42,7 @@ class Vacuumed:
 
 
 def tables_of(catalog: Catalog, run_id: str | None, wanted: Sequence[str]) -> list[tuple[str, str]]:
-    """Runs and tables, all there are or those asked for, each of which some run must have."""
+    """Returns runs with their tables: all, or only the wanted ones. Raises if no run has a wanted table."""
     there = [(run, table) for run in catalog.chosen(run_id) for table in catalog.tables(run)]
     names = {table for _, table in there}
     for table in wanted:
@@ -54,7 +54,7 @@ def tables_of(catalog: Catalog, run_id: str | None, wanted: Sequence[str]) -> li
 def optimize_tables(
     catalog: Catalog, run_id: str | None, wanted: Sequence[str], progress: Progress
 ) -> Iterator[Optimized]:
-    """Makes as few files of each table as is sensible, and a checkpoint of its log."""
+    """Compacts each table and writes a checkpoint of its log."""
     for run, table in tables_of(catalog, run_id, wanted):
         ledger = open_table(catalog.root / run / table)
         if ledger is None:
@@ -73,19 +73,19 @@ def vacuum_tables(
     force: bool = False,
     dry_run: bool = False,
 ) -> Iterator[Vacuumed]:
-    """Removes what no version of a table within the last `older_than` seconds needs."""
+    """Removes files that no version of a table needed within the last `older_than` seconds."""
     for run, table in tables_of(catalog, run_id, wanted):
-        it = Vacuum(catalog.root / run / table, older_than, force=force)
-        garbage = it.find()
+        vacuum = Vacuum(catalog.root / run / table, older_than, force=force)
+        garbage = vacuum.find()
         gone: list[Garbage] = list(garbage) if dry_run else []
-        for one in () if dry_run else it.remove(garbage):
+        for one in () if dry_run else vacuum.remove(garbage):
             gone.append(one)
             progress(f"{run}/{table}", len(gone), len(garbage))
         yield Vacuumed(run, table, len(gone), sum(one.size for one in gone))
 
 
 def open_table(directory: Path) -> Ledger | None:
-    """None for a table that is not kept by ticks, such as `metadata`: it has nothing to merge."""
+    """Opens a table, or returns None if it has no ticks, such as `metadata`: it has nothing to merge."""
     try:
         return open_existing(directory)
     except (DeltaError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Rows of several Parquet files in the order of their key, read a stretch of ticks at a time: memory stays bounded."""
+"""Merges rows of several Parquet files by key, one range of ticks at a time, so that memory is bounded."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from ticklake.ticks import TickRange
 
 Numbers = npt.NDArray[np.int64]
 
-# Rows that are in memory together, unless one tick has more.
+# The number of rows in memory at a time, unless one tick has more.
 _ROWS_AT_ONCE = 1 << 18
 
 
 def merged(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
-    """All rows, ascending. Two rows of one key are an error."""
+    """Yields all rows in ascending order of the key. Two rows with the same key are an error."""
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
     dataset = ds.dataset([str(path) for path in paths], schema=table.schema, format=parquet)
     column = ds.field(table.ordinal)
-    for first, last in stretches(*_rows_per_tick(paths, table.ordinal), _ROWS_AT_ONCE):
-        # One after the other: what is read ahead in parallel would be held as well.
+    for first, last in tick_ranges(*_rows_per_tick(paths, table.ordinal), _ROWS_AT_ONCE):
+        # Without threads and readahead, because rows read ahead would also be in memory.
         wanted = (column >= first) & (column <= last)
         rows = dataset.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
         for batch in rows.combine_chunks().to_batches():
             yield ordered(batch, table.key)
 
 
-def stretches(ticks: Numbers, rows: Numbers, at_once: int) -> Iterator[TickRange]:
-    """These ascending ticks in ranges of at most so many rows; one tick is never divided."""
+def tick_ranges(ticks: Numbers, rows: Numbers, at_once: int) -> Iterator[TickRange]:
+    """Yields these ascending ticks in ranges of at most `at_once` rows. One tick is never divided."""
     start = held = 0
     for place, count in enumerate(rows.tolist()):
         if place > start and held + count > at_once:
@@ -51,7 +51,7 @@ def stretches(ticks: Numbers, rows: Numbers, at_once: int) -> Iterator[TickRange
 
 
 def _rows_per_tick(paths: Sequence[Path], ordinal: str) -> tuple[Numbers, Numbers]:
-    """Reads tick numbers alone, and those only where a row group holds more than one tick."""
+    """Counts the rows of each tick. Reads tick numbers only from row groups with more than one tick."""
     found = [_counts(file, group, ordinal) for path in paths for file, group in _row_groups(path, ordinal)]
     ticks = np.concatenate([np.empty(0, np.int64), *(part[0] for part in found)])
     rows = np.concatenate([np.empty(0, np.int64), *(part[1] for part in found)])

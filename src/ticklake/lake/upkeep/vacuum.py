@@ -1,7 +1,7 @@
-"""Vacuum: files that no version of a table within the retention needs, found and removed.
+"""Vacuum: finds and removes files that no version of a table within the retention needs.
 
-Such are the files that a compaction or a removal has replaced, and those of flushes that were never committed. How old
-a file or a commit is, its file system says.
+These are files that a compaction or a removal has replaced, and files of flushes that were never committed. The file
+system gives the age of files and commits.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from ticklake.lake.delta import (
 from ticklake.lake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 
 RETENTION = 7 * 86_400.0
-"""Seconds for which files stay that the table no longer needs: a query may have begun before it did."""
+"""Seconds for which unneeded files are kept, because a query that started earlier may still read them."""
 SHORTEST_RETENTION = 86_400.0
 
-# So many at a time, because nobody can commit meanwhile.
+# The number of files removed at a time, because commits have to wait meanwhile.
 _AT_ONCE = 200
-# Temporary files of ours, of delta-rs and of its object store; commits and checkpoints that were set aside.
+# Temporary files of TickLake, of delta-rs and of its object store; commits and checkpoints that were set aside.
 _LEFTOVER = re.compile(r"\..*\.tmp|_commit_.*\.tmp|.*#\d+|.*\.torn")
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """A file that can go."""
+    """A file that can be removed."""
 
     path: Path
     size: int
 
 
 class Vacuum:
-    """Vacuum of one table, while others index, compact and read it."""
+    """Vacuum of one table. The table can be indexed, compacted and read meanwhile."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Vacuum:
         self._id = ""
 
     def find(self) -> list[Garbage]:
-        """What can go, as of now. Reads names, ages, and the commits within the retention."""
+        """Returns the files that can be removed now. Reads names, ages, and the commits within the retention."""
         cutoff = self._clock() - self._older_than
         self._id, live = self._live()
         needed = live | self._removed_since(cutoff)
@@ -79,7 +79,7 @@ class Vacuum:
         return sorted((one for one in found if one is not None), key=lambda one: one.path)
 
     def remove(self, garbage: Sequence[Garbage]) -> Iterator[Garbage]:
-        """Removes them, unless they have been committed since, or another table has come into this one's place."""
+        """Removes these files, unless they have been committed since, or the table was replaced by another one."""
         for start in range(0, len(garbage), _AT_ONCE):
             with TableFolder(self._directory) as folder, folder.removing():
                 found, live = self._live()
@@ -98,11 +98,11 @@ class Vacuum:
             yield from gone
 
     def _live(self) -> tuple[str, set[str]]:
-        """The table's id, and the names of its files."""
+        """Returns the table's id, and the names of its files."""
         try:
             with TableFolder(self._directory) as folder:
                 states = folder.states(durable_version(folder))
-                # The files of a commit that is missing, or empty while it is copied, would look like garbage.
+                # Files of a missing commit, or of one that is being copied, would look like garbage.
                 check_intact(folder)
                 delta = DeltaTable(self._directory)
                 changed = [name for name, state in states.items() if folder.state(name) != state]
@@ -113,7 +113,7 @@ class Vacuum:
             raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
 
     def _removed_since(self, cutoff: float) -> set[str]:
-        """Files that were part of the table at some time since then."""
+        """Returns the files that were part of the table at some time since `cutoff`."""
         recent = (path for path in self._log.glob("*.json") if is_commit(path.name) and path.stat().st_mtime >= cutoff)
         return {name for path in recent for name in _decoded(path).removes}
 

@@ -1,4 +1,4 @@
-"""Checks of a table against itself and against the batch files it was made of."""
+"""Checks a table for damage, and compares it with its batch files."""
 
 from __future__ import annotations
 

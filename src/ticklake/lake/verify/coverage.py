@@ -1,4 +1,4 @@
-"""What a table holds, tick by tick, and whether any key is there twice: read from its Parquet files, not its log."""
+"""Finds the ticks and duplicate keys of a table. Reads its Parquet files, not only its log."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from ticklake.ticks import TickRange
 
 Ticks = npt.NDArray[np.int64]
 TICK = "tick_number"
-# Also those that no run has: they are unexpected.
+# Includes negative ticks, which no run has: they are reported as unexpected.
 _EVERY_TICK = TickRange(np.iinfo(np.int64).min, np.iinfo(np.int64).max)
-# Rows that are looked through at a time for keys that are there twice.
+# The number of rows that are searched for duplicate keys at a time.
 _ROWS_AT_ONCE = 4 << 20
 _SHOWN = 100
 
 
 @dataclass(frozen=True)
 class Covered:
-    """The ticks of a table: those with rows, and those that its commits say have none."""
+    """The ticks of a table: those with rows, and those that its commits record as empty."""
 
     with_rows: Ticks
     without_rows: Ticks
@@ -54,7 +54,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """The rows of each tick, in tick order, and the first keys that are there more than once."""
+    """The number of rows of each tick, ordered by tick, and the first duplicate keys."""
 
     ticks: Ticks
     rows: Ticks
@@ -63,42 +63,42 @@ class RowCounts:
 
 
 def key_of(directory: Path) -> tuple[str, ...]:
-    """The key that a table says it has. Its first column is what the table counts by; none: it counts by nothing.
+    """Returns the key that the properties of a table name.
 
-    A table that names no key and has ticks, such as another engine may write, counts by those.
+    Without such a property, the key is `tick_number` if the table has that column, else empty.
     """
     delta = _open(directory)
     return (TICK,) if delta is None else named_key(delta, directory) or ((TICK,) if is_counted_by(delta, TICK) else ())
 
 
 def covered(directory: Path) -> Covered:
-    """Reads only the column that the table counts by, and that only if a row group's bounds do not tell."""
+    """Returns the ticks of a table. Reads a row group only if its bounds are not enough."""
     delta, key = _open(directory), key_of(directory)
     if delta is None or not key:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
     if any(file is not None and file.nulls for file in contents_of(delta, directory, key[0])):
         raise TableUnreadable(table=directory, reason=f"it has rows without {key[0]}")
     found = joined(part for path in paths_of(delta, directory) for part in _ticks(path, key[0]))
-    told = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
-    return Covered(found, told.empty.all())
+    records = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
+    return Covered(found, records.empty.all())
 
 
 def table_id(directory: Path) -> str | None:
-    """The table's own id; None where there is no table."""
+    """Returns the id of the table, or None if it does not exist."""
     delta = _open(directory)
     return None if delta is None else str(delta.metadata().id)
 
 
 def properties_of(directory: Path) -> Mapping[str, str]:
-    """What a table says of itself; nothing where there is no table."""
+    """Returns the properties of a table; none if it does not exist."""
     delta = _open(directory)
     return {} if delta is None else {name: value or "" for name, value in delta.metadata().configuration.items()}
 
 
 def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
-    """Counts rows and looks for duplicates a stretch of ticks at a time: memory does not grow with the table.
+    """Counts rows and finds duplicates, one range of ticks at a time: memory does not grow with the table.
 
-    Without a key, rows are duplicates that are the same in every column.
+    Without a key, rows are duplicates if all their columns are equal.
     """
     delta = _open(directory)
     ordinal = (key or key_of(directory))[0]
@@ -106,47 +106,47 @@ def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
         named_key(delta, directory) or pa.schema(delta.schema().to_arrow()).names if delta is not None else ()
     )
     counts: list[pa.Table] = []
-    twins: list[pa.Table] = []
+    duplicates: list[pa.Table] = []
     if delta is not None:
         try:
-            for keys in _stretches(delta, directory, key, ordinal):
+            for keys in _keys_by_range(delta, directory, key, ordinal):
                 grouped = keys.group_by(list(key)).aggregate([([], "count_all")])
-                twins.append(grouped.filter(pc.greater(grouped["count_all"], 1)))
+                duplicates.append(grouped.filter(pc.greater(grouped["count_all"], 1)))
                 counts.append(keys.group_by(ordinal).aggregate([([], "count_all")]))
         except (OSError, pa.ArrowException) as error:
             raise TableUnreadable(table=directory, reason=one_line(error)) from error
     counted = pa.concat_tables(counts).sort_by(ordinal) if counts else None
     if counted is not None and counted[ordinal].null_count:
         raise TableUnreadable(table=directory, reason=f"it has rows without {ordinal}")
-    double = pa.concat_tables(twins) if twins else None
+    repeated = pa.concat_tables(duplicates) if duplicates else None
     return RowCounts(
         ticks_of(counted[ordinal]) if counted else np.empty(0, np.int64),
         counted["count_all"].to_numpy() if counted else np.empty(0, np.int64),
-        double.select(list(key)).slice(0, _SHOWN).to_pylist() if double else [],
-        double.num_rows if double else 0,
+        repeated.select(list(key)).slice(0, _SHOWN).to_pylist() if repeated else [],
+        repeated.num_rows if repeated else 0,
     )
 
 
 def rows_of(directory: Path, ordinal: str, numbers: Sequence[int]) -> pa.Table:
-    """The rows of these ticks, or of whatever else the table counts by."""
+    """Returns the rows with these numbers in column `ordinal`."""
     delta = _open(directory)
     if delta is None:
-        raise TableUnreadable(table=directory, reason="there is no table")
+        raise TableUnreadable(table=directory, reason="it does not exist")
     try:
         return dataset_of(delta, directory).to_table(filter=ds.field(ordinal).isin(list(numbers)))
     except (OSError, pa.ArrowException) as error:
         raise TableUnreadable(table=directory, reason=one_line(error)) from error
 
 
-def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: str) -> Iterator[pa.Table]:
-    """The key columns, in stretches of ticks that hold about as many rows as may be looked at together."""
+def _keys_by_range(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: str) -> Iterator[pa.Table]:
+    """Yields the key columns of one range of ticks after the other, each with about `_ROWS_AT_ONCE` rows."""
     files = contents_of(delta, directory, ordinal)
     if not files:
         return
     dataset = dataset_of(delta, directory)
     bounds = [file.bounds for file in files if file is not None and file.bounds is not None and not file.nulls]
     if len(bounds) < len(files):
-        # A file that cannot be read, or rows without a tick, which are in no stretch: found by who reads all.
+        # A file cannot be read, or rows have no tick. Reading everything finds both.
         yield dataset.to_table(columns=list(key))
         return
     low, high = min(one.start for one in bounds), max(one.end for one in bounds)
@@ -154,7 +154,7 @@ def _stretches(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: 
     edges = [low + (high + 1 - low) * part // parts for part in range(parts + 1)]
     tick = ds.field(ordinal)
     for first, beyond in pairwise(edges):
-        # Both inside: what is beyond the last tick of all is no int64. An edge may be there twice.
+        # Both bounds are inclusive, because the tick after the last may not fit into int64. Two edges may be equal.
         if first < beyond:
             yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick <= beyond - 1))
 

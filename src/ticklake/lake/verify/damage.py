@@ -1,4 +1,4 @@
-"""Damage to a table that shows without its batch files: files that are not as they were written, also of its log."""
+"""Finds damaged files of a table and of its log, without its batch files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ticklake.lake.verify.inspection import inspected
 
 
 def damaged_files(directory: Path, ordinal: str) -> dict[str, str]:
-    """What is wrong with which file, by its path. Reads all of the log, and every byte of every file."""
+    """Returns the damaged files by path, with the reason. Reads the whole log and every byte of every file."""
     log = inspected(directory, ordinal)
     try:
         files = live_files(DeltaTable(directory), ordinal)

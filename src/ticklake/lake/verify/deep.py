@@ -1,4 +1,4 @@
-"""The deep comparison: every batch file decoded again on Spark, and every tick's rows compared with the table's."""
+"""The deep comparison: decodes every batch file again on Spark and compares the rows of every tick with the table."""
 
 from __future__ import annotations
 
@@ -35,15 +35,18 @@ from ticklake.ticks import TickRange, ranges_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Files are dealt out to so many times more tasks than run at once, so that none has much to do at the end.
+# There are this many times more tasks than cores, so that all cores finish at about the same time.
 _ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Deep:
-    """The ticks that were compared; those whose rows differ from every file's; those that two files tell differently;
-    those with rows and no file; those that have no rows, as it should be; and files, also of the table and of its log,
-    that cannot be read or are not as they were written, with why."""
+    """The result of a deep comparison.
+
+    `ticks` is the number of ticks compared. `different`: no file has the rows of the table. `disputed`: two files have
+    different rows. `unproven`: the table has rows, but no file has the tick. `without_rows`: correctly empty.
+    `unreadable`: damaged files of the storage, the table or its log, with the reason.
+    """
 
     ticks: int
     different: list[TickRange]
@@ -58,8 +61,8 @@ class Deep:
 
 
 def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep:
-    """`work` says which table and how its rows are made, just as for a flush."""
-    decoded = _deal(spark, files, lambda file: _decode(work, file))
+    """Compares a table with its batch files. `work` names the table and its indexer, as for a flush."""
+    decoded = _on_workers(spark, files, lambda file: _decode(work, file))
     unreadable = {key: result for key, result in decoded if isinstance(result, str)}
     from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
     directory = Path(work.directory)
@@ -69,7 +72,7 @@ def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) 
         _Item(directory, work.table, file.path, log.bounds.get(file.path, file.ticks), log.checksums.get(file.path, ""))
         for file in _files(directory, work.table.ordinal)
     ]
-    scanned = _deal(spark, items, _scan)
+    scanned = _on_workers(spark, items, _scan)
     unreadable |= {path: result for path, result in scanned if isinstance(result, str)}
     unreadable |= log.flaws
     table = merged(result for _, result in scanned if isinstance(result, Fingerprints))
@@ -77,7 +80,7 @@ def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) 
 
 
 def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:
-    """What the files say against what the table has."""
+    """Compares the fingerprints of the files with those of the table."""
     ticks = np.concatenate([np.empty(0, np.int64), *(part.ticks for part in from_files)])
     rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in from_files)])
     hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in from_files)])
@@ -94,8 +97,10 @@ def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: d
     )
 
 
-def _deal(spark: SparkSession, items: Sequence[Any], act: Callable[[Any], tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Has `act` done to every item on Spark's workers."""
+def _on_workers(
+    spark: SparkSession, items: Sequence[Any], act: Callable[[Any], tuple[str, Any]]
+) -> list[tuple[str, Any]]:
+    """Calls `act` for every item on Spark's workers."""
     if not items:
         return []
     tasks = min(len(items), parallelism(spark) * _ROUNDS)
@@ -111,16 +116,16 @@ def _deal(spark: SparkSession, items: Sequence[Any], act: Callable[[Any], tuple[
         rows = spark.range(0, tasks, 1, tasks).mapInArrow(run, "result binary").collect()
     except Exception as error:
         raise FlushFailed(table="a deep comparison", reason=reason_of(error)) from error
-    # What comes back was made by our own tasks a moment ago.
+    # Safe: our own tasks have just made these bytes.
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
 
 
 def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
-    """A file's key, and the fingerprints of all of its rows, or why it has none."""
+    """Returns the key of a file, and the fingerprints of its rows or the reason why it cannot be decoded."""
     try:
         return file.key, merged(_parts(work, Slice(file, file.ticks)))
     except Exception as error:
-        # An indexer of the user's own may raise anything.
+        # A custom indexer may raise anything.
         return file.key, failure_text(error)
 
 
@@ -131,7 +136,7 @@ def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
 
 
 class _Item(NamedTuple):
-    """A file of the table, and the checksum that it should have, where that is known."""
+    """A file of the table, and its expected checksum, if known."""
 
     directory: Path
     table: Table
@@ -151,7 +156,7 @@ class _Item(NamedTuple):
 
 
 def _files(directory: Path, ordinal: str) -> list[LiveFile]:
-    """None where the log cannot be read, of which the look at the log tells."""
+    """Returns the files of the table; none if the log cannot be read, which `inspected` reports."""
     try:
         return live_files(DeltaTable(directory), ordinal)
     except (DeltaError, OSError):
@@ -162,7 +167,7 @@ def _scan(item: _Item) -> tuple[str, Fingerprints | str]:
     try:
         if item.checksum and checksum(item.path) != item.checksum:
             return item.damaged("its checksum is wrong")
-        # Another engine may have laid the same columns out in another order, and as other types of Arrow.
+        # Another engine may have written the columns in another order and with other Arrow types.
         schema = item.table.schema
         with opened(item.path) as file:
             groups = [group.number for group in row_groups(file.metadata, item.table.ordinal)]

@@ -1,4 +1,4 @@
-"""Fingerprints of ticks: how many rows a tick has, and a hash of them that does not depend on their order."""
+"""Fingerprints of ticks: the number of rows, and a hash of them that does not depend on their order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NULL = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Fingerprints(NamedTuple):
-    """One entry a tick, ascending. Hashes of the same tick add up, so parts of a tick can be taken anywhere."""
+    """One entry for each tick, ascending. Hashes of a tick are added, so its rows may come in several parts."""
 
     ticks: Ticks
     rows: Ticks
@@ -33,9 +33,9 @@ class Fingerprints(NamedTuple):
 def fingerprints(
     rows: pa.RecordBatch | pa.Table, without_rows: Ticks | None = None, ordinal: str = "tick_number"
 ) -> Fingerprints:
-    """Of all ticks in these rows, and of those that are named because they have none."""
+    """Returns the fingerprints of all ticks in these rows, and of the ticks in `without_rows`."""
     if rows.column(ordinal).null_count:
-        rows = rows.filter(rows.column(ordinal).is_valid())  # another engine's, and of no tick
+        rows = rows.filter(rows.column(ordinal).is_valid())  # another engine may write rows without a tick
     ticks = ticks_of(rows.column(ordinal))
     hashes = np.zeros(len(ticks), np.uint64)
     for column in rows.columns:
@@ -49,7 +49,7 @@ def fingerprints(
 
 
 def merged(parts: Iterable[Fingerprints]) -> Fingerprints:
-    """The parts of one table or file as a whole."""
+    """Merges the fingerprints of the parts of a table or file."""
     ticks, rows, hashes = zip(*parts, strict=True) if (parts := list(parts)) else ((), (), ())
     return _summed(
         np.concatenate([np.empty(0, np.int64), *ticks]),
@@ -59,7 +59,7 @@ def merged(parts: Iterable[Fingerprints]) -> Fingerprints:
 
 
 def at(found: Fingerprints, ticks: Ticks) -> tuple[Ticks, Hashes]:
-    """Row counts and hashes of these ticks; zeros for those that are not there."""
+    """Returns row counts and hashes of these ticks, zeros for missing ones."""
     if not len(found.ticks):
         return np.zeros(len(ticks), np.int64), np.zeros(len(ticks), np.uint64)
     place = np.minimum(np.searchsorted(found.ticks, ticks), len(found.ticks) - 1)
@@ -77,7 +77,7 @@ def _summed(ticks: Ticks, rows: Ticks, hashes: Hashes) -> Fingerprints:
 
 
 def _codes(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """A number for each value, the same for the same value wherever it is."""
+    """Returns a number for each value. Equal values have equal numbers."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         codes = pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(np.uint64)
@@ -95,7 +95,7 @@ def _codes(column: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def _codes_of_words(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Words repeat, so each is hashed once."""
+    """Hashes each distinct word once, because words repeat."""
     words = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     encoded = words.dictionary_encode()
     known = _digests([word.as_py() for word in encoded.dictionary] or [b""])
@@ -108,7 +108,7 @@ def _digests(values: Iterable[bytes]) -> Hashes:
 
 
 def _mixed(codes: Hashes) -> Hashes:
-    """Every bit of the input on every bit of the output (the finish of splitmix64)."""
+    """Mixes every bit of the input into every bit of the output (the final step of splitmix64)."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return (codes ^ (codes >> np.uint64(31))) + _NULL

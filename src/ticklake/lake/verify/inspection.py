@@ -1,4 +1,4 @@
-"""A look at every entry of a table's log: whether it is as it was written, and whether all of them add up."""
+"""Checks every file of a table's log for damage, and that checkpoints agree with commits."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from ticklake.lake.delta import (
 from ticklake.lake.errors import DamagedCommit
 from ticklake.ticks import TickRange
 
-# In this order: a table does not open while the hint names a checkpoint that is gone.
-_REMOVE = f"remove {HINT} beside it and then itself, the commits are all there"
+# In this order: a table does not open if the hint names a missing checkpoint.
+_REMOVE = f"remove {HINT} beside it and then the file itself; all commits exist"
 
 
 class Inspection(NamedTuple):
-    """What is wrong with which entry of a log, by its path; checksums and bounds of the files that it names."""
+    """Flaws of log files by path, and the checksums and bounds of all data files that the commits list."""
 
     flaws: dict[str, str]
     checksums: dict[str, str]
@@ -43,7 +43,7 @@ class Inspection(NamedTuple):
 
 
 def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
-    """Reads all of the log."""
+    """Reads and checks the whole log."""
     log = directory / "_delta_log"
     summary = Summary.stored(log)
     own = {checkpoint_name(summary.version): summary.checkpoint}
@@ -62,11 +62,14 @@ def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
 
 
 def _flaw(checkpoint: Path, expected: str) -> str:
-    """If the table does not open without it, another writer may have made it anew and cleaned the log up."""
+    """Returns what is wrong with a checkpoint, or an empty text.
+
+    If the table needs it, another writer may have replaced ours and cleaned the log up: our checksum does not count.
+    """
     with TableFolder(checkpoint.parents[1]) as folder:
-        spare = opens_without(folder, [checkpoint.name])
-    advice = _REMOVE if spare else "restore it, commits under it are gone"
-    if spare and expected and checksum(checkpoint) != expected:
+        removable = opens_without(folder, [checkpoint.name])
+    advice = _REMOVE if removable else "restore it, because commits before it are gone"
+    if removable and expected and checksum(checkpoint) != expected:
         return f"its checksum is wrong; {advice}"
     try:
         pq.read_table(checkpoint)
@@ -76,7 +79,7 @@ def _flaw(checkpoint: Path, expected: str) -> str:
 
 
 def _difference(directory: Path, history: dict[int, Commit], ordinal: str) -> dict[str, str]:
-    """A checkpoint has no checksum, but every commit that it sums up is kept: the two must agree."""
+    """Compares the files of the table with the commits. Checkpoints have no checksum, but must agree with commits."""
     try:
         delta = DeltaTable(directory)
         found = _sizes(live_files(delta, ordinal))
@@ -89,7 +92,7 @@ def _difference(directory: Path, history: dict[int, Commit], ordinal: str) -> di
 
 
 def _sizes(files: Iterable[LiveFile]) -> set[tuple[str, int]]:
-    """Without their statistics, of which delta-rs tells only some."""
+    """Returns paths and sizes. Statistics are left out, because delta-rs returns only some of them."""
     return {(file.path, file.size) for file in files}
 
 
@@ -102,7 +105,7 @@ def _compared(directory: Path, found: set[tuple[str, int]], replayed: set[tuple[
 
 
 def _checkpoints(log: Path) -> list[Path]:
-    """By their versions, the newest last."""
+    """Returns the checkpoints ordered by version, the newest last."""
     return sorted(log / name for name in versions_of(path.name for path in log.glob("*.parquet")))
 
 

@@ -1,4 +1,4 @@
-"""Whether the table in a run's folder is of that run."""
+"""Checks that the table in a run's folder belongs to that run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ticklake.lake.errors import TableUnreadable
 
 
 def check_owner(directory: Path, run_id: str) -> None:
-    """Raises `TableOfAnotherRun` if it is of another one. No table is of no run."""
+    """Raises `TableOfAnotherRun` if the table belongs to another run. A missing table is accepted."""
     try:
         check_run(DeltaTable(directory), directory, run_id)
     except TableNotFoundError:
