@@ -32,7 +32,7 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.indexers.finished import FinishedRun
-from ticklake.lake.flush.flush import task
+from ticklake.lake.flush import task
 from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake
 from ticklake.lake.session.session import open_session

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ticklake import BatchInfo, MetadataInfo
-from ticklake.coordination.groups import release
+from ticklake.coordination.groups import unbind
 from ticklake.errors import (
     GroupFillsAnotherTable,
     MetadataNotAnnounced,
@@ -251,7 +251,7 @@ def test_a_second_lake_in_one_group_is_refused_and_gets_everything_once_the_grou
     options = IndexerOptions(maker.run_id, until_caught_up=True, enable_idempotency=True)
     with pytest.raises(GroupFillsAnotherTable):
         EnvironmentIndexer("EnvironmentIndexer", resources, options).run()
-    release(database.run(maker.run_id), "batch-topic", "EnvironmentIndexer")
+    unbind(database.run(maker.run_id), "batch-topic", "EnvironmentIndexer")
     EnvironmentIndexer("EnvironmentIndexer", resources, options).run()
     assert maker.keys() == sorted(maker.expected_keys(range(10)))
 
