@@ -69,7 +69,7 @@ class QueuedBatch:
     def ticks(self) -> TickRange:
         return TickRange(self.sequence, self.sequence)
 
-    def claim(self, first: int, last: int) -> dict[str, object]:
+    def provenance(self, first: int, last: int) -> dict[str, object]:
         return {"event_batch": self.key, "batch_numbers": [first, last]}
 
 

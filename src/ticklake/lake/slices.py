@@ -24,7 +24,7 @@ class Source(Protocol):
     @property
     def size(self) -> int: ...
 
-    def claim(self, first: int, last: int) -> dict[str, object]:
+    def provenance(self, first: int, last: int) -> dict[str, object]:
         """Returns how a commit records this source and the ticks that it added from it."""
 
 

@@ -34,7 +34,7 @@ class BatchFile(NamedTuple):
     ticks: TickRange
     size: int
 
-    def claim(self, first: int, last: int) -> dict[str, object]:
+    def provenance(self, first: int, last: int) -> dict[str, object]:
         """Returns how a commit of a table records this file and the ticks that it added from it."""
         return {"file": self.key, "ticks": [first, last]}
 

@@ -303,7 +303,7 @@ def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str
         added.setdefault(one.number, []).append(one.ticks)
     sources = [
         {
-            **slices[number].source.claim(first, last),
+            **slices[number].source.provenance(first, last),
             "step": step,
             "message": slices[number].message_id,
             "claim": slices[number].claim_version,
