@@ -35,7 +35,7 @@ from truth import KEYS, indexed, orphans, simulated
 
 from ticklake import Database
 from ticklake.completeness.completeness import Completeness
-from ticklake.completeness.verdict import Verdict
+from ticklake.completeness.judging import Verdict
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.files import Storage

@@ -23,7 +23,7 @@ from report import Findings, Script
 
 from ticklake import SimulationMetadata, faults
 from ticklake.completeness.completeness import Completeness
-from ticklake.completeness.verdict import Verdict
+from ticklake.completeness.judging import Verdict
 from ticklake.contracts import EnvironmentConfig
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.indexers.events import TABLE, EventIndexer

@@ -21,7 +21,7 @@ from truth import indexed
 
 from ticklake import Database
 from ticklake.completeness.completeness import Completeness
-from ticklake.completeness.verdict import Coverage, Verdict
+from ticklake.completeness.judging import Coverage, Verdict
 from ticklake.errors import TickLakeError
 from ticklake.insights import Places
 from ticklake.lake.read.catalog import Catalog

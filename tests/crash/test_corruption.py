@@ -16,8 +16,8 @@ from in_process import InProcess
 
 from ticklake import Database, MetadataInfo, RunCompleted
 from ticklake.completeness.completeness import Completeness
-from ticklake.completeness.reports import RunVerdict
-from ticklake.completeness.verdict import Verdict
+from ticklake.completeness.judging import Verdict
+from ticklake.completeness.verdicts import RunVerdict
 from ticklake.coordination.groups import unbind
 from ticklake.coordination.reconcile import announced, compare, publish, stored
 from ticklake.errors import BadFile, DamagedCommit, DamagedTableFile, DatabaseDamaged, TickLakeError

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from ticklake import RunCompleted
 from ticklake.completeness.completeness import Completeness
-from ticklake.completeness.reports import RunVerdict
-from ticklake.completeness.verdict import Verdict
+from ticklake.completeness.judging import Verdict
+from ticklake.completeness.verdicts import RunVerdict
 from ticklake.config import load
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.target import Target

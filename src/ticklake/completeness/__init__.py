@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.ending import end_run
+from ticklake.completeness.judging import Verdict
 from ticklake.completeness.repair import Repair
-from ticklake.completeness.reports import FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
-from ticklake.completeness.verdict import Verdict
+from ticklake.completeness.verdicts import FilesVerdict, MessagesVerdict, RunVerdict, TableVerdict
 
 __all__ = [
     "Completeness",

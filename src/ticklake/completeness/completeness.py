@@ -11,9 +11,9 @@ from ticklake.completeness.event_tables import EventTables
 from ticklake.completeness.files import Files
 from ticklake.completeness.messages import Messages
 from ticklake.completeness.repair import Repair, Repairs
-from ticklake.completeness.reports import RunVerdict, TableVerdict
 from ticklake.completeness.tables import Tables
 from ticklake.completeness.tick_tables import TickTables
+from ticklake.completeness.verdicts import RunVerdict, TableVerdict
 from ticklake.indexers.events import TABLE as EVENTS
 from ticklake.lake.read import Catalog
 from ticklake.storage import Storage

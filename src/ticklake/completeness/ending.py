@@ -17,7 +17,7 @@ from ticklake.completeness.errors import (
     SilenceUnknown,
 )
 from ticklake.completeness.last_file import check_last_file
-from ticklake.completeness.reports import first_of
+from ticklake.completeness.verdicts import first_of
 from ticklake.contracts import RunCompleted
 from ticklake.coordination import Topic, destination_of, stored
 from ticklake.defaults import RUN_TOPIC

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ticklake.completeness.contents import Contents
-from ticklake.completeness.reports import TableVerdict
+from ticklake.completeness.judging import judge_batches
 from ticklake.completeness.tables import Tables
-from ticklake.completeness.verdict import judge_batches
+from ticklake.completeness.verdicts import TableVerdict
 from ticklake.events.records import QueueRecords, differences
 from ticklake.indexers.events import FIRST, QUEUE
 from ticklake.indexers.events import TABLE as EVENTS

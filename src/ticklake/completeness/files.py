@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from ticklake.completeness.reports import FilesVerdict
-from ticklake.completeness.verdict import Expected
+from ticklake.completeness.judging import Expected
+from ticklake.completeness.verdicts import FilesVerdict
 from ticklake.coordination import Batch, stored
 from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import StorageUnavailable

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ticklake.completeness.errors import RunNeverAnnounced
 from ticklake.completeness.files import Files
-from ticklake.completeness.reports import MessagesVerdict
+from ticklake.completeness.verdicts import MessagesVerdict
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import (
     Announced,

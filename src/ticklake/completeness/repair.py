@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ticklake.completeness.coordinators import Coordinators
 from ticklake.completeness.files import Files
+from ticklake.completeness.judging import judge
 from ticklake.completeness.messages import Messages
 from ticklake.completeness.tables import Tables
-from ticklake.completeness.verdict import judge
 from ticklake.defaults import BATCH_TOPIC
 from ticklake.indexers.coordinated import changed_files
 from ticklake.indexers.events import TABLE as EVENTS

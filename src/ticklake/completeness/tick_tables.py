@@ -9,9 +9,9 @@ import numpy as np
 
 from ticklake.completeness.coordinators import Coordinators
 from ticklake.completeness.files import Files
-from ticklake.completeness.reports import TableVerdict
+from ticklake.completeness.judging import judge
 from ticklake.completeness.tables import Tables, indexer_of
-from ticklake.completeness.verdict import judge
+from ticklake.completeness.verdicts import TableVerdict
 from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.verify import Deep, compare_deeply
 from ticklake.storage import Storage

@@ -11,7 +11,7 @@ import pytest
 from tests.crash.in_process import InProcess
 
 from ticklake.completeness.completeness import Completeness
-from ticklake.completeness.verdict import Verdict
+from ticklake.completeness.judging import Verdict
 from ticklake.contracts import RunCompleted
 from ticklake.errors import DamagedTableFile, DamageNotCovered, LakeUnwritable
 from ticklake.indexers.base import IndexerResources

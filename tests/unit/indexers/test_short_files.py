@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from in_process import InProcess
 
 from ticklake.completeness.completeness import Completeness
-from ticklake.completeness.reports import TableVerdict
+from ticklake.completeness.verdicts import TableVerdict
 from ticklake.coordination.gaps import PENDING
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer

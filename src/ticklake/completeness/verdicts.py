@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Self
 
-from ticklake.completeness.verdict import Coverage, Verdict, overall
+from ticklake.completeness.judging import Coverage, Verdict, overall
 from ticklake.coordination import Batch, Gap
 from ticklake.insights import GroupReport
 from ticklake.lake.verify import Deep

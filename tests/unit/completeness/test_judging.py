@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticklake.completeness.verdict import Coverage, Expected, Verdict, judge, overall
+from ticklake.completeness.judging import Coverage, Expected, Verdict, judge, overall
 from ticklake.coordination.reconcile import Announced, compare
 from ticklake.ticks import TickRange, ranges_of
 
