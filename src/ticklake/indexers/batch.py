@@ -15,7 +15,7 @@ from ticklake.indexers.batches import Batches
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, metadata_of
 from ticklake.indexers.errors import RowsMissing, SparkNeeded
-from ticklake.indexers.loop import FlushLoop
+from ticklake.indexers.flush_loop import FlushLoop
 from ticklake.indexers.subscription import subscribe
 from ticklake.lake.errors import TableReplaced
 from ticklake.lake.flush import Flusher, Work, run_job

@@ -27,6 +27,7 @@ from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
 log = logging.getLogger(__name__)
 
 _STORAGE_DELAY = 5.0
+_FIRST_DELAY = 1.0
 _MAX_DELAY = 60.0
 _PAGE = 50_000
 
@@ -216,7 +217,7 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
     def _fail(self, message: Message, error: str) -> None:
         self._monitor.counter("batches_failed").add()
         self._monitor.errors.record("BATCH_FAILED", error, f"message {message.id}, delivery {message.attempts}")
-        delay = pause_after(message.attempts, longest=_MAX_DELAY)
+        delay = pause_after(message.attempts, first=_FIRST_DELAY, longest=_MAX_DELAY)
         if not self._reader.fail(message, error, delay=delay):
             log.warning("Batch of message %s failed, trying again in %g seconds: %s", message.id, delay, error)
 

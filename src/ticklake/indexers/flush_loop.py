@@ -26,11 +26,12 @@ log = logging.getLogger(__name__)
 _POLL_LIMIT = 32
 _IDLE_SECONDS = 5.0
 _CATCH_UP_SECONDS = 0.2
-_RETRY_SECONDS = 5.0
+_SOURCE_RETRY_SECONDS = 5.0
 # One flush commits while the job of the next one uses the cores.
 _MAX_ACTIVE = 2
 # After this many batches in a row that crashed their job, the loop backs off.
 _MAX_CRASHES = 3
+_FIRST_BACKOFF = 1.0
 _MAX_BACKOFF = 60.0
 # The highest share of a flush that is shown as done before its commit.
 _MAX_DONE = 0.95
@@ -129,8 +130,8 @@ class FlushLoop:
                 raise
             self._monitor.healthy = False
             self._monitor.errors.record("SOURCE_FAILED", error)
-            log.warning("Trying again in %g seconds: %s", _RETRY_SECONDS, error)
-            return self._lifecycle.wait(_RETRY_SECONDS)
+            log.warning("Trying again in %g seconds: %s", _SOURCE_RETRY_SECONDS, error)
+            return self._lifecycle.wait(_SOURCE_RETRY_SECONDS)
 
     def _proceed(self, executor: ThreadPoolExecutor) -> bool:
         if self._lifecycle.interrupted():
@@ -280,7 +281,7 @@ class FlushLoop:
         self._back_off(self._failures)
 
     def _back_off(self, times: int) -> None:
-        self._not_before = time.monotonic() + pause_after(times, longest=_MAX_BACKOFF)
+        self._not_before = time.monotonic() + pause_after(times, first=_FIRST_BACKOFF, longest=_MAX_BACKOFF)
 
     def _renew(self) -> None:
         """Renews the leases of all held batches, except those of stuck flushes."""

@@ -12,7 +12,7 @@ import pytest
 from ticklake.errors import FlushFailed, LakeUnreadable, SparkUnavailable, TickLakeError
 from ticklake.indexers.batches import TopicBatches
 from ticklake.indexers.buffer import TickBuffer
-from ticklake.indexers.loop import FlushLoop
+from ticklake.indexers.flush_loop import FlushLoop
 from ticklake.lake.flush.flush import Flushed
 from ticklake.lake.slices import Slice
 from ticklake.logs import log_service
