@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
-from ticklake.coordination import PENDING, GapIndex, OpenGap, open_gaps
+from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.lake.errors import TableUnreadable
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import NoRuns, RunNotFound
@@ -248,13 +248,13 @@ def gaps_of(
     """
     runs = runs_in(databases, run_id)
     if catalogs is None:
-        return _counted([one for run in runs for one in open_gaps(run)])
+        return _counted([one for run in runs for one in recorded_gaps(run)])
     tables: defaultdict[str, list[tuple[Catalog, str]]] = defaultdict(list)
     for lake in catalogs:
         for key, names in names_by_id(lake, run_id).items():
             tables[key] += [(lake, name) for name in names]
     # Gaps that were recorded before tables had ids have an empty id.
-    found = [one for run in runs for one in open_gaps(run, ["", *tables])]
+    found = [one for run in runs for one in recorded_gaps(run, ["", *tables])]
     for table_id in {one.table_id for one in found} & set(tables):
         present = [_present(lake, name, run_id, presence) for lake, name in tables[table_id]]
         found = _without_filled(found, table_id, present)
@@ -295,7 +295,7 @@ def rows_per_second(before: Glance | None, after: Glance) -> dict[str, float]:
     }
 
 
-def _counted(gaps: Sequence[OpenGap]) -> list[GapsReport]:
+def _counted(gaps: Sequence[RecordedGap]) -> list[GapsReport]:
     found = []
     for kind in sorted({one.indexer_class for one in gaps}):
         own = [one for one in gaps if one.indexer_class == kind]
@@ -305,8 +305,8 @@ def _counted(gaps: Sequence[OpenGap]) -> list[GapsReport]:
 
 
 def _without_filled(
-    gaps: Sequence[OpenGap], table_id: str, present: Sequence[tuple[list[TickRange], int]]
-) -> list[OpenGap]:
+    gaps: Sequence[RecordedGap], table_id: str, present: Sequence[tuple[list[TickRange], int]]
+) -> list[RecordedGap]:
     """Removes gaps whose ticks the table has by now, because they were indexed without the database.
 
     Copies of a table have the same id, so a gap is removed only if all of them have its ticks.

@@ -11,7 +11,7 @@ import pytest
 from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.gaps import PENDING, PERMANENT, Gap, MissingTicks
-from ticklake.coordination.overview import open_gaps
+from ticklake.coordination.overview import recorded_gaps
 from ticklake.coordination.target import Target
 from ticklake.errors import BatchAlreadyClaimedError, InvalidName, InvalidOption
 from ticklake.monitoring import Monitor
@@ -571,15 +571,15 @@ def test_a_file_with_very_many_holes_is_one_gap_until_it_is_mended(coordinator: 
     assert gaps_of(one) == []
 
 
-def test_open_gaps_are_those_of_the_tables_asked_for(run: Run, pass_time: Callable[[float], None]) -> None:
+def test_recorded_gaps_are_those_of_the_tables_asked_for(run: Run, pass_time: Callable[[float], None]) -> None:
     for table, last in (("a", 990), ("b", 1990)):
         one = Coordinator(run, "OneIndexer", step=10, table=Target(table))
         one.claim([batch(last + 10, 3000)], 9)
-    assert sorted(one.table_id for one in open_gaps(run)) == ["a", "b"]
-    (found,) = open_gaps(run, ["b", "c"])
+    assert sorted(one.table_id for one in recorded_gaps(run)) == ["a", "b"]
+    (found,) = recorded_gaps(run, ["b", "c"])
     assert (found.indexer_class, found.ticks, found.status) == ("OneIndexer", TickRange(0, 1990), PENDING)
     assert found.age_ms >= 0
     pass_time(-3600)
-    (found,) = open_gaps(run, ["b"])
+    (found,) = recorded_gaps(run, ["b"])
     assert found.age_ms >= 0, "the clock was set back"
-    assert open_gaps(run, []) == []
+    assert recorded_gaps(run, []) == []

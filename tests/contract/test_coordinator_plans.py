@@ -35,7 +35,7 @@ INDEXES = {
     "expired": "idx_coordinator_claimed",
     "failed": "idx_coordinator_failed",
     "incomplete": "idx_coordinator_short",
-    "age_gaps": "idx_coordinator_gaps_pending",
+    "make_gaps_permanent": "idx_coordinator_gaps_pending",
 }
 HOT = [
     "incomplete",
@@ -51,7 +51,7 @@ HOT = [
     "release",
     "complete",
     "fail",
-    "age_gaps",
+    "make_gaps_permanent",
 ]
 
 

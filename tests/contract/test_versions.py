@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from ticklake import Database
 from ticklake.cli import cli
 from ticklake.cli.upkeep.db import PACKAGES
-from ticklake.coordination.overview import open_gaps
+from ticklake.coordination.overview import recorded_gaps
 from ticklake.database import Schema, open_backend
 from ticklake.database.names import schema_name
 from ticklake.database.statements import migrations, statements
@@ -301,4 +301,4 @@ def test_a_look_at_current_tables_waits_for_no_writer(database_url, fresh):
         with writing.run(fresh).transaction() as transaction:
             transaction.sql("ticklake.database").record_version(package="somebody.elses", version=1)
             look = looking.run(fresh, create=False)
-            assert (look.topics(), look.groups.list(), look.claims.list(), open_gaps(look)) == ([], [], [], [])
+            assert (look.topics(), look.groups.list(), look.claims.list(), recorded_gaps(look)) == ([], [], [], [])

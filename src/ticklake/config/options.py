@@ -226,7 +226,10 @@ class MetadataIndexerOptions(IndexerOptions):
 
 
 class BatchIndexerOptions(IndexerOptions):
-    """`topic_poll_timeout_ms` is accepted for older configurations and ignored."""
+    """`gap_warning_timeout_ms`: then a gap becomes permanent.
+
+    `topic_poll_timeout_ms` is accepted for older configurations and ignored.
+    """
 
     insert_batch_size: Count = defaults.INSERT_BATCH_SIZE
     flush_timeout_ms: PositiveMilliseconds = defaults.FLUSH_TIMEOUT_MS

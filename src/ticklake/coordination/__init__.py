@@ -14,7 +14,7 @@ from ticklake.coordination.gaps import (
     MissingTicks,
 )
 from ticklake.coordination.groups import bind, unbind
-from ticklake.coordination.overview import OpenGap, open_gaps
+from ticklake.coordination.overview import RecordedGap, recorded_gaps
 from ticklake.coordination.reconcile import (
     Announced,
     announced,
@@ -39,7 +39,7 @@ __all__ = [
     "Gap",
     "GapIndex",
     "MissingTicks",
-    "OpenGap",
+    "RecordedGap",
     "Target",
     "Topic",
     "announced",
@@ -47,8 +47,8 @@ __all__ = [
     "compare",
     "destination_of",
     "frontiers",
-    "open_gaps",
     "publish",
+    "recorded_gaps",
     "stored",
     "topics_with",
     "unbind",

@@ -258,7 +258,7 @@ class Coordinator:
     def make_permanent(self, timeout_ms: int) -> list[Gap]:
         """Marks older gaps as permanent, by the clock of the database. Logs and counts each gap once."""
         with self._locked() as (sql, _):
-            old = list(map(_gap, sql.age_gaps(**self._key, timeout_ms=timeout_ms)))
+            old = list(map(_gap, sql.make_gaps_permanent(**self._key, timeout_ms=timeout_ms)))
         for gap in sorted(old):
             self._monitor.counter("permanent_gaps_detected").add()
             self._monitor.errors.record("PERMANENT_GAP", "data lost", str(gap.ticks))

@@ -13,7 +13,7 @@ from ticklake.topics import Run
 _LIMIT = 100_000
 
 
-class OpenGap(NamedTuple):
+class RecordedGap(NamedTuple):
     """A gap of one indexer class and table; `age_ms` is the time since it was detected."""
 
     indexer_class: str
@@ -23,12 +23,12 @@ class OpenGap(NamedTuple):
     age_ms: int
 
 
-def open_gaps(run: Run, tables: Collection[str] | None = None) -> list[OpenGap]:
+def recorded_gaps(run: Run, tables: Collection[str] | None = None) -> list[RecordedGap]:
     """Returns the gaps of the tables with these ids. Default: all tables. Creates no database tables."""
     if not run.has_tables_of(PACKAGE):
         return []
     run.prepare(PACKAGE)
     ids = None if tables is None else json.dumps(list(tables))
     with run.reading() as transaction:
-        rows = transaction.sql(PACKAGE).open_gaps(tables=ids, limit=_LIMIT)
-        return [OpenGap(kind, table, TickRange(first, last), *rest) for kind, table, first, last, *rest in rows]
+        rows = transaction.sql(PACKAGE).recorded_gaps(tables=ids, limit=_LIMIT)
+        return [RecordedGap(kind, table, TickRange(first, last), *rest) for kind, table, first, last, *rest in rows]

@@ -174,7 +174,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         if listed and end is not None:
             self._record_end(end)
         if listed_all:
-            self._give_up_gaps(status)
+            self._make_old_gaps_permanent(status)
         exhausted = listed_all and not self._coordinator.claimed_except(self._held)
         self.exhausted = exhausted and (self.exhausted or self._refresh_failed())
         return []
@@ -247,7 +247,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             return False
         return True
 
-    def _give_up_gaps(self, status: CoordinatorStatus) -> None:
+    def _make_old_gaps_permanent(self, status: CoordinatorStatus) -> None:
         """Makes old gaps permanent. Only called after a full listing that left nothing to claim."""
         if status.oldest_gap_ms is not None and status.oldest_gap_ms >= self._gap_timeout_ms:
             self._coordinator.make_permanent(self._gap_timeout_ms)

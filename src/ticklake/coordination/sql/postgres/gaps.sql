@@ -19,7 +19,7 @@ SET gap_end_tick = greatest(g.gap_end_tick, excluded.gap_end_tick)
 -- name: remove_gap
 DELETE FROM coordinator_gaps WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND gap_start_tick = %(first)s
 
--- name: age_gaps
+-- name: make_gaps_permanent
 -- A first_detected in the future was written before the clock was set back, so the age is the absolute difference
 -- (idx_coordinator_gaps_pending).
 UPDATE coordinator_gaps SET status = 'permanent'
@@ -32,8 +32,8 @@ SELECT gap_start_tick, gap_end_tick, (extract(epoch FROM first_detected) * 1000)
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 ORDER BY gap_start_tick
 
--- name: open_gaps
--- Without tables, returns the gaps of every table. The limit is only a safeguard. Ages as in `age_gaps`.
+-- name: recorded_gaps
+-- Without tables, returns the gaps of every table. The limit is only a safeguard. Ages as in `make_gaps_permanent`.
 SELECT indexer_class, table_id, gap_start_tick, gap_end_tick, status,
        abs(now_ms() - (extract(epoch FROM first_detected) * 1000)::bigint)
 FROM coordinator_gaps

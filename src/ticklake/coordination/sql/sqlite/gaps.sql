@@ -17,7 +17,7 @@ ON CONFLICT (indexer_class, table_id, gap_start_tick) DO UPDATE SET gap_end_tick
 -- name: remove_gap
 DELETE FROM coordinator_gaps WHERE indexer_class = :indexer_class AND table_id = :table_id AND gap_start_tick = :first
 
--- name: age_gaps
+-- name: make_gaps_permanent
 -- A first_detected in the future was written before the clock was set back, so the age is the absolute difference
 -- (idx_coordinator_gaps_pending).
 UPDATE coordinator_gaps INDEXED BY idx_coordinator_gaps_pending SET status = 'permanent'
@@ -29,8 +29,8 @@ SELECT gap_start_tick, gap_end_tick, first_detected, status FROM coordinator_gap
 WHERE indexer_class = :indexer_class AND table_id = :table_id
 ORDER BY gap_start_tick
 
--- name: open_gaps
--- Without :tables, returns the gaps of every table. The limit is only a safeguard. Ages as in `age_gaps`.
+-- name: recorded_gaps
+-- Without :tables, returns the gaps of every table. The limit is only a safeguard. Ages as in `make_gaps_permanent`.
 SELECT indexer_class, table_id, gap_start_tick, gap_end_tick, status, abs(now_ms() - first_detected)
 FROM coordinator_gaps
 WHERE :tables IS NULL OR table_id IN (SELECT value FROM json_each(:tables))
