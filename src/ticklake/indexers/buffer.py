@@ -196,10 +196,10 @@ class TickBuffer:
     def requeue(self, popped: FlushInput) -> None:
         """Puts the slices of a failed flush back at the front of the buffer."""
         self._remove_under_way(popped)
-        for batch, piece in reversed(list(zip(popped.batches, popped.slices, strict=True))):
+        for batch, slice_ in reversed(list(zip(popped.batches, popped.slices, strict=True))):
             if not batch.dropped:
-                self._waiting.appendleft(_Part(batch, piece.ticks))
-                self.ticks += batch.count(piece.ticks, self._step)
+                self._waiting.appendleft(_Part(batch, slice_.ticks))
+                self.ticks += batch.count(slice_.ticks, self._step)
 
     def clear(self) -> list[Delivery]:
         """Empties the buffer and returns its batches."""
@@ -217,8 +217,8 @@ class TickBuffer:
 
     def _remove_under_way(self, popped: FlushInput) -> None:
         self._under_way.remove(popped)
-        for piece in popped.slices:
-            self._spans.remove(piece.ticks)
+        for slice_ in popped.slices:
+            self._spans.remove(slice_.ticks)
 
     def _pop_part(self, room: int) -> _Part:
         """Pops the first part. If it has more than `room` ticks, its rest stays in the buffer."""

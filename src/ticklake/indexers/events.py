@@ -175,7 +175,7 @@ class EventIndexer(Service):
                 for batch in batches:
                     self._index([batch], flusher)
             return
-        if flushed.present and isinstance(flushing.ledger, EventLedger):
+        if flushed.ticks_present and isinstance(flushing.ledger, EventLedger):
             flushing.ledger.check_same([one for place, one in enumerate(batches) if place not in flushed.failures])
         for number, batch in enumerate(batches):
             if number in flushed.failures:
@@ -231,8 +231,8 @@ class _Reader:
     def __init__(self, batches: Mapping[int, pa.RecordBatch]) -> None:
         self._batches = batches
 
-    def __call__(self, work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-        yield self._batches[piece.ticks.start]
+    def __call__(self, work: Work, slice_: Slice) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        yield self._batches[slice_.ticks.start]
 
 
 def _rows(batch: Batch) -> pa.RecordBatch:

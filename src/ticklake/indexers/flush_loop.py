@@ -64,7 +64,7 @@ class _ActiveFlush:
 
     @property
     def weight(self) -> float:
-        return sum(piece.weight() for piece in self.popped.slices)
+        return sum(slice_.weight() for slice_ in self.popped.slices)
 
 
 class FlushLoop:
@@ -233,7 +233,12 @@ class FlushLoop:
         faults.reach("indexer.ack.before")
         failed = self._buffer.first_failures(active.popped, flushed.failures)
         done = self._buffer.finish(
-            active.popped, flushed.failures, flushed.proven, flushed.left, flushed.there, flushed.history
+            active.popped,
+            failed=flushed.failures,
+            proven=flushed.proven,
+            remaining=flushed.remaining,
+            present=flushed.present,
+            history=flushed.history,
         )
         for number in failed:
             failure = flushed.failures[number]
@@ -248,7 +253,7 @@ class FlushLoop:
             "flushes": 1,
             "batches_processed": batches,
             "ticks_processed": flushed.ticks,
-            "ticks_present": flushed.present,
+            "ticks_present": flushed.ticks_present,
             "rows_written": flushed.rows,
             "task_ms": round(flushed.task_seconds * 1000),
         }

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,13 +38,11 @@ from ticklake.lake.delta import (
     recorded,
     row_groups,
 )
-from ticklake.lake.empty import REMOVED, joined, ticks_of
+from ticklake.lake.empty import REMOVED, Ticks, joined, ticks_of
 from ticklake.lake.errors import DamagedCommit, DamagedFileOfTable, DamagedTableFile, DamageNotCovered, StaleRewrite
 from ticklake.lake.order import beginnings
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange
-
-Ticks = npt.NDArray[np.int64]
 
 # Operations that write other rows than those of the files that they remove.
 _NOT_FROM_THE_FILES_BEFORE = ("RESTORE", "WRITE", "CREATE", "REPLACE")

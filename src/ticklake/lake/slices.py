@@ -87,7 +87,7 @@ def spread(slices: Sequence[Slice], tasks: int, step: int) -> list[list[Piece]]:
 
     Share n ends at the tick nearest to n shares of all bytes, so rounding errors do not add up.
     """
-    share = sum(piece.weight() for piece in slices) / max(tasks, 1)
+    share = sum(slice_.weight() for slice_ in slices) / max(tasks, 1)
     shares: list[list[Piece]] = [[]]
     dealt = 0.0
     for number, whole in enumerate(slices):

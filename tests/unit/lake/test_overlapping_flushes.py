@@ -60,6 +60,6 @@ def test_what_another_writer_added_before_the_flush_beside_this_one_committed_is
     strangers = iter([lambda: (stranger.flush(slices[:1]), ours.flush(slices[1:]))])
     late = ours.begin(slices[:1])
     late._spark = lambda: InProcess(happens=next(strangers, lambda: None))
-    assert late.run().present == 10
+    assert late.run().ticks_present == 10
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
     assert len(list(maker.lake.directory(maker.run_id, TABLE.name).glob("*.parquet"))) == 4

@@ -106,7 +106,7 @@ def test_each_file_is_read_once_for_both_tables(maker: Any, slices: list[Slice],
 def test_tables_that_are_not_equally_far_get_what_each_of_them_lacks(maker: Any, slices: list[Slice]) -> None:
     flusher(maker, OrganismIndexer, Sharing()).flush([Slice(slices[0].source, TickRange(3, 6)), slices[2]])
     cells, organisms = flush_both(maker, [EnvironmentIndexer, OrganismIndexer], [slices, slices])
-    assert (cells.ticks, cells.present, organisms.ticks, organisms.present) == (30, 0, 16, 14)
+    assert (cells.ticks, cells.ticks_present, organisms.ticks, organisms.ticks_present) == (30, 0, 16, 14)
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
     assert maker.keys("organism_data", "organism_id") == expected_organisms(range(30))
 

@@ -39,7 +39,7 @@ class Flushed:
 
     failures: dict[int, Failed]
     ticks: int
-    present: int
+    ticks_present: int
     rows: int
     observed: dict[str, int]
     files: int
@@ -47,9 +47,9 @@ class Flushed:
     task_seconds: float
     version: int | None
     proven: frozenset[int] = frozenset()
-    left: Mapping[int, Ticks] = field(default_factory=dict)
+    remaining: Mapping[int, Ticks] = field(default_factory=dict)
     """For slices with checks: the ticks of the file that were checked but not indexed."""
-    there: Mapping[int, Ticks] = field(default_factory=dict)
+    present: Mapping[int, Ticks] = field(default_factory=dict)
     """For every slice that did not fail: the ticks that the table has now. Without a table: those of the file."""
     history: int = 0
     """The number of the table's history. It changes when the whole table is read again."""
@@ -130,14 +130,14 @@ class Flush:
     def _run(self) -> Flushed:
         while True:
             with self._lock:
-                pieces, present = self._look()
+                pieces, ticks_present = self._look()
             results = self._index(pieces)
             if self._has_partial_slices(results):
                 self._discard(results)
                 continue
             try:
                 with self._lock:
-                    return self._commit(results, present)
+                    return self._commit(results, ticks_present)
             except CommitConflict:
                 # Another indexer has written some of these ticks. Run again without them.
                 log.debug("Another writer has added ticks of flush %s; running it again without them", self._id)
@@ -156,7 +156,7 @@ class Flush:
     def _look(self) -> tuple[list[Piece], int]:
         """Returns the pieces to index, and the number of ticks that the table already has."""
         if self._ledger is None:
-            return [Piece(number, piece) for number, piece in enumerate(self._slices)], 0
+            return [Piece(number, slice_) for number, slice_ in enumerate(self._slices)], 0
         self._ledger.refresh()
         self._looked_at = self._ledger.loads, self._ledger.head
         present = self._present(self._ledger)
@@ -166,12 +166,12 @@ class Flush:
         for number, whole in enumerate(self._slices):
             if number in self._damaged or number in self._partial:
                 continue
-            piece = whole.without(present)
-            skipped += len(piece.skip)
-            if not piece.done(self._step):
-                pieces.append(Piece(number, piece))
+            slice_ = whole.without(present)
+            skipped += len(slice_.skip)
+            if not slice_.done(self._step):
+                pieces.append(Piece(number, slice_))
                 # Check also ticks that the table has: a file with any invalid tick adds nothing.
-                checks = [*whole.rest(), *piece.skipped()]
+                checks = [*whole.rest(), *slice_.skipped()]
                 pieces += [Piece(number, check, check=True) for check in checks]
         return pieces, skipped
 
@@ -180,13 +180,13 @@ class Flush:
         self._damaged = {}
         found: list[int] = []
         try:
-            found += ledger.present([piece.whole or piece.ticks for piece in self._slices]).tolist()
+            found += ledger.present([slice_.whole or slice_.ticks for slice_ in self._slices]).tolist()
             return found
         except DamagedTableFile:
             log.debug("Flush %s found a damaged file; checking one slice after the other", self._id)
-        for number, piece in enumerate(self._slices):
+        for number, slice_ in enumerate(self._slices):
             try:
-                found += ledger.present([piece.whole or piece.ticks]).tolist()
+                found += ledger.present([slice_.whole or slice_.ticks]).tolist()
             except DamagedTableFile as error:
                 self._damaged[number] = Failed(number, str(error), "")
         return found
@@ -215,7 +215,7 @@ class Flush:
             self._partial |= failed
         return partial
 
-    def _commit(self, results: Sequence[Result], present: int) -> Flushed:
+    def _commit(self, results: Sequence[Result], ticks_present: int) -> Flushed:
         failed = self._damaged | self._partial | _failed(results)
         indexed = [result for result in results if isinstance(result, Indexed) and result.number not in failed]
         files = [result for result in results if isinstance(result, ParquetFile)]
@@ -233,10 +233,10 @@ class Flush:
         return Flushed(
             failures=failed,
             proven=frozenset(one.number for one in indexed),
-            left=_checked(results),
-            there={number: self._there(number, indexed) for number in range(len(self._slices)) if number not in failed},
+            remaining=_checked(results),
+            present={n: self._present_after(n, indexed) for n in range(len(self._slices)) if n not in failed},
             ticks=sum(len(one.ticks) for one in indexed),
-            present=present,
+            ticks_present=ticks_present,
             rows=sum(one.rows for one in indexed),
             observed=observed,
             files=len(files),
@@ -246,7 +246,7 @@ class Flush:
             history=self._looked_at[0] if self._looked_at else 0,
         )
 
-    def _there(self, number: int, indexed: Sequence[Indexed]) -> Ticks:
+    def _present_after(self, number: int, indexed: Sequence[Indexed]) -> Ticks:
         ticks = self._slices[number].ticks
         before = self._present_ticks[(self._present_ticks >= ticks.start) & (self._present_ticks <= ticks.end)]
         return joined([before, *(one.ticks for one in indexed if one.number == number)])

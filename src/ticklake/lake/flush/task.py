@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from ticklake import faults
 from ticklake.errors import TickLakeError
 from ticklake.lake.delta import ParquetFile, ParquetFileWriter, remove
-from ticklake.lake.empty import joined
+from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.errors import LakeUnwritable, OffTheGrid, RowsDoNotFit, StorageUnavailable
 from ticklake.lake.flush.counts import checked_counts
 from ticklake.lake.order import beginnings, ordered
@@ -29,7 +28,6 @@ from ticklake.world import World
 Rows = Callable[[pa.RecordBatch, World | None], pa.RecordBatch]
 Observe = Callable[[pa.RecordBatch], Mapping[str, int]]
 Read = Callable[["Work", Slice], Iterator[pa.RecordBatch]]
-Ticks = npt.NDArray[np.int64]
 
 # A slice up to this size is decoded completely before it is written, so an invalid one adds nothing to a shared file.
 _WHOLE_BYTES = 32 << 20
@@ -260,28 +258,28 @@ class Files:
             remove(Path(self._work.directory) / finished.path)
 
 
-def read(work: Work, piece: Slice) -> Iterator[pa.RecordBatch]:
-    assert work.storage is not None and isinstance(piece.source, BatchFile)  # noqa: S101  other sources have their own `read`
+def read(work: Work, slice_: Slice) -> Iterator[pa.RecordBatch]:
+    assert work.storage is not None and isinstance(slice_.source, BatchFile)  # noqa: S101  other sources have their own `read`
     try:
         yield from read_ticks(
             work.storage,
-            piece.source,
-            ticks=piece.ticks,
-            skip=piece.skip,
+            slice_.source,
+            ticks=slice_.ticks,
+            skip=slice_.skip,
             fields=work.reads,
             world=work.world,
             chunk_bytes=_CHUNK_BYTES,
         )
     except (OSError, StoredFileMissing) as error:
-        if not work.storage.reachable(piece.source.run_id):
+        if not work.storage.reachable(slice_.source.run_id):
             raise StorageUnavailable(storage=work.storage.url, reason=error) from error
         raise
 
 
-def decoded_slice(work: Work, piece: Slice) -> Iterator[Decoded]:
+def decoded_slice(work: Work, slice_: Slice) -> Iterator[Decoded]:
     """Decodes a slice and makes its rows. Raises if any of it cannot be indexed."""
-    for batch in (work.read or read)(work, piece):
-        yield decoded(work, piece.source, batch)
+    for batch in (work.read or read)(work, slice_):
+        yield decoded(work, slice_.source, batch)
 
 
 def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:

@@ -94,8 +94,10 @@ class TicksReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         wanted, fields = to_arrow_schema(self._schema, timezone="UTC"), fields_of(self._schema)
-        for _, piece, *_ in getattr(partition, "pieces", ()):
-            found = read_ticks(self._storage, piece.source, ticks=piece.ticks, fields=fields, chunk_bytes=_CHUNK_BYTES)
+        for _, slice_, *_ in getattr(partition, "pieces", ()):
+            found = read_ticks(
+                self._storage, slice_.source, ticks=slice_.ticks, fields=fields, chunk_bytes=_CHUNK_BYTES
+            )
             for batch in found:
                 yield batch.select(wanted.names).cast(wanted)
 

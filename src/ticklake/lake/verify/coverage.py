@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -26,12 +25,11 @@ from ticklake.lake.delta import (
     paths_of,
     recorded,
 )
-from ticklake.lake.empty import joined, ticks_of
+from ticklake.lake.empty import Ticks, joined, ticks_of
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.ledger import ticks_in
 from ticklake.ticks import TickRange
 
-Ticks = npt.NDArray[np.int64]
 TICK = "tick_number"
 # Includes negative ticks, which no run has: they are reported as unexpected.
 _EVERY_TICK = TickRange(np.iinfo(np.int64).min, np.iinfo(np.int64).max)

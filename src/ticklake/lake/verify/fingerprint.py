@@ -11,10 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.lake.empty import ticks_of
+from ticklake.lake.empty import Ticks, ticks_of
 from ticklake.lake.order import beginnings
 
-Ticks = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 _types = pa.types
