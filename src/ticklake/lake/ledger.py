@@ -225,7 +225,7 @@ class Ledger(DeltaLog):
         super()._apply(commit)
 
     def _summary(self, checkpoint: str) -> Summary:
-        return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.mark)
+        return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.digest)
 
 
 def open_existing(directory: Path) -> Ledger | None:

@@ -135,14 +135,14 @@ class TableFolder:
         found = os.fstat(self._log)
         return found.st_dev, found.st_ino
 
-    def mark(self, version: int) -> str | None:
-        """Returns the mark of a commit, or of its checkpoint if the commit was cleaned up. None if both are missing."""
+    def digest(self, version: int) -> str | None:
+        """Returns the digest of a commit, or of its checkpoint if the commit was cleaned up. None if there is neither."""
         data = self.read(commits.name_of(version))
         if data is None:
             found = checkpoints.versions_of(self.names())
             parts = [self.read(name) or b"" for name, covered in found.items() if covered == version]
             data = b"".join(part for part in parts if part)
-        return history.mark(data) if data else None
+        return history.digest_of(data) if data else None
 
     def create(self, name: str, data: bytes) -> None:
         """Creates a file, atomically and durably. Raises FileExistsError if the name is used."""

@@ -1,7 +1,8 @@
 """The rule of every commit: it is added only to the history that its writer has read.
 
 A version number does not identify a history. A table can be moved and created again, and a commit can be set aside:
-then the same version is another commit. So commits are identified by a mark, and each one names the mark before it.
+then the same version is another commit. So commits are identified by a digest, and each one names the digest of the one
+before it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import NamedTuple
 
 
 class Head(NamedTuple):
-    """The end of a history: the newest version, and the mark of its commit."""
+    """The end of a history: the newest version, and the digest of its commit."""
 
     version: int
-    mark: str
+    digest: str
 
 
-def mark(data: bytes) -> str:
+def digest_of(data: bytes) -> str:
     """Returns a hash that identifies a commit. Each commit contains a UUID, so no two are equal."""
     return hashlib.sha256(data).hexdigest()[:32]
 

@@ -200,7 +200,7 @@ class DeltaLog:
             self._summary(checksum_of(checkpoint) if checkpoint else "").write(folder)
 
     def _summary(self, checkpoint: str) -> Summary:
-        return Summary(self.id, self.version, checkpoint=checkpoint, mark=self.head.mark)
+        return Summary(self.id, self.version, checkpoint=checkpoint, mark=self.head.digest)
 
     def _follow(self, folder: TableFolder) -> None:
         if not self._has_head(folder):
@@ -209,12 +209,12 @@ class DeltaLog:
             if commits.is_torn(data):
                 return self._load()
             commit = self._decoded(data, self.version + 1)
-            if commit.redefines or commit.info.get(commits.AFTER, self.head.mark) != self.head.mark:
+            if commit.redefines or commit.info.get(commits.AFTER, self.head.digest) != self.head.digest:
                 return self._load()
             if commit.adds and not all(path in self.files for path in commit.removes):
                 return self._load()
             self._apply(commit)
-            self.head = Head(self.version + 1, history.mark(data))
+            self.head = Head(self.version + 1, history.digest_of(data))
         if folder.has_any_after(self.version + 1):
             return self._load()
         return None
@@ -227,7 +227,7 @@ class DeltaLog:
 
     def _has_head(self, folder: TableFolder) -> bool:
         """Returns True if this folder has the commit that was seen last."""
-        return folder.mark(self.version) == self.head.mark
+        return folder.digest(self.version) == self.head.digest
 
     def _is_in_place(self) -> bool:
         try:
@@ -256,7 +256,7 @@ class DeltaLog:
         now: int,
     ) -> None:
         info = {"timestamp": now, "operation": operation, "operationParameters": parameters, "engineInfo": "ticklake"}
-        mine = {commits.ID: uuid.uuid4().hex, commits.AFTER: self.head.mark}
+        mine = {commits.ID: uuid.uuid4().hex, commits.AFTER: self.head.digest}
         data = commits.encoded(info | dict(metadata) | mine, actions)
         # A power cut must never lose a commit and keep the one after it.
         self.sync()
@@ -299,15 +299,15 @@ class DeltaLog:
     def _withdraw(self, folder: TableFolder, name: str, data: bytes) -> None:
         """Undoes a commit whose predecessor an operator has just removed. Nothing was acknowledged."""
         with folder.removing():
-            if folder.read(name) == data and not self._is_followed(folder, history.mark(data)):
+            if folder.read(name) == data and not self._is_followed(folder, history.digest_of(data)):
                 folder.set_aside(name)
 
-    def _is_followed(self, folder: TableFolder, mark: str) -> bool:
-        """Returns True if a later commit names this mark as its predecessor."""
+    def _is_followed(self, folder: TableFolder, digest: str) -> bool:
+        """Returns True if a later commit names this digest as its predecessor."""
         later = folder.read(commits.name_of(self.version + 2))
         if later is None:
             return folder.has_any_after(self.version + 2)
-        return bool(self._decoded(later, self.version + 2).info.get(commits.AFTER, mark) == mark)
+        return bool(self._decoded(later, self.version + 2).info.get(commits.AFTER, digest) == digest)
 
     def _checkpoint_if_possible(self) -> None:
         """Logs failures only: the commit is durable without a checkpoint, and the next one covers it."""
@@ -319,11 +319,11 @@ class DeltaLog:
     def _load(self) -> None:
         """Reads the whole table, and again if it changed meanwhile."""
         # If this fails, nothing known before counts, except that these commits existed.
-        if self.head.mark:
+        if self.head.digest:
             self._seen = self._folder, self.version
         self.head = Head(-1, "")
         self.loads += 1
-        while not self.head.mark:
+        while not self.head.digest:
             with self._open_folder() as folder:
                 states = folder.states(recovery.durable_version(folder))
                 try:
@@ -334,7 +334,7 @@ class DeltaLog:
                     continue
                 # delta-rs skips a commit that is empty because it is being copied.
                 steady = all(folder.state(name) == state for name, state in states.items())
-                if steady and folder.mark(head.version) == head.mark and folder.is_here():
+                if steady and folder.digest(head.version) == head.digest and folder.is_here():
                     self.head, self._folder = head, folder.identity()
 
     def _open_folder(self) -> TableFolder:
@@ -372,7 +372,7 @@ class DeltaLog:
                 raise TableReplaced(table=self.directory)
             self.id = str(delta.metadata().id)
             self._read(int(delta.version()))
-            return Head(int(delta.version()), folder.mark(int(delta.version())) or "")
+            return Head(int(delta.version()), folder.digest(int(delta.version())) or "")
 
     def _bounded(self, files: Iterable[LiveFile], version: int) -> Iterator[LiveFile]:
         """Adds bounds to files from any source. A damaged file without bounds would block every tick."""

@@ -27,8 +27,8 @@ _RESTORE = f'"{commits.RESTORE}"'.encode()
 class Summary:
     """All commits of table `table` up to `version` are on disk, and `empty` are their ticks without rows.
 
-    `checkpoint` is the checksum of the checkpoint of that version. `mark` is the mark of its commit: a commit with
-    another mark belongs to another history.
+    `checkpoint` is the checksum of the checkpoint of that version. `mark`, its name in the file, is
+    the digest of its commit: a commit with another digest belongs to another history.
     """
 
     table: str = ""
@@ -51,7 +51,7 @@ class Summary:
         """Returns the stored summary if it belongs to this table and its history, or an empty one."""
         found = cls.stored(log)
         data = commits.read_commit(log, found.version) if found.table == table else None
-        return found if data is not None and found.mark in ("", history.mark(data)) else cls()
+        return found if data is not None and found.mark in ("", history.digest_of(data)) else cls()
 
     @staticmethod
     def forget(folder: TableFolder) -> None:
@@ -70,7 +70,7 @@ def _checksum(text: str) -> str:
 
 
 def _info_of(data: bytes, file: Path, before: str) -> Mapping[str, Any]:
-    """Returns the metadata of a commit. `before` is the mark of the commit before it, if known."""
+    """Returns the metadata of a commit. `before` is the digest of the commit before it, if known."""
     try:
         info = commits.info_of(commits.checked(data))
         if before and info.get(commits.AFTER, before) != before:
@@ -132,7 +132,7 @@ def recorded(log: Path, table: str, version: int) -> Recorded:
             infos.append(({name: info[name] for name in (EMPTY, REMOVED) if name in info}, file))
         if data is not None and _is_rewrite(data):
             rewrites.append(number)
-        before = history.mark(data) if data is not None else ""
+        before = history.digest_of(data) if data is not None else ""
     empty = EmptyTicks(summary.empty) if empty_at == summary.version else recorded(log, table, empty_at).empty
     for one, file in infos:
         _apply(empty, one, file)

@@ -90,7 +90,7 @@ class OpenTable:
 class Frames:
     """Open tables, shared by all viewers. The log of a table is checked once a second at most.
 
-    A table may be removed and created again with the same number of commits. So the mark of its newest commit is
+    A table may be removed and created again with the same number of commits. So the digest of its newest commit is
     compared: if it has changed, the table is opened again.
     """
 
@@ -164,7 +164,7 @@ class Frames:
     def _is_newest(self, head: Head, run_id: str, table: str) -> bool:
         try:
             with TableFolder(self._catalog.root / run_id / table) as folder:
-                return folder.mark(head.version) == head.mark and not folder.has_any_after(head.version)
+                return folder.digest(head.version) == head.digest and not folder.has_any_after(head.version)
         except OSError:
             return False
 
@@ -177,9 +177,9 @@ class Frames:
             while True:
                 with TableFolder(directory) as folder:
                     delta = self._catalog.open(run_id, table)
-                    head = Head(int(delta.version()), folder.mark(int(delta.version())) or "")
+                    head = Head(int(delta.version()), folder.digest(int(delta.version())) or "")
                     opened = OpenTable(head, directory, delta, dataset_of(delta, directory), empty_of(delta, directory))
-                    # Otherwise the table has just been created again, and the mark may be that of another table.
+                    # Otherwise the table has just been created again, and the digest may be that of another table.
                     if folder.is_here():
                         return opened
         except (pa.ArrowException, DeltaError, OSError) as error:
