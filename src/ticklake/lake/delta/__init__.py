@@ -14,11 +14,19 @@ from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_group
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import CommitConflict, DeltaLog
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, is_damage, opened
-from ticklake.lake.delta.properties import INDEXER, RUN, check_readable, check_run, named_key, one_line, require_run
 from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary, recorded
+from ticklake.lake.delta.table_properties import (
+    INDEXER,
+    RUN,
+    check_readable,
+    check_run,
+    named_key,
+    one_line,
+    require_run,
+)
 from ticklake.lake.delta.types import unfit_types
 
 __all__ = [

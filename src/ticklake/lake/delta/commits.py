@@ -1,4 +1,7 @@
-"""Encodes and decodes commits of a Delta log: one line of JSON for each action."""
+"""Encodes and decodes commits of a Delta log: one line of JSON for each action.
+
+What a commit records is decided in log.py (`_write`) and, for its sources, in lake/flush/flush.py (`_provenance`).
+"""
 
 from __future__ import annotations
 

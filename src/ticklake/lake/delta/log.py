@@ -29,9 +29,9 @@ from ticklake.lake.delta.files import bounded, live_files, statistics_property
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
-from ticklake.lake.delta.properties import KEY, RUN, check_readable, check_run, one_line
 from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
+from ticklake.lake.delta.table_properties import KEY, RUN, check_readable, check_run, one_line
 from ticklake.lake.delta.types import columns_of
 from ticklake.lake.errors import (
     DamagedCommit,
