@@ -205,9 +205,9 @@ class CompactionOptions(Options):
 class PersistenceOptions(Options):
     """A batch file is closed by the first limit it reaches."""
 
-    max_batch_size: Count = 100
-    max_batch_bytes: Annotated[Bytes, Field(ge=1)] = 64 << 20
-    batch_timeout_seconds: Annotated[Seconds, Field(gt=0)] = 5
+    max_batch_size: Count = defaults.BATCH_TICKS
+    max_batch_bytes: Annotated[Bytes, Field(ge=1)] = defaults.BATCH_BYTES
+    batch_timeout_seconds: Annotated[Seconds, Field(gt=0)] = defaults.BATCH_TIMEOUT_SECONDS
     retry: RetryOptions = RetryOptions()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
+from ticklake import defaults
 from ticklake.checks.numbers import check_count, check_seconds
 from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
 from ticklake.coordination.errors import BatchAlreadyClaimedError, TableCopied
@@ -51,7 +52,7 @@ class Coordinator:
         *,
         step: int,
         table: Target = NO_TABLE,
-        lease: float = 300.0,
+        lease: float = defaults.CLAIM_TIMEOUT_SECONDS,
         instance: str | None = None,
         monitor: Monitor | None = None,
     ) -> None:

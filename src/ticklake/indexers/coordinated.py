@@ -74,7 +74,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         monitor: Monitor,
         *,
         poll_interval: float = 1.0,
-        gap_warning_timeout_ms: int = 60_000,
+        gap_warning_timeout_ms: int = IndexerOptions.gap_warning_timeout_ms,
         until_caught_up: bool = False,
     ) -> None:
         """With `until_caught_up`, all folders are listed each time, so that `exhausted` becomes true early."""

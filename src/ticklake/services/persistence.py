@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from ticklake import faults
+from ticklake import defaults, faults
 from ticklake.checks.numbers import InvalidOption
 from ticklake.contracts import BatchInfo
-from ticklake.defaults import BATCH_TOPIC
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
@@ -29,9 +28,9 @@ _Result = TypeVar("_Result")
 class PersistenceOptions:
     """The limits of a batch file: ticks, bytes, and the seconds since its oldest tick. The first one closes it."""
 
-    max_batch_size: int = 100
-    batch_timeout_seconds: float = 5.0
-    max_batch_bytes: int = 64 << 20
+    max_batch_size: int = defaults.BATCH_TICKS
+    batch_timeout_seconds: float = defaults.BATCH_TIMEOUT_SECONDS
+    max_batch_bytes: int = defaults.BATCH_BYTES
     retry: Retry = field(default_factory=Retry)
 
     def __post_init__(self) -> None:
@@ -56,7 +55,7 @@ class PersistenceService(Service):
         queue: TickQueue,
         options: PersistenceOptions | None = None,
         *,
-        topic: str = BATCH_TOPIC,
+        topic: str = defaults.BATCH_TOPIC,
         name: str = "persistence-service",
         metrics_window_seconds: float = METRICS_WINDOW_SECONDS,
         clock: Callable[[], float] = time.time,

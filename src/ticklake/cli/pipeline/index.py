@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ticklake import defaults
 from ticklake.cli import INTERRUPTED
 from ticklake.cli.options.completeness import ranges_text
 from ticklake.cli.options.numbers import MAX_INTEGER, count
@@ -80,7 +81,13 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 @click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
-@click.option("--insert-batch-size", type=count(1), default=1000, show_default=True, help="Ticks per flush.")
+@click.option(
+    "--insert-batch-size",
+    type=count(1),
+    default=defaults.INSERT_BATCH_SIZE,
+    show_default=True,
+    help="Ticks per flush.",
+)
 @click.option(
     "--replace", is_flag=True, help="Index again the ticks that the tables already have, if a readable file has them."
 )

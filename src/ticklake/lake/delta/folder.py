@@ -136,7 +136,7 @@ class TableFolder:
         return found.st_dev, found.st_ino
 
     def digest(self, version: int) -> str | None:
-        """Returns the digest of a commit, or of its checkpoint if the commit was cleaned up. None if there is neither."""
+        """Returns the digest of a commit, or of its checkpoint if the commit was cleaned up; None if both are gone."""
         data = self.read(commits.name_of(version))
         if data is None:
             found = checkpoints.versions_of(self.names())
