@@ -150,7 +150,7 @@ def part(template: str, *, status: int = 200, **values: Any) -> Response:
 def refused(request: Request, error: TickLakeError) -> Response:
     """Renders an error as a note. Its status is 200, because htmx does not show other responses."""
     status = HTTPStatus.OK if request.headers.get("hx-request") else status_of(error)
-    return part("refused.html", status=status, message=redacted(str(error)))
+    return part("_refused.html", status=status, message=redacted(str(error)))
 
 
 def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:

@@ -32,7 +32,7 @@ def show_letters(request: Request) -> Response:
     runs = runs_chosen(request)
     if not runs:
         return nothing(request, "Dead letters", chosen_run(request), "No database is given.")
-    return page(request, "letters.html", run_id=runs[0].id, **_state(runs, _filter(request.query_params)))
+    return page(request, "dead_letters.html", run_id=runs[0].id, **_state(runs, _filter(request.query_params)))
 
 
 def replay(request: Request, form: Form) -> Response:
@@ -75,7 +75,7 @@ def _act(request: Request, form: Form, done: str) -> Response:
         note = "Nothing was selected."
     prefix = request.app.state.prefix
     return part(
-        "letters_list.html", note=note, run_id=runs[0].id, prefix=prefix, read_only=False, **_state(runs, shown)
+        "_dead_letters.html", note=note, run_id=runs[0].id, prefix=prefix, read_only=False, **_state(runs, shown)
     )
 
 

@@ -37,7 +37,7 @@ def picture(watch: Watch, prefix: str) -> str:
     def draw(flow: Flow) -> str:
         columns = stages(flow)
         return fragment(
-            "pipeline.html",
+            "_pipeline.html",
             flow=flow,
             prefix=prefix,
             drawings=[("wide", drawn_wide(columns)), ("tall", drawn_tall(columns))],

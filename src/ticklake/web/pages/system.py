@@ -36,7 +36,7 @@ def show_system(request: Request) -> Response:
 @explained
 def show_doctor(request: Request) -> Response:
     """Loaded separately from the page, because it may take a few seconds."""
-    return part("doctor.html", findings=list(_findings(site_of(request))))
+    return part("_doctor.html", findings=list(_findings(site_of(request))))
 
 
 def change(request: Request, form: Form) -> Response:
@@ -52,7 +52,7 @@ def change(request: Request, form: Form) -> Response:
         getattr(service, action)()
     note = f"{name} is {service.state.value}."
     prefix = request.app.state.prefix
-    return part("services.html", services=_services(site), allowed=ALLOWED, note=note, prefix=prefix, read_only=False)
+    return part("_services.html", services=_services(site), allowed=ALLOWED, note=note, prefix=prefix, read_only=False)
 
 
 def _other_node(site: Site) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _state(runs: Sequence[Run]) -> dict[str, Any]:
 
 def _answer(request: Request, runs: Sequence[Run], note: str) -> Response:
     prefix = request.app.state.prefix
-    return part("groups.html", note=note, run_id=runs[0].id, prefix=prefix, read_only=False, **_state(runs))
+    return part("_groups.html", note=note, run_id=runs[0].id, prefix=prefix, read_only=False, **_state(runs))
 
 
 def shown(message: StoredMessage) -> Shown:
