@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -14,7 +13,7 @@ import click
 from ticklake import defaults
 from ticklake.cli import INTERRUPTED
 from ticklake.cli.options.completeness import ranges_text
-from ticklake.cli.options.numbers import MAX_INTEGER, count
+from ticklake.cli.options.numbers import TickRangeOption, count
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
 from ticklake.cli.terminal.output import json_option, print_json, print_table
 from ticklake.cli.terminal.progress import Bars
@@ -27,21 +26,6 @@ log = logging.getLogger(__name__)
 
 RESUMABLE = "Stopped before the end. The same command continues from here."
 COLUMNS = ("table", "ticks", "there before", "rows", "rows/s")
-
-
-class TickRangeOption(click.ParamType["TickRange"]):
-    """`A:B`, both included."""
-
-    name = "A:B"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> TickRange:
-        from ticklake.ticks import TickRange
-
-        numbers = re.fullmatch(r"([0-9]{1,19}):([0-9]{1,19})", value)
-        ticks = TickRange(int(numbers[1]), int(numbers[2])) if numbers else None
-        if not ticks or ticks.end > MAX_INTEGER:
-            self.fail(f"{value[:100]!r} is not a tick range; write for example 0:999", param, ctx)
-        return ticks
 
 
 class SparkSetting(click.ParamType[tuple[str, str]]):
