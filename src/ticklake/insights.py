@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, OpenGap, open_gaps
-from ticklake.lake.errors import TableUnreadable
+from ticklake.lake.errors import LakeUnreadable, TableUnreadable
+from ticklake.lake.metadata import TABLE as METADATA
+from ticklake.lake.metadata import read_metadata
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import NoRuns, RunNotFound
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract
@@ -349,7 +351,9 @@ def _seconds(milliseconds: int | None) -> float | None:
 def _table_report(catalog: Catalog, run_id: str, name: str, newest: int | None) -> TableReport:
     try:
         facts = catalog.facts(run_id, name)
-    except TableUnreadable as error:
+        if name == METADATA:
+            read_metadata(catalog.root / run_id / name, run_id)
+    except (TableUnreadable, LakeUnreadable) as error:
         return TableReport(name, error=str(error))
     lag = None if newest is None or facts.ticks is None else max(0, newest - facts.ticks.end)
     return TableReport(name, facts.rows, facts.files, facts.bytes, facts.ticks, lag)

@@ -42,9 +42,8 @@ def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[
             yield warning("tables", text, "Move all but one of them out of the run's folder.")
     for storage in storages if METADATA in catalog.tables(run_id) else ():
         if text := _disagreement(catalog, run_id, storage):
-            yield warning(
-                "tables", f"{text}.", f"ticklake index {run_id} --storage {storage.url} --lake {catalog.root}"
-            )
+            remedy = f"ticklake index {run_id} --storage {storage.url} --lake {catalog.root}"
+            yield warning("tables", f"{text.rstrip('.')}.", remedy)
 
 
 def _disagreement(catalog: Catalog, run_id: str, storage: Storage) -> str:

@@ -9,13 +9,20 @@ from ticklake.lake.delta.checkpoints import checkpoint_name, is_checkpoint, vers
 from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, is_commit, name_of, read_commit
 from ticklake.lake.delta.durable import make_directory, remove
 from ticklake.lake.delta.files import contents_of, dataset_of, is_counted_by, live_files, paths_of, rows_in, sizes_of
-from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.folder import LOG, State, TableFolder
 from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import CommitConflict, DeltaLog
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, is_damage, opened
 from ticklake.lake.delta.properties import INDEXER, RUN, check_readable, check_run, named_key, one_line, require_run
-from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
+from ticklake.lake.delta.recovery import (
+    check_intact,
+    durable_version,
+    log_states,
+    old_checkpoints,
+    opens_without,
+    set_log_aside,
+)
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary, recorded
@@ -25,6 +32,7 @@ __all__ = [
     "ANY_TICK",
     "HINT",
     "INDEXER",
+    "LOG",
     "RUN",
     "SOURCES",
     "Commit",
@@ -39,6 +47,7 @@ __all__ = [
     "ParquetFileWriter",
     "RowGroup",
     "Snapshot",
+    "State",
     "Summary",
     "TableFolder",
     "TableNotFoundError",
@@ -59,6 +68,7 @@ __all__ = [
     "is_counted_by",
     "is_damage",
     "live_files",
+    "log_states",
     "make_directory",
     "name_of",
     "named_key",
@@ -73,6 +83,7 @@ __all__ = [
     "require_run",
     "row_groups",
     "rows_in",
+    "set_log_aside",
     "sizes_of",
     "unfit_types",
     "versions_of",
