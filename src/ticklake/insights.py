@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
-from ticklake.lake.errors import TableUnreadable
+from ticklake.errors import TickLakeError
+from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.storage import run_started_at
-from ticklake.storage.errors import NoRuns, RunNotFound
+from ticklake.storage.errors import BadFile, NoRuns, RunNotFound
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract
 from ticklake.topics import runs_in
 
@@ -31,15 +33,44 @@ GLANCE_SECONDS = 1.0
 
 LAST_MESSAGES = 100
 
+T = TypeVar("T")
+
+
+class Attempts:
+    """Reads from several places. One that fails hides no other, and is not asked again."""
+
+    def __init__(self, before: Attempts | None = None) -> None:
+        self._failed: dict[int, TickLakeError | OSError] = dict(before._failed) if before else {}
+
+    def read(self, place: object, read: Callable[[], T]) -> T | None:
+        """Returns what `read` returns; None if this place fails or has failed before."""
+        if id(place) in self._failed:
+            return None
+        try:
+            return read()
+        except (TickLakeError, OSError) as error:
+            self._failed[id(place)] = error
+            return None
+
+    @property
+    def errors(self) -> list[str]:
+        """The reasons, each in one line."""
+        return list(dict.fromkeys(" ".join(str(error).split()) for error in self._failed.values()))
+
+    def raise_first(self) -> None:
+        for error in self._failed.values():
+            raise error
+
 
 @dataclass(frozen=True)
 class FilesReport:
-    """The batch files of a run. `completed`: the end of the run is recorded."""
+    """The batch files of a run. `completed`: the end of the run is recorded; None if its file cannot be read."""
 
     files: int
     bytes: int
     ticks: TickRange | None
-    completed: bool
+    completed: bool | None
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,18 +125,27 @@ class Announcement:
 
 @dataclass(frozen=True)
 class RunReport:
-    """The report of one run."""
+    """The report of one run. `error`: why a part of it could not be read; the rest is reported."""
 
     run_id: str
     started_at: datetime | None
     storage: FilesReport | None = None
     tables: list[TableReport] = field(default_factory=list)
     groups: list[GroupReport] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def errors(self) -> list[str]:
+        """What could not be read, except tables."""
+        return [one for one in (self.error, self.storage.error if self.storage else None) if one]
 
 
 @dataclass(frozen=True)
 class Glance:
-    """A run at one moment. Its cost does not grow with the history: no batch files are listed."""
+    """A run at one moment. Its cost does not grow with the history: no batch files are listed.
+
+    `errors`: why a place could not be read. What the others have is here; figures of all places together are unknown.
+    """
 
     run_id: str
     at: float
@@ -113,6 +153,7 @@ class Glance:
     groups: list[GroupReport]
     gaps: list[GapsReport]
     held_back: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     @property
     def missing(self) -> int | None:
@@ -124,12 +165,13 @@ class Glance:
         found += [one.missing for one in self.tables if one.missing is not None]
         unknown = any(one.missing is None and (one.ticks or one.error or one.rows is None) for one in self.tables)
         worst = max(found, default=None)
-        return None if unknown and not worst else worst
+        return None if (unknown or self.errors) and not worst else worst
 
     @property
     def dead_letters(self) -> int | None:
-        """The number of dead letters of all groups; None without groups."""
-        return sum(one.dead_letters for one in self.groups) if self.groups else None
+        """The number of dead letters of all groups; None without groups, or if a place may have some."""
+        found = sum(one.dead_letters for one in self.groups)
+        return None if (self.errors or not self.groups) and not found else found
 
 
 @dataclass(frozen=True)
@@ -143,15 +185,31 @@ class Places:
 
     def runs(self) -> list[str]:
         """Returns the runs of all places, the oldest first."""
+        attempts = Attempts()
+        runs = self.known_runs(attempts)
+        attempts.raise_first()
+        return runs
+
+    def known_runs(self, attempts: Attempts) -> list[str]:
+        """Returns the runs of all places that can be read, the oldest first."""
         places = [place for place in (self.storage, self.catalog, *self.databases) if place is not None]
-        return sorted({run for place in places for run in place.runs()})
+        found: set[str] = set()
+        for place in places:
+            found.update(attempts.read(place, place.runs) or [])
+        return sorted(found)
 
     def reports(self) -> Iterator[RunReport]:
-        return map(self._report, self.runs())
+        """Yields the report of every run. A run or a place that cannot be read hides no other."""
+        attempts = Attempts()
+        runs = self.known_runs(attempts)
+        if not runs:
+            attempts.raise_first()
+        return (self._report(run_id, attempts) for run_id in runs)
 
     def report(self, run_id: str | None) -> RunReport:
         """Returns the report of a run, with missing ticks. Default: the newest run."""
-        found = self._report(self._chosen(run_id))
+        attempts = Attempts()
+        found = self._report(self.chosen(run_id, attempts), attempts)
         if self.presence is None or self.catalog is None:
             return found
         return replace(found, tables=with_missing(found.tables, self.catalog, found.run_id, self.presence))
@@ -163,12 +221,18 @@ class Places:
 
     def glance(self, run_id: str | None, clock: Callable[[], float] = time.time) -> Glance:
         """Returns what a live view shows of a run. Default: the newest run. `at` is when the tables were read."""
-        chosen = self._chosen(run_id)
-        tables, at = tables_of(self.catalog, chosen, None) if self.catalog else [], clock()
-        if self.presence is not None and self.catalog is not None:
-            tables = with_missing(tables, self.catalog, chosen, self.presence, GLANCE_SECONDS)
-        groups, gaps = groups_of(self.databases, chosen), self.gaps(chosen)
-        return Glance(chosen, at, tables, groups, gaps, [str(one) for one in held_back_of(self.databases, chosen)])
+        attempts = Attempts()
+        chosen = self.chosen(run_id, attempts)
+        tables, at = attempts.read(self.catalog, lambda: self._tables(chosen)) or [], clock()
+        groups: list[GroupReport] = []
+        gaps: list[GapsReport] = []
+        held_back: list[str] = []
+        for one in self.databases:
+            place = replace(self, databases=[one])
+            groups += attempts.read(one, partial(groups_of, [one], chosen)) or []
+            gaps += attempts.read(one, partial(place.gaps, chosen)) or []
+            held_back += map(str, attempts.read(one, partial(held_back_of, [one], chosen)) or [])
+        return Glance(chosen, at, tables, groups, gaps, held_back, attempts.errors)
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -176,16 +240,32 @@ class Places:
         databases = {0: None, 1: "the database"}.get(len(self.databases), f"{len(self.databases)} databases")
         return " and ".join(name for name in (storage, lake, databases) if name)
 
-    def _chosen(self, run_id: str | None) -> str:
-        runs = self.runs()
+    def chosen(self, run_id: str | None, attempts: Attempts) -> str:
+        """Returns the given run; by default the newest. If a place cannot be read, its error is raised instead of a
+        claim that the run does not exist."""
+        runs = self.known_runs(attempts)
+        if not runs or (run_id is not None and run_id not in runs):
+            attempts.raise_first()
         return chosen_run(run_id, runs, self)
 
-    def _report(self, run_id: str) -> RunReport:
-        files = files_of(self.storage, run_id) if self.storage else None
+    def _tables(self, run_id: str) -> list[TableReport]:
+        if self.catalog is None:
+            return []
+        tables = tables_of(self.catalog, run_id, None)
+        if self.presence is None:
+            return tables
+        return with_missing(tables, self.catalog, run_id, self.presence, GLANCE_SECONDS)
+
+    def _report(self, run_id: str, before: Attempts) -> RunReport:
+        storage, catalog, attempts = self.storage, self.catalog, Attempts(before)
+        files = attempts.read(storage, lambda: files_of(storage, run_id) if storage else None)
         newest = files.ticks.end if files and files.ticks else None
-        tables = tables_of(self.catalog, run_id, newest) if self.catalog else []
-        groups = groups_of(self.databases, run_id)
-        return RunReport(run_id, run_started_at(run_id), files, tables, groups)
+        tables = attempts.read(catalog, lambda: tables_of(catalog, run_id, newest) if catalog else [])
+        groups: list[GroupReport] = []
+        for one in self.databases:
+            groups += attempts.read(one, partial(groups_of, [one], run_id)) or []
+        error = " ".join(attempts.errors) or None
+        return RunReport(run_id, run_started_at(run_id), files, tables or [], groups, error)
 
 
 def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
@@ -207,7 +287,10 @@ def files_of(storage: Storage, run_id: str) -> FilesReport:
     for file in storage.every_batch(run_id):
         count, size = count + 1, size + file.size
         ticks = _spanning(ticks, file.ticks)
-    return FilesReport(count, size, ticks, completed=storage.read_completion(run_id) is not None)
+    try:
+        return FilesReport(count, size, ticks, completed=storage.read_completion(run_id) is not None)
+    except BadFile as error:
+        return FilesReport(count, size, ticks, completed=None, error=str(error))
 
 
 def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableReport]:
@@ -352,7 +435,21 @@ def _table_report(catalog: Catalog, run_id: str, name: str, newest: int | None) 
     except TableUnreadable as error:
         return TableReport(name, error=str(error))
     lag = None if newest is None or facts.ticks is None else max(0, newest - facts.ticks.end)
-    return TableReport(name, facts.rows, facts.files, facts.bytes, facts.ticks, lag)
+    return TableReport(
+        name, facts.rows, facts.files, facts.bytes, facts.ticks, lag, _flaw_of_metadata(catalog, run_id, name)
+    )
+
+
+def _flaw_of_metadata(catalog: Catalog, run_id: str, name: str) -> str | None:
+    """Returns why the table `metadata` of a run cannot be used. Without it, missing ticks are unknown."""
+    from ticklake.lake.metadata import TABLE, read_metadata
+
+    try:
+        if name == TABLE:
+            read_metadata(catalog.root / run_id / TABLE, run_id)
+    except (TableUnreadable, LakeUnreadable) as error:
+        return str(error)
+    return None
 
 
 def _with_missing(

@@ -26,7 +26,7 @@ from rich.console import Console
 from ticklake import Database
 from ticklake.cli import cli
 from ticklake.cli.insight.top import _frames
-from ticklake.cli.terminal.frame import Frame, picture
+from ticklake.cli.terminal.frame import UNKNOWN, Frame, picture
 from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.errors import BadNodeAddress
@@ -103,7 +103,8 @@ def test_the_second_frame_says_how_fast_a_table_grows(run, lake):
 def test_a_database_that_is_away_is_a_line_and_the_last_figures_stay(tmp_path, run, lake):
     places = Places(catalog=Catalog(lake), databases=[Database("postgresql://127.0.0.1:1/none")])
     first = next(_frames(places, run.id, None, 0.01))
-    assert (first.glance, len(first.errors)) == (None, 1)
+    assert (first.glance.run_id, first.glance.tables[0].rows, len(first.errors)) == (run.id, 10, 1)
+    assert (first.glance.dead_letters, first.glance.missing) == (None, None)
     frames = _frames(Places(catalog=Catalog(lake)), run.id, None, 0.01)
     assert next(frames).errors == []
     (lake / run.id).rename(tmp_path / "gone")
@@ -111,6 +112,29 @@ def test_a_database_that_is_away_is_a_line_and_the_last_figures_stay(tmp_path, r
     assert second.glance.tables[0].rows == 10
     assert "No run" in second.problem
     places.databases[0].close()
+
+
+@pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/none", "damaged"])
+def test_a_database_that_fails_does_not_deny_the_run_and_its_tables(tmp_path, lake, url):
+    (run_id,) = Catalog(lake).runs()
+    if url == "damaged":
+        url = f"sqlite:///{tmp_path / 'damaged'}"
+        with Database(url) as database:
+            database.run(run_id).writer("t").close()
+        (file,) = (tmp_path / "damaged").glob("*.sqlite")
+        data = bytearray(file.read_bytes())
+        data[4096:8192] = b"\xff" * 4096
+        file.write_bytes(data)
+    done = top(run_id, "--lake", lake, "--database", url, "--once")
+    assert done.exit_code == 1
+    assert f"run {run_id}" in done.stdout and re.search(r"organism_data +10 ", done.stdout)
+    assert f"{UNKNOWN} dead letters   {UNKNOWN} gaps   1 errors" in done.stdout
+    done = top(run_id, "--lake", lake, "--database", url, "--once", "--json")
+    frame = json.loads(done.stdout)
+    assert (done.exit_code, frame["run_id"], frame["tables"][0]["rows"]) == (1, run_id, 10)
+    assert frame["dead_letters"] is None and len(frame["errors"]) == 1
+    only = json.loads(top(run_id, "--database", url, "--once", "--json").stdout)
+    assert only["run_id"] == run_id and len(only["errors"]) == 1
 
 
 def test_looking_lists_no_batch_file(run, database_url, lake, tmp_path, monkeypatch):

@@ -337,6 +337,30 @@ class TestLive:
         away = Database("postgresql://nobody@127.0.0.1:9/none")
         flow = Live(Site(lake=run_site.lake, databases=[away])).watch(indexed.RUN_ID).flow()
         assert len(flow.errors) == 1
+        assert {table.name for table in flow.glance.tables} >= {"environment_data", "organism_data"}
+        assert (flow.lag_messages, flow.lag_seconds, flow.glance.dead_letters) == (None, None, None)
+
+    @pytest.mark.parametrize("is_damaged", [True, False])
+    def test_a_database_that_fails_does_not_deny_the_tables(
+        self, tmp_path: Path, run_site: Site, indexed: Any, serve_site: Serve, is_damaged: bool
+    ) -> None:
+        url = f"sqlite:///{tmp_path / 'database'}" if is_damaged else "postgresql://nobody@127.0.0.1:9/none"
+        if is_damaged:
+            with Database(url) as database, database.run(indexed.RUN_ID).writer("batch-topic") as writer:
+                writer.send(BatchInfo(simulation_run_id=indexed.RUN_ID, tick_start=0, tick_end=9))
+            (file,) = (tmp_path / "database").glob("*.sqlite")
+            data = bytearray(file.read_bytes())
+            data[4096:8192] = b"\xff" * 4096
+            file.write_bytes(data)
+        with Database(url) as database:
+            client = serve_site(Site(lake=run_site.lake, databases=[database]))
+            for path in (f"/?run={indexed.RUN_ID}", "/"):
+                text = client.get(path).text
+                assert 'role="alert"' in text and "environment_data" in text
+                for denial in ("No table yet", "none yet", "nothing announced yet", "no new ticks"):
+                    assert denial not in text
+            assert client.get(f"/tables?run={indexed.RUN_ID}").status_code == 200
+            assert client.get("/?run=20200101-000000-00000000").status_code == (404 if is_damaged else 503)
 
 
 GROUP = GroupReport("batch-topic", "environment-indexer", 3, 1, 0, 4.0)

@@ -259,4 +259,9 @@ class Backend(Protocol):
 
     def runs(self) -> list[str]: ...
 
+    @property
+    def damaged(self) -> list[str]:
+        """Why runs are not in the last list of runs: their files are damaged."""
+        ...
+
     def close(self) -> None: ...

@@ -28,6 +28,7 @@ CHECKS: dict[str, Check] = {
     "gaps": databases.gaps,
     "dead letters": databases.dead_letters,
     "tables": tables.tables,
+    "files of runs": places.files_of_runs,
     "passed-over files": places.passed_over_files,
     "abandoned files": places.abandoned_files,
     "orphaned files": places.orphaned_tables_files,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from ticklake.doctor.findings import Finding, error, ok, warning
-from ticklake.doctor.subject import NEWEST_RUNS, Store, Subject
+from ticklake.doctor.findings import OTHERS, Finding, error, ok, warning
+from ticklake.doctor.subject import Store, Subject
 from ticklake.insights import gaps_of
 from ticklake.lake.read import Catalog, Presence
+from ticklake.topics import Run
 
 MAX_CLOCK_DIFFERENCE_SECONDS = 2.0
 
@@ -18,13 +19,15 @@ def reachable(subject: Subject) -> Iterator[Finding]:
         if store.failure:
             yield error("database", str(store.failure), f"Start it, or correct its url: {store.name}")
         else:
+            yield from (error("database", reason, OTHERS) for reason in store.database.damaged)
             yield ok("database", f"{store.name} answers; it has {len(store.database.runs()):,} runs")
 
 
 def versions(subject: Subject) -> Iterator[Finding]:
     for store in _answering(subject):
-        runs = [store.database.run(run_id, create=False) for run_id in store.database.runs()[-NEWEST_RUNS:]]
-        found = [one for run in runs for one in run.versions()]
+        read, failed = store.read_all("schema version", lambda run: (run.versions(), run.has_foreign_numbers()))
+        yield from failed
+        found = [one for versions, _ in read.values() for one in versions]
         newer = [one for one in found if one.state == "too new"]
         behind = [one for one in found if one.state == "behind"]
         if newer:
@@ -35,7 +38,7 @@ def versions(subject: Subject) -> Iterator[Finding]:
             count = len({one.run_id for one in behind})
             text = f"{store.name}: {count:,} runs{store.scope} have an older schema version."
             yield warning("schema version", text, f"ticklake db upgrade --database {store.name}")
-        elif restored := sum(run.has_foreign_numbers() for run in runs):
+        elif restored := sum(is_restored for _, is_restored in read.values()):
             text = (
                 f"{store.name}: {restored:,} runs were restored from another server: claims are slow, lags are wrong."
             )
@@ -47,12 +50,11 @@ def versions(subject: Subject) -> Iterator[Finding]:
 def clock(subject: Subject) -> Iterator[Finding]:
     """Leases use the clock of the database; ages and the search for new runs also use the clock of this machine."""
     for store in _answering(subject):
-        run = None if store.directory else next(store.runs(), None)
-        if run is None:
+        read, failed = ({}, []) if store.directory else store.read_current("clock", _clock_difference)
+        yield from failed
+        if not read:
             continue
-        before = time.time()
-        there = run.now_ms() / 1000
-        apart = there - (before + time.time()) / 2
+        apart = next(iter(read.values()))
         text = f"{store.name} is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} this machine"
         if abs(apart) > MAX_CLOCK_DIFFERENCE_SECONDS:
             yield warning("clock", f"{text}.", "Synchronize both with a time server: timedatectl set-ntp true")
@@ -62,7 +64,8 @@ def clock(subject: Subject) -> Iterator[Finding]:
 
 def stuck_claims(subject: Subject) -> Iterator[Finding]:
     for store in _answering(subject):
-        stuck = {run.id: len(run.claims.list(stuck=True, limit=None)) for run in store.runs()}
+        stuck, failed = store.read_current("stuck claims", lambda run: len(run.claims.list(stuck=True, limit=None)))
+        yield from failed
         command = "ticklake claims release --stuck --database {url} --run {run}"
         yield from _counted(store, "stuck claims", stuck, "messages claimed by a consumer that is gone", command)
 
@@ -70,11 +73,12 @@ def stuck_claims(subject: Subject) -> Iterator[Finding]:
 def open_transactions(subject: Subject) -> Iterator[Finding]:
     """While any transaction is open, PostgreSQL cannot remove the dead rows of claims and acks."""
     for store in _answering(subject):
-        run = None if store.directory else next(store.runs(), None)
-        held = run.held_back_by() if run is not None else None
+        read, failed = ({}, []) if store.directory else store.read_current("open transactions", Run.held_back_by)
+        yield from failed
+        held = next((one for one in read.values() if one is not None), None)
         if held is not None:
             yield warning("open transactions", f"{store.name}: {held}.", held.remedy)
-        elif run is not None:
+        elif read:
             yield ok("open transactions", f"{store.name}: no long transaction")
 
 
@@ -82,10 +86,11 @@ def gaps(subject: Subject) -> Iterator[Finding]:
     """Counts gaps of all tables; with a lake, only gaps of its own tables."""
     catalogs, presence = [Catalog(lake) for lake in subject.lakes if lake.is_dir()], Presence()
     for store in _answering(subject):
-        reports = {
-            run.id: gaps_of([store.database], run.id, catalogs if subject.lakes else None, presence)
-            for run in store.runs()
-        }
+        reports, failed = store.read_current(
+            "gaps",
+            lambda run: gaps_of([store.database], run.id, catalogs if subject.lakes else None, presence),  # noqa: B023  called here
+        )
+        yield from failed
         pending = {run: sum(one.pending for one in found) for run, found in reports.items()}
         permanent = {run: sum(one.permanent for one in found) for run, found in reports.items()}
         command = _reconcile(subject)
@@ -96,10 +101,18 @@ def gaps(subject: Subject) -> Iterator[Finding]:
 
 def dead_letters(subject: Subject) -> Iterator[Finding]:
     for store in _answering(subject):
-        dead = {run.id: run.dead_letters.count() for run in store.runs()}
+        dead, failed = store.read_current("dead letters", lambda run: run.dead_letters.count())
+        yield from failed
         yield from _counted(
             store, "dead letters", dead, "dead letters", "ticklake dead-letters list --database {url} --run {run}"
         )
+
+
+def _clock_difference(run: Run) -> float:
+    """Returns the seconds that the clock of a run's database is ahead of this machine."""
+    before = time.time()
+    there = run.now_ms() / 1000
+    return there - (before + time.time()) / 2
 
 
 def _answering(subject: Subject) -> list[Store]:

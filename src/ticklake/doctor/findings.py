@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+from ticklake.errors import TickLakeError
+
+Name = TypeVar("Name")
+Item = TypeVar("Item")
+
+
+OTHERS = "Repair it as the message says. The others were checked."
 
 
 class Level(StrEnum):
@@ -33,3 +43,17 @@ def warning(check: str, message: str, remedy: str, details: tuple[str, ...] = ()
 
 def error(check: str, message: str, remedy: str) -> Finding:
     return Finding(check, Level.ERROR, message, remedy)
+
+
+def of_each(
+    check: str, names: Iterable[Name], read: Callable[[Name], Item]
+) -> tuple[dict[Name, Item], dict[Name, Finding]]:
+    """Returns what `read` returns for each name, and a finding for each one that fails. It hides no other."""
+    found: dict[Name, Item] = {}
+    failed: dict[Name, Finding] = {}
+    for name in names:
+        try:
+            found[name] = read(name)
+        except (TickLakeError, OSError) as problem:
+            failed[name] = error(check, f"{name}: {' '.join(str(problem).split())}", OTHERS)
+    return found, failed

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from ticklake.doctor.findings import Finding, error, ok, warning
+from ticklake.doctor.findings import Finding, error, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
+from ticklake.indexers.components import stored_metadata
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Vacuum
 from ticklake.storage import Storage
@@ -85,14 +86,29 @@ def passed_over_files(subject: Subject) -> Iterator[Finding]:
     for place in filter(Path.is_dir, subject.storages):
         storage = Storage(place)
         runs = storage.runs()
-        found = tuple(path for run in runs[-NEWEST_RUNS:] for path in storage.passed_over(run))
+        read, failed = of_each("passed-over files", runs[-NEWEST_RUNS:], storage.passed_over)
+        yield from failed.values()
+        found = tuple(path for paths in read.values() for path in paths)
         scope = in_newest(len(runs))
         if found:
             text = f"{len(found):,} folders and links in {place} have batch files that are passed over{scope}."
             remedy = "Rename the folders (letters, digits, dot, dash, underscore), and replace links with the files."
             yield warning("passed-over files", text, remedy, found[:100])
-        else:
+        elif not failed:
             yield ok("passed-over files", f"none in {place}{scope}")
+
+
+def files_of_runs(subject: Subject) -> Iterator[Finding]:
+    """Reads `metadata.pb` and `completed.pb` of the newest runs. No command can judge a run without them."""
+    for place in filter(Path.is_dir, subject.storages):
+        storage = Storage(place)
+        runs = storage.runs()
+        newest = runs[-NEWEST_RUNS:]
+        _, no_metadata = of_each("files of runs", newest, lambda run: stored_metadata(storage, run))  # noqa: B023  called here
+        _, no_end = of_each("files of runs", newest, storage.read_completion)
+        yield from (*no_metadata.values(), *no_end.values())
+        if not (no_metadata or no_end):
+            yield ok("files of runs", f"those in {place} can be read{in_newest(len(runs))}")
 
 
 def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
@@ -102,14 +118,16 @@ def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
         runs = catalog.runs()
         scope = in_newest(len(runs)).replace(" in", ",", 1)
         tables = [lake / run / table for run in runs[-NEWEST_RUNS:] for table in catalog.tables(run)]
-        found = [one for table in tables for one in Vacuum(table).find()]
+        read, failed = of_each("orphaned files", tables, lambda table: Vacuum(table).find())
+        yield from failed.values()
+        found = [one for files in read.values() for one in files]
         if found:
             message = (
                 f"{len(found):,} files in {lake} that no table needs{scope}, {sum(one.size for one in found):,} bytes."
             )
             paths = tuple(str(one.path) for one in found[:100])
             yield warning("orphaned files", message, f"ticklake vacuum --lake {lake}", paths)
-        else:
+        elif not failed:
             yield ok("orphaned files", f"none in {lake}{scope}")
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import TypeVar, cast
 
 from ticklake.config import NodeSettings
 from ticklake.config.options import DatabaseOptions, LakeOptions, StorageOptions
 from ticklake.database.url import split_password
+from ticklake.doctor.findings import Finding, of_each
 from ticklake.errors import TickLakeError
 from ticklake.topics import Database, Run
 
 NEWEST_RUNS = 20
+Item = TypeVar("Item")
 
 
 def in_newest(runs: int) -> str:
@@ -58,6 +60,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self._url = url
         self.name = split_password(url)[0]
+        self._unreadable: set[str] = set()
 
     @property
     def directory(self) -> Path | None:
@@ -79,19 +82,30 @@ class Store:
 
     @property
     def scope(self) -> str:
-        return in_newest(len(self.database.runs()))
+        left_out = f", without {len(self._unreadable):,} that cannot be read" if self._unreadable else ""
+        return in_newest(len(self.database.runs())) + left_out
 
-    def runs(self) -> Iterator[Run]:
-        """Yields the newest runs with the current schema version and server. Opening others would change them."""
-        for run_id in [] if self.failure else self.database.runs()[-NEWEST_RUNS:]:
-            run = self.database.run(run_id, create=False)
-            current = all(found.state in ("current", "not installed") for found in run.versions())
-            if current and not run.has_foreign_numbers():
-                yield run
+    def read_all(self, check: str, read: Callable[[Run], Item]) -> tuple[dict[str, Item], list[Finding]]:
+        """Reads each of the newest runs. One that fails is a finding, hides no other, and is not read again."""
+        names = [] if self.failure else self.database.runs()[-NEWEST_RUNS:]
+        readable = [name for name in names if name not in self._unreadable]
+        found, failed = of_each(check, readable, lambda name: read(self.database.run(name, create=False)))
+        self._unreadable |= set(failed)
+        return found, list(failed.values())
+
+    def read_current(self, check: str, read: Callable[[Run], Item]) -> tuple[dict[str, Item], list[Finding]]:
+        """Reads only runs with the current schema version and server. Opening others would change them."""
+        found, failed = self.read_all(check, lambda run: (read(run),) if _is_current(run) else None)
+        return {name: one[0] for name, one in found.items() if one is not None}, failed
 
     def close(self) -> None:
         if "database" in self.__dict__:
             self.database.close()
+
+
+def _is_current(run: Run) -> bool:
+    versions = all(found.state in ("current", "not installed") for found in run.versions())
+    return versions and not run.has_foreign_numbers()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ticklake.doctor.findings import Finding, ok, warning
+from ticklake.doctor.findings import Finding, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.indexers.components import stored_metadata
 from ticklake.insights import names_by_id
@@ -23,7 +23,8 @@ def tables(subject: Subject) -> Iterator[Finding]:
         catalog = Catalog(lake)
         runs = catalog.runs()
         scope = in_newest(len(runs))
-        found = [one for run in runs[-NEWEST_RUNS:] for one in _of_run(catalog, run, storages)]
+        read, failed = of_each("tables", runs[-NEWEST_RUNS:], lambda run: list(_of_run(catalog, run, storages)))  # noqa: B023  called here
+        found = [*failed.values(), *(one for findings in read.values() for one in findings)]
         yield from found or [ok("tables", f"all tables in {lake} belong to their runs, without copies{scope}")]
 
 
@@ -42,14 +43,13 @@ def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[
             yield warning("tables", text, "Move all but one of them out of the run's folder.")
     for storage in storages if METADATA in catalog.tables(run_id) else ():
         if text := _disagreement(catalog, run_id, storage):
-            yield warning(
-                "tables", f"{text}.", f"ticklake index {run_id} --storage {storage.url} --lake {catalog.root}"
-            )
+            remedy = f"ticklake index {run_id} --storage {storage.url} --lake {catalog.root}"
+            yield warning("tables", f"{text.rstrip('.')}.", remedy)
 
 
 def _disagreement(catalog: Catalog, run_id: str, storage: Storage) -> str:
     try:
         metadata = stored_metadata(storage, run_id)
-    except BadFile as error:
-        return str(error)
+    except BadFile:
+        return ""  # the check of the files of runs reports it
     return disagreement(catalog.root / run_id / METADATA, metadata) if metadata is not None else ""

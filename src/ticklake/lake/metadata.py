@@ -18,7 +18,9 @@ from google.protobuf.json_format import MessageToDict
 
 from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
+from ticklake.errors import TickLakeError
 from ticklake.lake.delta import (
+    LOG,
     RUN,
     CommitConflict,
     DeltaError,
@@ -26,19 +28,24 @@ from ticklake.lake.delta import (
     DeltaTable,
     ParquetFile,
     ParquetFileWriter,
+    State,
+    TableFolder,
     TableNotFoundError,
     check_readable,
     check_run,
     checksum,
     decode_commit,
+    log_states,
     make_directory,
+    name_of,
     one_line,
     opened,
     paths_of,
     read_commit,
     require_run,
+    set_log_aside,
 )
-from ticklake.lake.errors import LakeUnreadable, LakeUnwritable, MetadataUnreadable, TableUnreadable
+from ticklake.lake.errors import DamagedCommit, LakeUnreadable, LakeUnwritable, MetadataUnreadable, TableUnreadable
 
 SCHEMA = pa.schema([pa.field("key", pa.string()), pa.field("value", pa.string())])
 TABLE = "metadata"
@@ -64,8 +71,26 @@ class Written(StrEnum):
 
 
 def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | None:
-    """Writes the metadata of a run to its table in one commit. Returns None if the table already has it."""
+    """Writes the metadata of a run to its table in one commit. Returns None if the table already has it.
+
+    If the log of the table is damaged, it is set aside, and the table is created again.
+    """
     make_directory(directory)
+    damage = ""
+    while True:
+        with TableFolder.open_or_create(directory) as folder:
+            states = log_states(folder)
+            try:
+                written = _write(directory, metadata)
+            except (DamagedCommit, LakeUnreadable) as error:
+                if damage or not _is_damage(error):
+                    raise
+                damage = _set_aside(folder, states, str(error.reason))
+            else:
+                return Written.REPAIRED if damage else written
+
+
+def _write(directory: Path, metadata: SimulationMetadata) -> Written | None:
     run_id = metadata.simulation_run_id
     log = DeltaLog(directory, TABLE, SCHEMA, properties={RUN: run_id})
     wanted = _entries(metadata)
@@ -88,23 +113,43 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | N
             return Written.REPAIRED if flaw else Written.CHANGED if found else Written.NEW
 
 
+def _is_damage(error: TickLakeError) -> bool:
+    """Returns False if the table may be whole, but could not be read: delta-rs did not open it for another reason."""
+    return isinstance(error, DamagedCommit) or isinstance(error.__cause__, DeltaError)
+
+
+def _set_aside(folder: TableFolder, states: dict[str, State | None], reason: str) -> str:
+    """Sets the log aside and returns the reason; an empty text if the log has changed meanwhile."""
+    try:
+        again = "The table is created again from the run's metadata.pb."
+        is_set_aside = set_log_aside(folder, states, f"{reason}. {again}")
+    except OSError as error:
+        raise LakeUnwritable(directory=str(folder.path), reason=error) from error
+    return reason if is_set_aside else ""
+
+
 def read_metadata(directory: Path, run_id: str) -> SimulationMetadata | None:
     """Returns the part of the run's metadata that indexers need, or None if the table does not exist yet.
 
     Raises `TableOfAnotherRun` if it belongs to another run, and `MetadataUnreadable` if it is damaged.
     """
-    values = _stored(directory, run_id)
+    values = _read(directory, run_id)
     return _metadata(directory, values) if values else None
 
 
 def disagreement(directory: Path, metadata: SimulationMetadata) -> str:
-    """Returns how the table differs from the run's metadata, or an empty text if it does not."""
+    """Returns how the table differs from the run's metadata. Empty if it does not, or does not exist."""
+    run_id = metadata.simulation_run_id
+    again = f"`ticklake index {run_id}` writes it again"
     try:
-        found = _stored(directory, metadata.simulation_run_id)
-    except (TableUnreadable, LakeUnreadable) as error:
+        found = _read(directory, run_id)
+    except LakeUnreadable as error:
+        return f"{directory} cannot be read: {error.reason}. Make it readable, or move it away; then {again}"
+    except TableUnreadable as error:
         return str(error)
+    if not found:
+        return f"{directory} has no rows; {again}" if (directory / LOG).exists() else ""
     changed = difference(found, _entries(metadata))
-    again = f"`ticklake index {metadata.simulation_run_id}` writes it again"
     return f"{directory} differs from the run's metadata.pb: {changed}; {again}" if changed else ""
 
 
@@ -137,23 +182,38 @@ def _found(log: DeltaLog, run_id: str) -> tuple[Entries, str]:
         return {}, str(error.reason)
 
 
+def _read(directory: Path, run_id: str) -> Entries:
+    """Returns the entries of the table; none if it does not exist yet. Raises `MetadataUnreadable` for any damage."""
+    try:
+        return _stored(directory, run_id)
+    except DamagedCommit as error:
+        raise MetadataUnreadable(table=directory, reason=f"{error.file}: {error.reason}", run_id=run_id) from error
+
+
 def _stored(directory: Path, run_id: str) -> Entries:
-    """Returns the entries of the table; none if it does not exist or is empty."""
+    """Returns the entries of the table; none if it does not exist or was created a moment ago.
+
+    Raises `DamagedCommit` if its log is damaged, and `MetadataUnreadable` if its rows are.
+    """
     try:
         delta = DeltaTable(directory)
         check_readable(delta, directory)
         check_run(delta, directory, run_id)
         paths = paths_of(delta, directory)
-        sums = _checksums(directory, int(delta.version())) if paths else {}
+        sums = _checksums(directory, int(delta.version()))
     except (TableNotFoundError, FileNotFoundError):
         return {}
-    except (DeltaError, OSError) as error:
+    except DeltaError as error:
+        raise DamagedCommit(file=str(directory / LOG), reason=one_line(error)) from error
+    except OSError as error:
         raise LakeUnreadable(table=str(directory), reason=one_line(error)) from error
     values: Entries = {}
     for path in paths:
         values |= _read_file(directory, path, sums.get(path.name, ""), run_id)
     if values:
         require_run(directory, _run_of(directory, values, run_id), run_id)
+    elif int(delta.version()) > 0 and (directory / LOG).exists():  # version 0 creates it without rows
+        raise MetadataUnreadable(table=directory, reason="it has no rows", run_id=run_id)
     return values
 
 
@@ -162,10 +222,10 @@ def _checksums(directory: Path, version: int) -> dict[str, str]:
     found: dict[str, str] = {}
     for number in range(version + 1):
         try:
-            if data := read_commit(directory / "_delta_log", number):
+            if data := read_commit(directory / LOG, number):
                 found |= decode_commit(data, "").checksums
         except ValueError as error:
-            raise MetadataUnreadable(table=directory, reason=error, run_id=directory.parent.name) from error
+            raise DamagedCommit(file=str(directory / LOG / name_of(number)), reason=error) from error
     return found
 
 
@@ -177,7 +237,7 @@ def _read_file(directory: Path, path: Path, expected: str, run_id: str) -> Entri
             rows = file.read(columns=SCHEMA.names).to_pylist()
         return {row["key"]: json.loads(row["value"]) for row in rows}
     except FileNotFoundError as error:
-        if not (directory / "_delta_log").exists():
+        if not (directory / LOG).exists():
             return {}
         raise MetadataUnreadable(table=directory, reason=f"its file {path.name} is gone", run_id=run_id) from error
     except (pa.ArrowException, ValueError, LookupError, TypeError, RecursionError) as error:

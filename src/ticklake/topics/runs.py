@@ -86,6 +86,11 @@ class Database:
         return self._backend.runs()
 
     @property
+    def damaged(self) -> list[str]:
+        """Why runs are missing in the last result of `runs`: their files are damaged."""
+        return self._backend.damaged
+
+    @property
     def opened(self) -> list[Run]:
         """The runs that were opened with `run` so far."""
         with self._lock:

@@ -16,9 +16,10 @@ from starlette.responses import HTMLResponse, Response
 
 from ticklake.checks.numbers import InvalidOption
 from ticklake.errors import TickLakeError
+from ticklake.insights import Attempts
 from ticklake.lake.errors import RunNotInLake
 from ticklake.logs import redacted
-from ticklake.storage.errors import RunNotFound
+from ticklake.storage.errors import NoRuns
 from ticklake.ticks import TickRange
 from ticklake.web.responses import status_of
 from ticklake.web.security.sessions import COOKIE
@@ -170,11 +171,12 @@ def explained(endpoint: Callable[[Request], Response]) -> Callable[[Request], Re
 
 def chosen_run(request: Request) -> str | None:
     """Returns the run of the request, or the newest; None if there is no run yet."""
-    wanted = request.query_params.get("run")
-    runs = site_of(request).places.runs()
-    if wanted and wanted not in runs:
-        raise RunNotFound(run_id=wanted, places=site_of(request).places, found=", ".join(runs[-5:]) or "none")
-    return wanted or (runs[-1] if runs else None)
+    wanted = request.query_params.get("run") or None
+    places, attempts = site_of(request).places, Attempts()
+    try:
+        return places.chosen(wanted, attempts)
+    except NoRuns:
+        return None
 
 
 def whole_number(name: str, text: str, largest: int = LAST_TICK) -> int:
@@ -209,8 +211,5 @@ def asked_ticks(request: Request, whole: TickRange) -> TickRange:
 
 
 def _runs(site: Site) -> list[str]:
-    """Returns the newest runs, newest first."""
-    try:
-        return site.places.runs()[:-51:-1]
-    except TickLakeError:
-        return []
+    """Returns the newest runs that can be listed, newest first."""
+    return site.places.known_runs(Attempts())[:-51:-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import duckdb
 import pyarrow as pa
@@ -13,6 +14,8 @@ from deltalake import write_deltalake
 from ticklake.errors import BadQuery, QueryTooSlow, RunNotInLake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.queries import Limits, limited_query, opened, query
+
+from .conftest import add_ticks
 
 OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
 
@@ -192,3 +195,47 @@ def test_a_column_run_id_of_ones_own_is_there_beside_the_run(report, tmp_path, r
     found = report("sql", "SELECT * FROM own ORDER BY run_id", "--lake", tmp_path)
     assert [row["run_id"] for row in found] == runs
     assert {row["run_id_2"] for row in found} == {"mine"} and {row["run_id_1"] for row in found} == {"taken"}
+
+
+@pytest.mark.warns("Skipped")
+@pytest.mark.parametrize("table", ["organism_data", "Organism_Data", "main.organism_data"])
+def test_a_query_over_a_run_that_is_refused_is_refused(ticklake, report, lake, table):
+    (lake / NEW / "organism_data").rename(lake / NEW / "cells")
+    shutil.copytree(lake / OLD / "organism_data", lake / NEW / "organism_data")
+    for file in (lake / NEW / "organism_data").glob("*.parquet"):
+        file.unlink()
+    query = f"SELECT count(*) AS rows FROM {table}"
+    for form in ([], ["--json"], ["--format", "csv"]):
+        with pytest.raises(
+            BadQuery, match=rf"Table \S*{NEW}/organism_data .*`--run RUN` queries another run alone"
+        ) as raised:
+            ticklake("sql", query, "--lake", lake, *form)
+        assert "\n" not in str(raised.value)
+    assert report("sql", query, "--lake", lake, "--run", OLD) == [{"rows": 20}]
+    with pytest.raises(BadQuery, match="organism_data") as raised:
+        ticklake("sql", query, "--lake", lake, "--run", NEW)
+    assert "--run" not in str(raised.value)
+    assert report("sql", "SELECT count(*) AS rows FROM cells", "--lake", lake) == [{"rows": 5}], (
+        "others are not refused"
+    )
+
+
+def test_status_ends_with_exit_code_1_if_a_table_is_refused(ticklake, lake):
+    log = lake / NEW / "organism_data" / "_delta_log" / f"{0:020d}.json"
+    log.write_text("{not json")
+    done = ticklake("status", NEW, "--lake", lake)
+    assert done.exit_code == 1 and "organism_data" in done.stdout and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["lake[1]", "lake*", "lake?", "l[a-z]ke", "**", "lake{1,2}"])
+def test_a_folder_of_any_name_is_that_folder_alone(ticklake, report, lake, name):
+    for rows, other in enumerate((name, "lake1", "lakeX", "lbke"), 1):
+        made = shutil.copytree(lake, lake.parent / f"made-{rows}")
+        add_ticks(made / NEW / "organism_data", range(5, 5 + rows))
+        made.rename(lake.parent / other)
+    query = "SELECT count(*) AS rows FROM organism_data"
+    assert report("sql", query, "--lake", lake.parent / name, "--run", NEW) == [{"rows": 6}]
+    with pytest.raises(BadQuery, match="disabled by configuration"):
+        ticklake(
+            "sql", f"SELECT * FROM read_parquet('{lake.parent}/lake1/*/*/*.parquet')", "--lake", lake.parent / name
+        )

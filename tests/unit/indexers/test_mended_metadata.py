@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from tests.crash.in_process import InProcess
 
 from ticklake.completeness import Completeness, Verdict
 from ticklake.contracts import MetadataInfo, RunCompleted
+from ticklake.doctor import Subject
+from ticklake.doctor.tables import tables
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
@@ -128,6 +132,62 @@ def test_index_writes_lost_metadata_again_and_verify_tells_of_it_before(maker: A
     assert told.verdict is Verdict.INCOMPLETE and "is gone" in told.metadata
     assert index(maker).present == 20
     assert verdict(maker).verdict is Verdict.COMPLETE
+
+
+def delete_rows(table: Path) -> None:
+    DeltaTable(table).delete()
+
+
+def empty_log(table: Path) -> None:
+    for file in (table / "_delta_log").iterdir():
+        file.unlink()
+
+
+def damage_commit(table: Path) -> None:
+    file = table / "_delta_log" / f"{1:020d}.json"
+    file.write_bytes(file.read_bytes().replace(b'"timestamp":1', b'"timestamp":2', 1))
+    os.utime(file, (0, 0))
+
+
+def lose_first_commit(table: Path) -> None:
+    (table / "_delta_log" / f"{0:020d}.json").unlink()
+    os.utime(table / "_delta_log" / f"{1:020d}.json", (0, 0))
+
+
+@pytest.mark.warns("METADATA_REPAIRED", "Set .* aside")
+@pytest.mark.parametrize("damage", [delete_rows, empty_log, damage_commit, lose_first_commit])
+def test_the_advice_of_verify_and_doctor_repairs_the_table(maker: Any, damage: Callable[[Path], None]) -> None:
+    maker.metadata()
+    maker.batches(2, ticks=10)
+    end(maker, 19)
+    index(maker)
+    damage(maker.lake.directory(maker.run_id, "metadata"))
+    told = verdict(maker)
+    assert told.verdict is Verdict.INCOMPLETE and f"`ticklake index {maker.run_id}` writes it again" in told.metadata
+    (warned,) = [one for one in tables(subject(maker)) if one.level != "ok"]
+    assert told.metadata in warned.message and warned.remedy.startswith(f"ticklake index {maker.run_id}")
+    assert ".." not in warned.message
+    assert index(maker).present == 20
+    assert verdict(maker).verdict is Verdict.COMPLETE
+    assert [one.level for one in tables(subject(maker))] == ["ok"]
+
+
+@pytest.mark.warns("METADATA_REPAIRED")
+def test_status_tells_why_missing_ticks_are_unknown(maker: Any) -> None:
+    maker.metadata()
+    maker.batches(2, ticks=10)
+    index(maker)
+    places = Places(catalog=Catalog(maker.lake.root), presence=Presence())
+    delete_rows(maker.lake.directory(maker.run_id, "metadata"))
+    for found in (places.report(maker.run_id).tables, places.glance(maker.run_id).tables):
+        errors = {one.name: one.error for one in found}
+        assert "it has no rows" in str(errors["metadata"]) and errors["environment_data"] is None
+    index(maker)
+    assert [one.error for one in places.report(maker.run_id).tables] == [None, None]
+
+
+def subject(maker: Any) -> Subject:
+    return Subject((Path(maker.storage.url),), (maker.lake.root,))
 
 
 def test_verify_of_the_table_metadata_alone(maker: Any) -> None:

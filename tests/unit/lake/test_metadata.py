@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
-from ticklake.errors import MetadataUnreadable, TableOfAnotherRun
+from ticklake.errors import LakeUnreadable, LakeUnwritable, MetadataUnreadable, TableOfAnotherRun
+from ticklake.lake.delta import recovery
 from ticklake.lake.metadata import Written, disagreement, read_metadata, write_metadata
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.presence import step_of
@@ -69,6 +73,126 @@ def test_damage_is_told_in_one_line_and_mended_by_the_next_write(table: Path, da
     assert write_metadata(table, metadata()) is Written.REPAIRED
     assert read_metadata(table, RUN) == metadata()
     assert write_metadata(table, metadata()) is None
+    assert not disagreement(table, metadata())
+
+
+def commit_of(table: Path, version: int) -> Path:
+    return table / "_delta_log" / f"{version:020d}.json"
+
+
+def replaced(file: Path, old: bytes, new: bytes) -> None:
+    data = file.read_bytes()
+    assert old in data
+    file.write_bytes(data.replace(old, new, 1))
+
+
+def overwritten(table: Path) -> None:
+    """Makes a table of three commits and damages the middle one."""
+    write_metadata(table, metadata(step=5))
+    write_metadata(table, metadata())
+    replaced(commit_of(table, 2), b'"timestamp":1', b'"timestamp":2')
+
+
+def checkpointed(table: Path) -> None:
+    """Damages a commit that a checkpoint sums up."""
+    DeltaTable(table).create_checkpoint()
+    replaced(commit_of(table, 1), b'"timestamp":1', b'"timestamp":2')
+
+
+LOGS = {
+    "rows deleted": lambda table: DeltaTable(table).delete(),
+    "log emptied": lambda table: [file.unlink() for file in (table / "_delta_log").iterdir()],
+    "one bit of the newest commit": lambda table: replaced(commit_of(table, 1), b'"timestamp":1', b'"timestamp":2'),
+    "newest commit cut off": lambda table: commit_of(table, 1).write_bytes(commit_of(table, 1).read_bytes()[:100]),
+    "newest commit empty": lambda table: commit_of(table, 1).write_bytes(b""),
+    "newest commit gone": lambda table: commit_of(table, 1).unlink(),
+    "first commit gone": lambda table: commit_of(table, 0).unlink(),
+    "first commit cut off": lambda table: commit_of(table, 0).write_bytes(commit_of(table, 0).read_bytes()[:100]),
+    "first commit empty": lambda table: commit_of(table, 0).write_bytes(b""),
+    "first commit no JSON": lambda table: commit_of(table, 0).write_bytes(b"{}}\n{}\n"),
+    "an earlier commit": overwritten,
+    "a commit behind a checkpoint": checkpointed,
+}
+
+
+@pytest.mark.warns("Set .* aside")
+@pytest.mark.parametrize("damage", LOGS.values(), ids=LOGS)
+def test_a_damaged_log_is_told_with_advice_that_works(table: Path, damage: object) -> None:
+    damage(table)  # type: ignore[operator]
+    for file in (table / "_delta_log").iterdir():
+        os.utime(file, (0, 0))
+    told = disagreement(table, metadata())
+    assert f"`ticklake index {RUN}` writes it again" in told and "tried again" not in told
+    assert write_metadata(table, metadata()) in (Written.REPAIRED, Written.NEW)
+    assert not disagreement(table, metadata())
+    assert read_metadata(table, RUN) == metadata()
+    assert write_metadata(table, metadata()) is None
+    assert DeltaTable(table).to_pyarrow_table().num_rows == 6
+
+
+def test_rows_that_were_deleted_are_not_waited_for(table: Path) -> None:
+    DeltaTable(table).delete()
+    with pytest.raises(MetadataUnreadable, match="it has no rows"):
+        read_metadata(table, RUN)
+
+
+def test_a_table_that_is_being_created_is_waited_for(table: Path) -> None:
+    commit_of(table, 1).unlink()
+    assert read_metadata(table, RUN) is None
+
+
+def test_a_log_that_is_copied_back_is_not_set_aside(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = commit_of(table, 1).read_bytes()
+    replaced(commit_of(table, 1), b'"timestamp":1', b'"timestamp":2')
+    copied: list[int] = []
+
+    def sleep(_: float) -> None:
+        if not copied:
+            copied.append(commit_of(table, 1).write_bytes(whole))
+
+    monkeypatch.setattr(recovery.time, "sleep", sleep)
+    assert write_metadata(table, metadata()) is None
+    assert copied and not list(table.rglob("*.torn"))
+
+
+@pytest.mark.warns("Set .* aside")
+def test_two_writers_set_a_damaged_log_aside_once(table: Path) -> None:
+    replaced(commit_of(table, 1), b'"timestamp":1', b'"timestamp":2')
+    os.utime(commit_of(table, 1), (0, 0))
+    with ThreadPoolExecutor(4) as pool:
+        written = list(pool.map(lambda _: write_metadata(table, metadata()), range(4)))
+    assert Written.REPAIRED in written
+    assert read_metadata(table, RUN) == metadata()
+    assert len(list(table.rglob("*.torn"))) == 2
+
+
+@pytest.mark.warns("Set .* aside")
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_crash_while_the_log_is_set_aside_is_repaired_by_the_next_write(table: Path, nth: int) -> None:
+    replaced(commit_of(table, 1), b'"timestamp":1', b'"timestamp":2')
+    os.utime(commit_of(table, 1), (0, 0))
+    faults.arm(f"lake.set_aside.after:full:{nth}")
+    try:
+        with pytest.raises(LakeUnwritable):
+            write_metadata(table, metadata())
+    finally:
+        faults.arm("")
+    assert f"`ticklake index {RUN}` writes it again" in disagreement(table, metadata())
+    write_metadata(table, metadata())
+    assert read_metadata(table, RUN) == metadata()
+
+
+def test_a_file_that_cannot_be_read_is_no_damage(table: Path) -> None:
+    file = file_of(table)
+    file.rename(table / "away")
+    file.mkdir()
+    told = disagreement(table, metadata())
+    assert "Make it readable" in told and "tried again" not in told
+    with pytest.raises(LakeUnreadable):
+        write_metadata(table, metadata())
+    assert not list(table.rglob("*.torn"))
+    file.rmdir()
+    (table / "away").rename(file)
     assert not disagreement(table, metadata())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli.options.places import open_places, places_options
-from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from ticklake.insights import RunReport
@@ -19,15 +19,21 @@ COLUMNS = ("run", "started", "files", "size", "ticks", "state", "tables")
 @places_options
 @json_option
 def runs(storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
-    """List the runs in a storage, a lake or databases."""
+    """List the runs in a storage, a lake or databases. Exit code 1 if one of them cannot be read."""
     with open_places(storage, lake, database) as places:
         reports = list(places.reports())
+        unlisted = [reason for one in places.databases for reason in one.damaged]
     if as_json:
         print_json(reports)
     elif reports:
         print_table(COLUMNS, map(_row, reports), numbers=("files", "size", "ticks"))
-    else:
+    elif not unlisted:
         click.echo("No runs yet.")
+    end_with([*unlisted, *(error for report in reports for error in report.errors)])
+
+
+def state_text(completed: bool | None) -> str:
+    return {True: "completed", False: "open", None: "unknown"}[completed]
 
 
 def _row(run: RunReport) -> tuple[object, ...]:
@@ -35,5 +41,5 @@ def _row(run: RunReport) -> tuple[object, ...]:
     tables = ", ".join(table.name for table in run.tables)
     if run.storage is None:
         return run.run_id, started, None, None, None, None, tables
-    state = "completed" if run.storage.completed else "open"
+    state = state_text(run.storage.completed)
     return run.run_id, started, run.storage.files, size_text(run.storage.bytes), run.storage.ticks, state, tables

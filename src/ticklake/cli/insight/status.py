@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ticklake.cli.insight.runs import state_text
 from ticklake.cli.options.places import open_places, places_options
-from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from ticklake.insights import RunReport, TableReport
@@ -21,13 +22,14 @@ GROUP_COLUMNS = ("topic", "group", "lag", "claimed", "dead letters", "oldest (s)
 @places_options
 @json_option
 def status(run: str | None, storage: str | None, lake: str | None, database: tuple[str, ...], as_json: bool) -> None:
-    """Show the progress of RUN. Default: the newest run."""
+    """Show the progress of RUN. Default: the newest run. Exit code 1 if a part of it cannot be read."""
     with open_places(storage, lake, database) as places:
         report = places.report(run)
     if as_json:
         print_json(report)
     else:
         show(report)
+    end_with([*report.errors, *(table.error for table in report.tables if table.error)])
 
 
 def missing_text(table: TableReport) -> str | None:
@@ -40,7 +42,7 @@ def missing_text(table: TableReport) -> str | None:
 def show(report: RunReport) -> None:
     click.echo(f"Run {report.run_id}")
     if files := report.storage:
-        state = "completed" if files.completed else "open"
+        state = state_text(files.completed)
         click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {state}")
     if report.tables:
         rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag, missing_text(t)) for t in report.tables]
@@ -48,6 +50,3 @@ def show(report: RunReport) -> None:
     if report.groups:
         groups = [(g.topic, g.group, g.lag, g.claimed, g.dead_letters, g.oldest_seconds) for g in report.groups]
         print_table(GROUP_COLUMNS, groups, numbers=GROUP_COLUMNS[2:])
-    for table in report.tables:
-        if table.error:
-            click.echo(table.error, err=True)

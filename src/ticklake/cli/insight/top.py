@@ -49,7 +49,10 @@ def top(
     with open_places(storage, lake, database) as places, _ended_by_signals():
         frames = _frames(places, run, node, interval)
         if once:
-            _print(next(frames), lines)
+            frame = next(frames)
+            _print(frame, lines)
+            if frame.unread:
+                raise click.exceptions.Exit(1)
         elif lines:
             for frame in frames:
                 _print(frame, lines)
@@ -77,7 +80,7 @@ def _frames(places: Places, run_id: str | None, node: str | None, interval: floa
             services = services_of(node, token_of())
         except TickLakeError as error:
             refusal = str(error)
-        yield Frame(time.time(), seen, rates, services, problem, refusal)
+        yield Frame(time.time(), seen, rates, services, problem, refusal, run_id)
         pause.wait(interval)
 
 

@@ -8,8 +8,8 @@ import click
 
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.messages.groups import age_text
-from ticklake.cli.options.database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.options.database import dry_run_option, from_runs, group_option, open_one, run_options, topic_option
+from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.topics import HeldClaim
@@ -33,13 +33,11 @@ def claims(
 ) -> None:  # fmt: skip
     """List which consumer holds which message, the oldest claim first; release claims."""
     if context.invoked_subcommand is None:
-        with open_runs(database, run_id) as runs:
-            found = [
-                (run.id, claim)
-                for run in runs
-                for claim in run.claims.list(topic=topic, group=group, stuck=stuck, limit=None)
-            ]
-        _print(sorted(found, key=lambda one: -one[1].age_ms), as_json)
+        found, failures = from_runs(
+            database, run_id, lambda run: run.claims.list(topic=topic, group=group, stuck=stuck, limit=None)
+        )
+        _print(sorted(found, key=lambda one: -one[1].age_ms), as_json, is_whole=not failures)
+        end_with(failures)
 
 
 @claims.command()
@@ -67,7 +65,7 @@ def release(
         click.echo(f"{'Would release' if dry_run else 'Released'} {released:,} claims.")
 
 
-def _print(found: list[tuple[str, HeldClaim]], as_json: bool) -> None:
+def _print(found: list[tuple[str, HeldClaim]], as_json: bool, *, is_whole: bool) -> None:
     if as_json:
         print_json([{"run": run, **claim._asdict()} for run, claim in found])
     elif found:
@@ -76,7 +74,7 @@ def _print(found: list[tuple[str, HeldClaim]], as_json: bool) -> None:
             for run, c in found
         ]
         print_table(COLUMNS, rows, numbers=("held for", "expires in", "attempts"))
-    else:
+    elif is_whole:
         click.echo("No claims.")
 
 

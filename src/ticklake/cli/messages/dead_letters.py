@@ -9,9 +9,9 @@ import click
 from google.protobuf import json_format
 
 from ticklake.cli.messages.topics import clock_text
-from ticklake.cli.options.database import dry_run_option, group_option, open_one, open_runs, run_options, topic_option
+from ticklake.cli.options.database import dry_run_option, from_runs, group_option, open_one, run_options, topic_option
 from ticklake.cli.options.numbers import count
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.topics import DeadLetter, Run
@@ -48,10 +48,12 @@ def list_letters(
     from ticklake.topics import DeadLetterFilter
 
     which = DeadLetterFilter(topic=topic, group=group, error=error)
-    with open_runs(database, run_id) as runs:
-        every = [(run.id, letter) for run in runs for letter in run.dead_letters.list(which, limit)]
-        found = sorted(every, key=lambda one: one[1].dead_at_ms)[:limit]
-        left = sum(run.dead_letters.count(which) for run in runs) - len(found)
+    every, failures = from_runs(
+        database, run_id, lambda run: [(run.dead_letters.list(which, limit), run.dead_letters.count(which))]
+    )
+    letters = [(run, letter) for run, (some, _) in every for letter in some]
+    found = sorted(letters, key=lambda one: one[1].dead_at_ms)[:limit]
+    left = sum(count for _, (_, count) in every) - len(found)
     if as_json:
         print_json([{"run": run, **_fields(letter)} for run, letter in found])
     elif found:
@@ -59,10 +61,11 @@ def list_letters(
             (run, x.topic, x.group, x.message_id, x.attempts, clock_text(x.dead_at_ms), x.error) for run, x in found
         ]
         print_table(COLUMNS, rows, numbers=("attempts",))
-    else:
+    elif not failures:
         click.echo("No dead letters.")
     if left > 0:
         click.echo(f"{left:,} more; a higher --limit shows them.", err=True)
+    end_with(failures)
 
 
 @dead_letters.command()

@@ -12,9 +12,9 @@ import click
 from google.protobuf import json_format
 
 from ticklake.cli.listing import ListingGroup
-from ticklake.cli.options.database import check_topic, dry_run_option, open_run, open_runs, run_options
+from ticklake.cli.options.database import check_topic, dry_run_option, from_runs, open_run, run_options
 from ticklake.cli.options.numbers import Seconds, count
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.topics import Run, StoredMessage
@@ -107,8 +107,7 @@ def prune(
 
 
 def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
-    with open_runs(database, run_id) as runs:
-        found = [(run.id, status) for run in runs for status in run.topics()]
+    found, failures = from_runs(database, run_id, lambda run: run.topics())
     if as_json:
         print_json([{"run": run, **status._asdict()} for run, status in found])
     elif found:
@@ -116,8 +115,9 @@ def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
         print_table(
             ("run", "topic", "messages", "groups", "first (UTC)", "last (UTC)"), rows, numbers=("messages", "groups")
         )
-    else:
+    elif not failures:
         click.echo("No topics yet.")
+    end_with(failures)
 
 
 def clock_text(ms: int | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,8 +11,9 @@ import click
 from ticklake.cli.options.places import config_and_database_options, opened_all
 
 if TYPE_CHECKING:
-    from ticklake.topics import Run
+    from ticklake.topics import Database, Run
 
+Item = TypeVar("Item")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
@@ -28,18 +29,51 @@ def run_options(command: Command) -> Command:
 
 
 @contextmanager
+def open_databases(urls: Sequence[str]) -> Iterator[list[Database]]:
+    if not urls:
+        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
+    with opened_all(urls) as opened:
+        yield opened
+
+
+@contextmanager
 def open_runs(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run]]:
     """Opens the given run, or all runs, in each of the databases."""
-    if not databases:
-        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
     from ticklake.topics import runs_in
 
-    with opened_all(databases) as opened:
+    with open_databases(databases) as opened:
         if run_id is None:
             yield [database.run(name, create=False) for database in opened for name in database.runs()]
         else:
             # If no database has the run, the first one raises the error.
             yield runs_in(opened, run_id) or [opened[0].run(run_id, create=False)]
+
+
+def from_runs(
+    databases: Sequence[str], run_id: str | None, read: Callable[[Run], Iterable[Item]]
+) -> tuple[list[tuple[str, Item]], list[str]]:
+    """Returns what `read` returns for the given run, or for all runs, each with its run.
+
+    A run or a database that cannot be read hides no other: the second list has the reasons. If the run was given, its
+    error is raised.
+    """
+    if run_id is not None:
+        with open_runs(databases, run_id) as runs:
+            return [(run.id, one) for run in runs for one in read(run)], []
+    from ticklake.insights import Attempts
+
+    found: list[tuple[str, Item]] = []
+    failures: list[str] = []
+    with open_databases(databases) as opened:
+        for database in opened:
+            names = Attempts()
+            for name in names.read(database, database.runs) or []:
+                attempt = Attempts()
+                rows = attempt.read(name, lambda: list(read(database.run(name, create=False))))  # noqa: B023  called here
+                found += [(name, one) for one in rows or []]
+                failures += attempt.errors
+            failures += [*names.errors, *database.damaged]
+    return found, failures
 
 
 @contextmanager

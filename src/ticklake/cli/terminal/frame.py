@@ -27,7 +27,7 @@ class Frame:
     """The state of a run at one moment.
 
     `services` is None if no node answers. `problem` is why the state could not be read, `refusal` why the node refused
-    to list its services.
+    to list its services. `run_id` is the requested run.
     """
 
     at: float
@@ -36,13 +36,21 @@ class Frame:
     services: list[ServiceReport] | None = None
     problem: str | None = None
     refusal: str | None = None
+    run_id: str | None = None
+
+    @property
+    def unread(self) -> list[str]:
+        """Why a part of the state could not be read."""
+        places = self.glance.errors if self.glance else []
+        tables = [table.error for table in (self.glance.tables if self.glance else []) if table.error]
+        return [text for text in (self.problem, *places, *tables) if text]
 
     @property
     def errors(self) -> list[str]:
-        tables = [table.error for table in (self.glance.tables if self.glance else []) if table.error]
         services = [f"{one.name}: {one.error}" for one in self.services or [] if one.error]
         held_back = self.glance.held_back if self.glance else []
-        return [text for text in (self.problem, self.refusal, *tables, *services, *held_back) if text]
+        refusal = [self.refusal] if self.refusal else []
+        return [*self.unread, *refusal, *services, *held_back]
 
 
 def as_json(frame: Frame) -> str:
@@ -52,7 +60,7 @@ def as_json(frame: Frame) -> str:
     )
     fields: dict[str, Any] = {
         "at": datetime.fromtimestamp(frame.at, UTC).isoformat(timespec="milliseconds"),
-        "run_id": seen.run_id if seen else None,
+        "run_id": seen.run_id if seen else frame.run_id,
         "services": None if frame.services is None else [one._asdict() for one in frame.services],
         "groups": [asdict(group) for group in seen.groups] if seen else [],
         "tables": tables,
@@ -67,7 +75,7 @@ def picture(frame: Frame) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    run = frame.glance.run_id if frame.glance else "none yet"
+    run = frame.glance.run_id if frame.glance else frame.run_id or UNKNOWN
     moment = f"{datetime.fromtimestamp(frame.at, UTC):%H:%M:%S} UTC"
     title = Text.assemble(("ticklake top", "bold"), f"   {moment}   run {run}", no_wrap=True, overflow="ellipsis")
     parts: list[RenderableType] = [title, Text()]

@@ -52,6 +52,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     Console(width=max(console.width, wanted)).print(table)
 
 
+def end_with(failures: Iterable[str]) -> None:
+    """Prints why something is not in the output, one line each, and ends with exit code 1. Does nothing without."""
+    lines = list(dict.fromkeys(cell_text(failure) for failure in failures))
+    for line in lines:
+        click.echo(line, err=True)
+    if lines:
+        raise click.exceptions.Exit(1)
+
+
 def cell_text(value: object) -> str:
     """Formats a value for a table: thousands separated, None as an empty cell, no control characters."""
     if value is None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from ticklake.cli.options.database import run_options
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.database import Backend, Schema
     from ticklake.database.versions import PackageVersion
 
+Item = TypeVar("Item")
 PACKAGES = ("ticklake.topics", "ticklake.topics.removed", "ticklake.coordination", "ticklake.consumer")
 
 
@@ -31,8 +33,11 @@ def status(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None
     from ticklake.database.versions import package_versions
 
     with _opened(database) as backends:
-        found = [one for schema in _schemas(backends, run_id) for one in package_versions(schema)]
-    _print(found, as_json)
+        every, failures = _of_each(backends, run_id, package_versions)
+    found = [one for versions in every for one in versions]
+    if found or not failures:
+        _print(found, as_json)
+    end_with(failures)
     if any(one.state in ("behind", "too new") for one in found):
         raise click.exceptions.Exit(1)
 
@@ -45,22 +50,29 @@ def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> Non
 
     After a restore to another PostgreSQL server, this also replaces the transaction numbers of the original server.
     """
-    from ticklake.database.versions import upgrade as upgrade_schema
-    from ticklake.topics.runs import open_store
-    from ticklake.topics.store import has_foreign_numbers
-
     with _opened(database) as backends:
-        schemas = _schemas(backends, run_id)
-        changed = [one for schema in schemas for one in upgrade_schema(schema)]
-        restored = {one.run_id: open_store(one).renumber() for one in schemas if has_foreign_numbers(one)}
+        done, failures = _of_each(backends, run_id, lambda schema: (schema.run_id, *_upgraded(schema)))
+    changed = [one for _, versions, _ in done for one in versions]
+    restored = {name: messages for name, _, messages in done if messages is not None}
     if as_json:
         print_json([_as_dict(one) for one in changed])
     for one in [] if as_json else changed:
         click.echo(f"{one.run_id}: {one.package} from version {one.version} to {one.wanted}")
     for name, messages in [] if as_json else restored.items():
-        click.echo(f"{name}: replaced the transaction numbers of another server in {messages or 0:,} messages")
-    if not as_json and not changed and not restored:
+        click.echo(f"{name}: replaced the transaction numbers of another server in {messages:,} messages")
+    if not as_json and not changed and not restored and not failures:
         click.echo("Everything is up to date.")
+    end_with(failures)
+
+
+def _upgraded(schema: Schema) -> tuple[list[PackageVersion], int | None]:
+    """Upgrades a run. Returns the changed packages, and the messages that got new numbers; None if none was needed."""
+    from ticklake.database.versions import upgrade as upgrade_schema
+    from ticklake.topics.runs import open_store
+    from ticklake.topics.store import has_foreign_numbers
+
+    changed = list(upgrade_schema(schema))
+    return changed, (open_store(schema).renumber() or 0) if has_foreign_numbers(schema) else None
 
 
 @db.command()
@@ -94,6 +106,23 @@ def _schemas(backends: Sequence[Backend], run_id: str | None) -> list[Schema]:
     if run_id is not None and not found:
         found = [(backends[0], run_id)]
     return [backend.schema(name, create=False) for backend, name in found]
+
+
+def _of_each(
+    backends: Sequence[Backend], run_id: str | None, act: Callable[[Schema], Item]
+) -> tuple[list[Item], list[str]]:
+    """Does the same for each run. One that fails hides no other: the second list has the reasons."""
+    from ticklake.insights import Attempts
+
+    if run_id is not None:
+        return [act(schema) for schema in _schemas(backends, run_id)], []
+    attempts, done = Attempts(), []
+    for schema in [
+        one for backend in backends for one in attempts.read(backend, partial(_schemas, [backend], None)) or []
+    ]:
+        made = attempts.read(schema, partial(act, schema))
+        done += [made] if made is not None else []
+    return done, [*attempts.errors, *(reason for backend in backends for reason in backend.damaged)]
 
 
 def _print(found: list[PackageVersion], as_json: bool) -> None:

@@ -112,6 +112,7 @@ class PostgresBackend(Inheritable):
         self._closed = False
         self._reached = False
         self._skipped: set[str] = set()
+        self.damaged: list[str] = []
         self.connections = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:

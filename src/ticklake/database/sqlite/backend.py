@@ -60,6 +60,7 @@ class SqliteBackend(Inheritable):
         self._lock = threading.Lock()
         self._schemas: dict[str, SqliteSchema] = {}
         self._skipped: set[Path] = set()
+        self.damaged: list[str] = []
         self._closed = False
 
     def schema(self, run_id: str, *, create: bool = True) -> SqliteSchema:
@@ -80,15 +81,18 @@ class SqliteBackend(Inheritable):
             self._directory.iterdir() if self._directory.exists() else ()
         )  # glob would hide an error of the directory
         found: list[str] = []
+        damaged: list[str] = []
         for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
             try:
                 ids = _run_ids(path)
             except DatabaseDamaged as error:
                 self._skip(path, str(error))
+                damaged.append(str(error))
                 continue
             found += [run_id for run_id in ids if schema_name(run_id) == path.stem]
             if ids and (name := schema_name(ids[0])) != path.stem:
                 self._skip(path, f"{path} contains run {ids[0]!r}, whose file is named {name}{SUFFIX}")
+        self.damaged = damaged
         return sorted(found)
 
     def _skip(self, path: Path, reason: str) -> None:

@@ -9,12 +9,19 @@ from ticklake.lake.delta.checkpoints import checkpoint_name, is_checkpoint, vers
 from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, is_commit, name_of, read_commit
 from ticklake.lake.delta.durable import make_directory, remove
 from ticklake.lake.delta.files import contents_of, dataset_of, is_counted_by, live_files, paths_of, rows_in, sizes_of
-from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.folder import LOG, State, TableFolder
 from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import CommitConflict, DeltaLog
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, is_damage, opened
-from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
+from ticklake.lake.delta.recovery import (
+    check_intact,
+    durable_version,
+    log_states,
+    old_checkpoints,
+    opens_without,
+    set_log_aside,
+)
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary, recorded
@@ -33,6 +40,7 @@ __all__ = [
     "ANY_TICK",
     "HINT",
     "INDEXER",
+    "LOG",
     "RUN",
     "SOURCES",
     "Commit",
@@ -47,6 +55,7 @@ __all__ = [
     "ParquetFileWriter",
     "RowGroup",
     "Snapshot",
+    "State",
     "Summary",
     "TableFolder",
     "TableNotFoundError",
@@ -67,6 +76,7 @@ __all__ = [
     "is_counted_by",
     "is_damage",
     "live_files",
+    "log_states",
     "make_directory",
     "name_of",
     "named_key",
@@ -81,6 +91,7 @@ __all__ = [
     "require_run",
     "row_groups",
     "rows_in",
+    "set_log_aside",
     "sizes_of",
     "unfit_types",
     "versions_of",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -34,6 +35,8 @@ Findings = dict[str, str]
 # Copying a file back is assumed to pause for less than this.
 _STILL_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
+_VERSIONED = re.compile(r"\d{20}\..+(?<!\.torn)")
+"""The names of commits, checkpoints and their companions, without those that were set aside."""
 
 
 def recover(folder: TableFolder, seen: int = -1) -> None:
@@ -52,6 +55,27 @@ def recover_all(folder: TableFolder, seen: int = -1) -> None:
         _remove_hint(folder)
     _set_aside(folder, _checkpoints)
     _set_aside(folder, lambda folder: _from_first_torn(folder, folder.versions(), seen))
+
+
+def log_states(folder: TableFolder) -> dict[str, State | None]:
+    """Returns the states of all commits and checkpoints, the newest first."""
+    return {name: folder.state(name) for name in reversed(folder.names()) if _VERSIONED.fullmatch(name)}
+
+
+def set_log_aside(folder: TableFolder, states: dict[str, State | None], reason: str) -> bool:
+    """Sets a whole log aside, so that the table is created again. Only for a table that is a copy of another place.
+
+    Does nothing and returns False if the log has changed since these states: it is repaired or copied back.
+    """
+    _wait_until_still(folder, states)
+    with folder.removing():
+        if log_states(folder) != states or not folder.is_here():
+            return False
+        for name in states:
+            folder.read(name)  # a read error is raised: the file may be whole
+        _remove_hint(folder)
+        _move(folder, dict.fromkeys(states, reason))
+    return True
 
 
 def durable_version(folder: TableFolder) -> int:

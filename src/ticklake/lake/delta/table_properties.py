@@ -86,6 +86,6 @@ def _run_of(commit: bytes) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Returns the first line of an error of delta-rs, without its stack frames."""
+    """Returns the first line of an error of delta-rs, without its stack frames and its full stop."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 import itertools
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 RUN_ID = "run_id"
 """The additional column of views: the run of each row."""
 
+_NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
 _PAGE = 10_000
 _BATCH = 256
 
@@ -51,7 +54,8 @@ class Result:
 def query(catalog: Catalog, sql: str, run_id: str | None = None) -> Iterator[Result]:
     """Runs one SELECT on views named like the tables. The column `run_id` has the run of each row.
 
-    If a table has its own column `run_id`, it is `run_id_1` in the view.
+    If a table has its own column `run_id`, it is `run_id_1` in the view. Raises `BadQuery` if the query uses a table
+    that cannot be read in one of the runs: its result would be incomplete.
     """
     with opened(catalog, run_id) as (connection, tables), _errors_in_one_line(tables):
         cursor = connection.execute(_only(connection, sql, tables))
@@ -100,30 +104,50 @@ def _limited(relation: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
 @contextmanager
 def opened(
     catalog: Catalog, run_id: str | None, config: Config | None = None
-) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, _Views]]:
     """Opens DuckDB for untrusted queries: they can read the tables' files, but no other files and no network."""
     with duckdb.connect(config=config or {}) as connection:
-        parts = _parts(catalog, catalog.chosen(run_id))
+        runs = catalog.chosen(run_id)
+        parts = _parts(catalog, runs)
         files = [file for part in parts for file in part.files]
-        connection.execute(f"SET allowed_paths = {_list(files)}")
+        # DuckDB checks a path as it is given, and again the file that it finds there.
+        connection.execute(f"SET allowed_paths = {_list([*files, *map(glob.escape, files)])}")
         connection.execute("SET enable_external_access = false")
         views = {table: _view(connection, table, parts) for table in sorted({part.table for part in parts})}
         connection.execute("SET lock_configuration = true")
-        yield connection, [table if is_whole else f"{table} (cannot be read)" for table, is_whole in views.items()]
+        yield connection, _Views(views, len(runs))
 
 
-def _view(connection: duckdb.DuckDBPyConnection, table: str, parts: Sequence[_Part]) -> bool:
-    """Creates the view of a table from all readable runs. Returns True if all runs are readable."""
+class _Views(NamedTuple):
+    """The tables of a query, each with the reason why it cannot be read; an empty text if it can."""
+
+    flaws: dict[str, str]
+    runs: int
+
+    def __str__(self) -> str:
+        return ", ".join(f"{table} (cannot be read)" if flaw else table for table, flaw in self.flaws.items()) or "none"
+
+    def flaw_of(self, error: duckdb.Error) -> str:
+        """Returns why a table that DuckDB does not find has no view; an empty text for any other error."""
+        found = _NO_TABLE.search(str(error))
+        known = {table.lower(): flaw for table, flaw in self.flaws.items()}
+        flaw = known.get(found[1].lower(), "") if found else ""
+        return f"{flaw} `--run RUN` queries another run alone." if flaw and self.runs > 1 else flaw
+
+
+def _view(connection: duckdb.DuckDBPyConnection, table: str, parts: Sequence[_Part]) -> str:
+    """Creates the view of a table from all runs. Creates none and returns the reason if one of them cannot be read."""
     own = [part for part in parts if part.table == table]
-    selects = [part.select(connection) for part in own if part.is_readable]
+    if flaws := [part.flaw for part in own if part.flaw]:
+        return flaws[0]
     try:
-        if selects:
-            select = " UNION ALL BY NAME ".join(selects)
-            connection.execute(f"CREATE VIEW {_identifier(table)} AS {select}")
+        select = " UNION ALL BY NAME ".join(part.select(connection) for part in own)
+        connection.execute(f"CREATE VIEW {_identifier(table)} AS {select}")
     except duckdb.Error as error:
-        log.warning("Skipped: Table %s cannot be read: %s", table, _in_one_line(error))
-        return False
-    return len(selects) == len(own)
+        reason = f"Table {table} cannot be read: {_in_one_line(error)}"
+        log.warning("Skipped: %s", reason)
+        return reason
+    return ""
 
 
 @dataclass(frozen=True)
@@ -134,10 +158,11 @@ class _Part:
     table: str
     files: Sequence[str] = ()
     schema: pa.Schema = None
-    is_readable: bool = True
+    flaw: str = ""
 
     def select(self, connection: duckdb.DuckDBPyConnection) -> str:
-        source = f"read_parquet({_list(self.files)}, union_by_name = true, hive_partitioning = false)"
+        files = _list([glob.escape(file) for file in self.files])
+        source = f"read_parquet({files}, union_by_name = true, hive_partitioning = false)"
         if not self.files:
             source = _identifier(f"{self.run_id}/{self.table}")
             connection.register(f"{self.run_id}/{self.table}", self.schema.empty_table())
@@ -169,17 +194,17 @@ def _part(catalog: Catalog, run: str, table: str) -> _Part:
             raise TableUnreadable(table=f"{run}/{table}", reason=f"its file {lost} is missing")
     except TableUnreadable as error:
         log.warning("Skipped: %s", error)
-        return _Part(run, table, is_readable=False)
+        return _Part(run, table, flaw=str(error))
     return part
 
 
-def _only(connection: duckdb.DuckDBPyConnection, sql: str, tables: Sequence[str]) -> duckdb.Statement:
+def _only(connection: duckdb.DuckDBPyConnection, sql: str, tables: _Views) -> duckdb.Statement:
     """Returns the only statement. It must be a SELECT, because other statements could write to files."""
     statements = connection.extract_statements(sql.encode().decode())  # an unpaired surrogate fails here, not in DuckDB
     if len(statements) != 1:
-        raise BadQuery(reason=f"Give one statement, not {len(statements)}.", tables=", ".join(tables))
+        raise BadQuery(reason=f"Give one statement, not {len(statements)}.", tables=str(tables))
     if statements[0].type is not duckdb.StatementType.SELECT:
-        raise BadQuery(reason="Only a SELECT is allowed.", tables=", ".join(tables))
+        raise BadQuery(reason="Only a SELECT is allowed.", tables=str(tables))
     return statements[0]
 
 
@@ -199,11 +224,11 @@ def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
 
 
 @contextmanager
-def _errors_in_one_line(tables: Sequence[str]) -> Iterator[None]:
+def _errors_in_one_line(tables: _Views) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise BadQuery(reason=_in_one_line(error), tables=", ".join(tables) or "none") from error
+        raise BadQuery(reason=tables.flaw_of(error) or _in_one_line(error), tables=str(tables)) from error
 
 
 def _in_one_line(error: duckdb.Error) -> str:

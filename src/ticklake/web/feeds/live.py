@@ -11,7 +11,7 @@ from dataclasses import replace
 from starlette.concurrency import run_in_threadpool
 
 from ticklake.errors import TickLakeError
-from ticklake.insights import Announcement, Glance, announced_of, rows_per_second
+from ticklake.insights import Announcement, Attempts, Glance, announced_of, rows_per_second
 from ticklake.logs import redacted
 from ticklake.services import SimulationService
 from ticklake.web.feeds.pipeline import Flow, Producer
@@ -50,14 +50,19 @@ class Watch:
     def _compared(self, before: Flow | None) -> Flow:
         try:
             seen = self._site.places.glance(self._run_id)
-            announced = announced_of(self._site.databases, self._run_id)
         except (TickLakeError, OSError) as error:
-            last = before or Flow(Glance(self._run_id, 0.0, [], [], []), None, {}, None, None)
+            last = before or Flow(Glance(self._run_id, 0.0, [], [], [], errors=[str(error)]), None, {}, None, None)
             return replace(last, rates={}, ticks_per_second=None, errors=(redacted(str(error)),))
+        # A database that does not answer is not asked again: that can take long.
+        attempts = Attempts()
+        asked = [] if seen.errors else self._site.databases
+        announced = attempts.read(self._site, lambda: announced_of(asked, self._run_id))
+        seen = replace(seen, errors=seen.errors or attempts.errors)
         rates = rows_per_second(before.glance if before else None, seen)
         self.history.append(sum(rates.values()))
         speed = _speed(before.announced, announced, seen.at - before.glance.at) if before else None
-        errors = (*(table.error for table in seen.tables if table.error), *self._failures())
+        problems = (*seen.errors, *(table.error for table in seen.tables if table.error))
+        errors = (*map(redacted, problems), *self._failures())
         return Flow(seen, announced, rates, speed, self._producer(), errors)
 
     def _producer(self) -> Producer | None:

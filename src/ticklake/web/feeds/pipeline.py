@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ticklake.insights import Announcement, GapsReport, Glance, GroupReport, TableReport
 from ticklake.web.rendering import age, number, short
 
 NAME_LENGTH = 19
+UNKNOWN = "\N{EN DASH}"
+Figure = TypeVar("Figure", int, float)
 
 
 @dataclass(frozen=True)
@@ -55,17 +58,21 @@ class Flow:
 
     @property
     def lag_messages(self) -> int | None:
-        return max((group.lag for group in self.glance.groups), default=None)
+        return self._known(max((group.lag for group in self.glance.groups), default=None))
 
     @property
     def lag_seconds(self) -> float | None:
-        return max((group.oldest_seconds or 0.0 for group in self.glance.groups), default=None)
+        return self._known(max((group.oldest_seconds or 0.0 for group in self.glance.groups), default=None))
 
     @property
     def lag_ticks(self) -> int | None:
         behind = [self.behind(table) for table in self.glance.tables if table.ticks is not None]
         worst = max((one for one in behind if one is not None), default=None)
         return None if None in behind and not worst else worst
+
+    def _known(self, worst: Figure | None) -> Figure | None:
+        """Returns the worst figure; None if it is 0 and a place that may have a worse one could not be read."""
+        return None if self.glance.errors and not worst else worst
 
     @property
     def newest_tick(self) -> int | None:
@@ -123,16 +130,18 @@ def stages(flow: Flow) -> list[list[Stage]]:
     return [
         [_simulation(flow)],
         [_storage(flow)],
-        [_topic(topic, flow.glance.groups, topic == moving) for topic in topics] or [_nothing("topic", "/topics")],
+        [_topic(topic, flow.glance.groups, topic == moving) for topic in topics]
+        or [_nothing("topic", "/topics", flow)],
         [_indexer(group, flow.glance.gaps, flow.rates) for group in flow.glance.groups]
-        or [_nothing("indexers", "/topics")],
-        [_table(table, flow) for table in _in_order(flow)] or [_nothing("tables", "/tables")],
+        or [_nothing("indexers", "/topics", flow)],
+        [_table(table, flow) for table in _in_order(flow)] or [_nothing("tables", "/tables", flow)],
     ]
 
 
 def _simulation(flow: Flow) -> Stage:
     producer = flow.producer
-    rate = f"{short(flow.ticks_per_second)} ticks/s" if flow.ticks_per_second else "no new ticks"
+    nothing = f"{UNKNOWN} ticks/s" if flow.glance.errors else "no new ticks"
+    rate = f"{short(flow.ticks_per_second)} ticks/s" if flow.ticks_per_second else nothing
     if producer is None:
         return Stage("simulation", "producer", (rate, "another process"), "idle", "/", bool(flow.ticks_per_second))
     state = {"running": "ok", "error": "error"}.get(producer.state, "idle")
@@ -143,7 +152,8 @@ def _simulation(flow: Flow) -> Stage:
 def _storage(flow: Flow) -> Stage:
     found = flow.announced
     if found is None:
-        return Stage("storage", "batch files", ("nothing announced yet",), "idle", "/completeness")
+        figure = f"up to tick {UNKNOWN}" if flow.glance.errors else "nothing announced yet"
+        return Stage("storage", "batch files", (figure,), "idle", "/completeness")
     figures = (f"up to tick {number(flow.newest_tick)}", f"newest {age(found.seconds)} ago")
     return Stage("storage", "batch files", figures, "ok", "/completeness", bool(flow.ticks_per_second))
 
@@ -205,8 +215,8 @@ def _in_order(flow: Flow) -> list[TableReport]:
     return sorted(flow.glance.tables, key=place)
 
 
-def _nothing(kind: str, page: str) -> Stage:
-    return Stage(kind, "none yet", (), "idle", page)
+def _nothing(kind: str, page: str, flow: Flow) -> Stage:
+    return Stage(kind, UNKNOWN if flow.glance.errors else "none yet", (), "idle", page)
 
 
 def _names_match(group: str, table: str) -> bool:
