@@ -85,10 +85,11 @@ def passed_over_files(subject: Subject) -> Iterator[Finding]:
     for place in filter(Path.is_dir, subject.storages):
         storage = Storage(place)
         runs = storage.runs()
-        found = tuple(path for run in runs[-NEWEST_RUNS:] for path in storage.passed_over(run))
+        in_runs = [path for run in runs[-NEWEST_RUNS:] for path in storage.passed_over(run)]
+        found = (*storage.passed_over_runs(), *in_runs)
         scope = in_newest(len(runs))
         if found:
-            text = f"{len(found):,} folders and links in {place} have batch files that are passed over{scope}."
+            text = f"{len(found):,} folders and links in {place} are passed over, but may have batch files{scope}."
             remedy = "Rename the folders (letters, digits, dot, dash, underscore), and replace links with the files."
             yield warning("passed-over files", text, remedy, found[:100])
         else:
