@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
+from ticklake.lake.errors import TableOfAnotherRun
 from ticklake.lake.read import Catalog
-from ticklake.lake.upkeep import Vacuum
+from ticklake.lake.upkeep import Garbage, Vacuum
 from ticklake.storage import Storage
 
 GIB = 1 << 30
@@ -96,14 +97,21 @@ def passed_over_files(subject: Subject) -> Iterator[Finding]:
             yield ok("passed-over files", f"none in {place}{scope}")
 
 
+def _orphaned(table: Path, run_id: str) -> list[Garbage]:
+    try:
+        return Vacuum(table, run_id).find()
+    except TableOfAnotherRun:
+        return []  # the check of tables names it
+
+
 def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
     """A flush killed before its commit leaves Parquet files, and compaction replaces files. They only use space."""
     for lake in filter(Path.is_dir, subject.lakes):
         catalog = Catalog(lake)
         runs = catalog.runs()
         scope = in_newest(len(runs)).replace(" in", ",", 1)
-        tables = [lake / run / table for run in runs[-NEWEST_RUNS:] for table in catalog.tables(run)]
-        found = [one for table in tables for one in Vacuum(table).find()]
+        tables = [(run, table) for run in runs[-NEWEST_RUNS:] for table in catalog.tables(run)]
+        found = [one for run, table in tables for one in _orphaned(lake / run / table, run)]
         if found:
             message = (
                 f"{len(found):,} files in {lake} that no table needs{scope}, {sum(one.size for one in found):,} bytes."

@@ -14,7 +14,16 @@ from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_group
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import CommitConflict, DeltaLog
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, is_damage, opened
-from ticklake.lake.delta.properties import INDEXER, RUN, check_readable, check_run, named_key, one_line, require_run
+from ticklake.lake.delta.properties import (
+    INDEXER,
+    RUN,
+    check_readable,
+    check_run,
+    named_key,
+    one_line,
+    open_of_run,
+    require_run,
+)
 from ticklake.lake.delta.recovery import check_intact, durable_version, old_checkpoints, opens_without
 from ticklake.lake.delta.scratch import HINT
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile, Snapshot
@@ -64,6 +73,7 @@ __all__ = [
     "named_key",
     "old_checkpoints",
     "one_line",
+    "open_of_run",
     "opened",
     "opens_without",
     "paths_of",
