@@ -53,7 +53,7 @@ def split(gap: TickRange, found: TickRange, step: int) -> list[TickRange]:
 
 
 def subtract(ranges: Iterable[TickRange], covered: Iterable[TickRange], step: int) -> list[TickRange]:
-    """Returns the ticks of `ranges` that are not in `covered`, in order."""
+    """Returns the sampled ticks of `ranges` that are not in `covered`, in order."""
     cuts = merged(covered, step)
     ends = [cut.end for cut in cuts]
     rest: list[TickRange] = []
@@ -69,14 +69,18 @@ def subtract(ranges: Iterable[TickRange], covered: Iterable[TickRange], step: in
 
 
 def common(ranges: Sequence[TickRange], others: Sequence[TickRange], step: int) -> list[TickRange]:
-    """Returns the ticks that are in both."""
+    """Returns the sampled ticks that are in both."""
     return subtract(ranges, subtract(ranges, others, step), step)
 
 
 def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
-    """Returns the same ticks in as few ranges as possible, in order. Empty ranges are left out."""
+    """Returns the sampled ticks in as few ranges as possible, in order. Ranges without sampled ticks are left out.
+
+    Ranges may come from another sampling interval. They are put on the grid before they are joined: [1, 9] and
+    [11, 19] have no sampled tick if every 10th is sampled, so they are not neighbours.
+    """
     result: list[TickRange] = []
-    for one in sorted(one for one in ranges if one):
+    for one in sorted(sampled for one in ranges if (sampled := on_grid(one, step))):
         if result and one.start <= result[-1].end + step:
             result[-1] = TickRange(result[-1].start, max(result[-1].end, one.end))
         else:

@@ -10,6 +10,7 @@ import pytest
 
 from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator, frontiers
+from ticklake.coordination.errors import SamplingIntervalCorrected
 from ticklake.coordination.gaps import PENDING, PERMANENT, Gap, MissingTicks
 from ticklake.coordination.overview import recorded_gaps
 from ticklake.coordination.target import Target
@@ -21,6 +22,7 @@ from ticklake.topics import Run
 
 Open = Callable[..., Coordinator]
 DAY = 86_400
+LAST = (2**63 - 1) // 10 * 10
 
 
 def batch(first: int, last: int) -> FoundFile:
@@ -357,7 +359,7 @@ def test_the_frontier_goes_back_when_the_batch_that_moved_it_fails(coordinator: 
     one = coordinator()
     claim_all(one, batch(0, 990))
     one.fail(one.try_claim(batch(0, 2**63 - 1)), "its name promises what no file can hold")
-    assert (gaps_of(one), one.frontier()) == ([(1000, 2**63 - 1, PENDING)], 990)
+    assert (gaps_of(one), one.frontier()) == ([(1000, LAST, PENDING)], 990)
     claim_all(one, batch(2000, 2990))
     assert (gaps_of(one)[0], one.frontier()) == ((1000, 1990, PENDING), 2990)
 
@@ -371,7 +373,7 @@ def test_a_gap_that_only_a_wrong_name_tells_of_does_not_hide_the_next_gap(
     pass_time(61)
     one.make_permanent(60_000)
     claim_all(one, batch(0, 990), batch(2000, 2990))
-    assert gaps_of(one) == [(1000, 1990, PENDING), (3000, 2**63 - 1, PERMANENT)]
+    assert gaps_of(one) == [(1000, 1990, PENDING), (3000, LAST, PERMANENT)]
 
 
 def test_a_failed_batch_that_is_tried_again_is_no_gap_any_more(coordinator: Open):
@@ -583,3 +585,88 @@ def test_recorded_gaps_are_those_of_the_tables_asked_for(run: Run, pass_time: Ca
     (found,) = recorded_gaps(run, ["b"])
     assert found.age_ms >= 0, "the clock was set back"
     assert recorded_gaps(run, []) == []
+
+
+# A corrected sampling interval
+
+
+def holes(first: int, last: int, every: int = 10) -> MissingTicks:
+    """What a file of every tenth tick lacks if each tick is expected."""
+    ranges = [TickRange(tick + 1, tick + every - 1) for tick in range(first, last, every)]
+    return MissingTicks(tuple(ranges), "a stamp")
+
+
+def complete(coordinator: Coordinator, file: FoundFile, missing: MissingTicks) -> None:
+    coordinator.complete([coordinator.try_claim(file)], {file.name: missing})
+
+
+@pytest.mark.parametrize("last", [90, 2000])
+def test_a_corrected_sampling_interval_leaves_only_real_gaps(coordinator: Open, last: int):
+    wrong = coordinator(step=1)
+    lacks = holes(0, last)
+    complete(wrong, batch(0, last), lacks._replace(ranges=(*lacks.ranges[:3], TickRange(31, 49), *lacks.ranges[5:])))
+    complete(wrong, batch(last + 20, last + 90), holes(last + 20, last + 90))
+    assert wrong.status().gaps_pending > 2
+    right = coordinator(step=10)
+    right.register(lambda _: None)
+    assert gaps_of(right) == [(40, 40, PENDING), (last + 10, last + 10, PENDING)]
+    assert right.status().gaps_pending == 2
+    assert [(one.ticks, one.missing.ranges) for one in right.incomplete()] == [
+        (TickRange(0, last), (TickRange(40, 40),))
+    ]
+    assert right.reopen_missing([TickRange(0, 90)]) == [batch(0, last).name]
+
+
+def test_a_gap_keeps_its_age_and_status_when_the_sampling_interval_is_corrected(
+    coordinator: Open, pass_time: Callable[[float], None], caplog: pytest.LogCaptureFixture
+):
+    wrong = coordinator(step=1)
+    claim_all(wrong, batch(0, 90), batch(200, 290))
+    pass_time(61)
+    with caplog.at_level("ERROR", "ticklake"):
+        wrong.make_permanent(60_000)
+    claim_all(wrong, batch(400, 490))
+    (old, young) = wrong.gaps()
+    right = coordinator(step=10)
+    right.register(lambda _: None)
+    assert right.gaps() == [old._replace(ticks=TickRange(100, 190)), young._replace(ticks=TickRange(300, 390))]
+
+
+def test_files_that_were_read_on_a_coarser_grid_are_read_again(coordinator: Open):
+    wrong = coordinator(step=20)
+    claim_all(wrong, batch(0, 80), batch(100, 180))
+    wrong.fail(wrong.try_claim(batch(200, 280)), "bad")
+    right = coordinator(step=10)
+    assert [one.name for one in right.take_over(9)] == [batch(0, 80).name, batch(100, 180).name]
+    assert gaps_of(right) == [(90, 90, PENDING), (190, 190, PENDING), (200, 280, PENDING)]
+
+
+def test_an_indexer_with_an_outdated_sampling_interval_changes_nothing(coordinator: Open):
+    old = coordinator(step=1)
+    claim = old.try_claim(batch(0, 90))
+    new = coordinator(step=10)
+    claim_all(new, batch(100, 190))
+    for act in (
+        lambda: old.complete([claim], {claim.name: holes(0, 90)}),
+        lambda: old.fail(claim, "bad"),
+        lambda: old.claim([batch(500, 590)], 1),
+        lambda: old.record_end(500),
+    ):
+        with pytest.raises(
+            SamplingIntervalCorrected, match=r"was corrected to 10, but this DummyIndexer still uses 1\."
+        ):
+            act()
+    assert gaps_of(new) == []
+    old.release([claim])
+    (taken,) = new.take_over(9)
+    assert new.complete([taken]) == 1
+
+
+def test_records_without_a_sampling_interval_are_put_on_the_grid(coordinator: Open, run: Run):
+    complete(coordinator(step=1), batch(0, 90), holes(0, 90))
+    with run.transaction() as transaction:
+        transaction.execute("UPDATE coordinator_frontiers SET step = NULL", {})
+    late = coordinator(step=10)
+    claim_all(late, batch(100, 190))
+    assert (gaps_of(late), late.incomplete()) == ([], [])
+    assert [one.status for one in late.batches()] == ["completed"] * 2

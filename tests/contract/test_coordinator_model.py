@@ -1,5 +1,7 @@
 """Files appear in any order, overlap, lie about their ticks and fail; indexers poll, finish, give back and die.
 
+The sampling interval in the metadata is corrected, and indexers that still use the old one change nothing.
+
 Whatever happens: every good file is completed once, and the gaps are the ticks that a brute-force set says.
 """
 
@@ -19,28 +21,32 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from ticklake import RunCompleted
-from ticklake.coordination.claims import Claim
+from ticklake.coordination.claims import Batch, Claim
 from ticklake.coordination.coordinator import Coordinator
+from ticklake.coordination.errors import SamplingIntervalCorrected
 from ticklake.coordination.gaps import MissingTicks
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
-from ticklake.ticks import TickRange, ranges_of
+from ticklake.ticks import TickRange, on_grid, ranges_of
 from ticklake.topics import Run
 
 LEASE = 60.0
 GIVE_UP_MS = 100_000
 INDEXERS = 3
-STEP = 10
-LAST = (2**63 - 1) // STEP * STEP
+UNIT = 60
+# The names of the files fit all of these sampling intervals except the last.
+STEPS = [10, 20, 30, 60, 70]
+MISFIT = 70
+LAST = (2**63 - 1) // UNIT * UNIT
 # The ticks that the model looks at: every one that a modest name can promise, and the last there can be.
-TICKS = [*range(0, 300, STEP), LAST]
+TICKS = [*range(0, 30 * UNIT, 10), LAST]
 _NUMBERS = itertools.count()
 
-modest = st.tuples(st.integers(0, 15), st.integers(0, 8)).map(lambda pair: (pair[0] * STEP, sum(pair) * STEP))
-hostile = st.integers(0, 15).map(lambda start: (start * STEP, LAST))
+modest = st.tuples(st.integers(0, 15), st.integers(0, 8)).map(lambda pair: (pair[0] * UNIT, sum(pair) * UNIT))
+hostile = st.integers(0, 15).map(lambda start: (start * UNIT, LAST))
 
 
 class Fleet(RuleBasedStateMachine):
@@ -67,11 +73,12 @@ class Fleet(RuleBasedStateMachine):
         self.completed: Counter[str] = Counter()
         self.reopened: Counter[str] = Counter()
         self.end: int | None = None
+        self.step = 10
         self.coordinator = self.new_coordinator()
         self.indexers = [self.new_indexer() for _ in range(INDEXERS)]
 
     def new_coordinator(self) -> Coordinator:
-        return Coordinator(self.run, self.indexer_class, step=STEP, lease=LEASE)
+        return Coordinator(self.run, self.indexer_class, step=self.step, lease=LEASE)
 
     def new_indexer(self) -> CoordinatedBatches:
         indexer = CoordinatedBatches(
@@ -116,19 +123,30 @@ class Fleet(RuleBasedStateMachine):
     def finish(self, held: tuple[CoordinatedBatches, Delivery], lacking: Sequence[int] = ()) -> None:
         indexer, delivery = held
         if delivery.file.key in self.bad:
-            indexer.fail(delivery, "bad")
+            self._fail(held, "bad")
             return
         claim: Claim = delivery.claim  # type: ignore[attr-defined]
-        lacks = {tick for tick in lacking if tick in delivery.ticks}
-        short = MissingTicks(tuple(ranges_of(np.array(sorted(lacks), np.int64), STEP)), "a stamp")
-        done = indexer._coordinator.complete([claim], {claim.name: short} if lacks else {})
+        step = indexer._coordinator.step
+        lacks = {tick for tick in lacking if tick in delivery.ticks and tick % step == 0}
+        short = MissingTicks(tuple(ranges_of(np.array(sorted(lacks), np.int64), step)), "a stamp")
+        try:
+            done = indexer._coordinator.complete([claim], {claim.name: short} if lacks else {})
+        except SamplingIntervalCorrected:
+            assert step != self.step
+            return
         self.completed[delivery.file.key] += done
         if done:
             self.lacks[claim.name] = lacks
 
     @rule(held=consumes(deliveries))
     def fail_for_another_reason(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
-        held[0].fail(held[1], "a worker died")
+        self._fail(held, "a worker died")
+
+    def _fail(self, held: tuple[CoordinatedBatches, Delivery], reason: str) -> None:
+        try:
+            held[0].fail(held[1], reason)
+        except SamplingIntervalCorrected:
+            assert held[0]._coordinator.step != self.step
 
     @rule(held=consumes(deliveries))
     def release(self, held: tuple[CoordinatedBatches, Delivery]) -> None:
@@ -137,6 +155,24 @@ class Fleet(RuleBasedStateMachine):
     @rule(who=st.integers(0, INDEXERS - 1))
     def die(self, who: int) -> None:
         self.indexers[who] = self.new_indexer()
+
+    @rule(step=st.sampled_from(STEPS))
+    def the_sampling_interval_is_corrected(self, step: int) -> None:
+        """All indexers start again with it. What they held stays claimed until its lease expires."""
+        old, self.step = self.step, step
+        if step % old:
+            self.reopened.update(
+                f"{self.run.id}/{one.name}" for one in self.coordinator.batches() if _is_completed(one)
+            )
+        for name, lacks in self.lacks.items():
+            ranges = ranges_of(np.array(sorted(lacks), np.int64), old)
+            self.lacks[name] = {tick for tick in self._sampled() if any(tick in one for one in ranges)}
+        self.coordinator = self.new_coordinator()
+        self.coordinator.register(lambda _: None)
+        self.indexers = [self.new_indexer() for _ in range(INDEXERS)]
+
+    def _sampled(self) -> list[int]:
+        return [tick for tick in TICKS if tick % self.step == 0]
 
     @rule(seconds=st.sampled_from([20.0, LEASE + 1, GIVE_UP_MS / 1000 + 1]))
     def time_passes(self, seconds: float) -> None:
@@ -149,16 +185,16 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(ticks=modest, changed=st.booleans())
     def the_table_lacks(self, ticks: tuple[int, int], changed: bool) -> None:
-        before = {one.name: one for one in self.coordinator.batches(TickRange(*ticks)) if one.status == "completed"}
+        before = {one.name: one for one in self.coordinator.batches(TickRange(*ticks)) if _is_completed(one)}
         for name in self.coordinator.reopen_missing([TickRange(*ticks)], self.lacks if changed else ()):
-            wanted = {tick for tick in TICKS if tick in TickRange(*ticks) and tick in before[name].ticks}
+            wanted = {tick for tick in self._sampled() if tick in TickRange(*ticks) and tick in before[name].ticks}
             assert changed or wanted - self.lacks[name], "a file is not read again for what it lacks"
             self.reopened[f"{self.run.id}/{name}"] += 1
 
     @rule(last_tick=st.integers(0, 25))
     def the_run_ends(self, last_tick: int) -> None:
         if self.end is None:
-            self.end = last_tick * STEP
+            self.end = last_tick * UNIT
             self.storage.write_completion(RunCompleted(simulation_run_id=self.run.id, last_tick=self.end))
 
     @invariant()
@@ -173,9 +209,12 @@ class Fleet(RuleBasedStateMachine):
         ends = [ticks.end for ticks in good] + ([] if known_end is None else [known_end])
         assert frontier == max(ends, default=None)
         reach = max([batch.ticks.end for batch in batches] + ([] if known_end is None else [known_end]), default=-1)
-        there = {tick for ticks, lacks in has for tick in TICKS if tick in ticks and tick not in lacks}
-        missing = [tick for tick in TICKS if tick <= reach and tick not in there]
-        assert [tick for tick in TICKS if any(tick in ticks for ticks in gaps)] == missing
+        sampled = self._sampled()
+        there = {tick for ticks, lacks in has for tick in sampled if tick in ticks and tick not in lacks}
+        missing = [tick for tick in sampled if tick <= reach and tick not in there]
+        if self.step != MISFIT:
+            assert [tick for tick in sampled if any(tick in ticks for ticks in gaps)] == missing
+            assert all(on_grid(ticks, self.step) == ticks for ticks in gaps)
         assert not any(one.overlaps(other) for one, other in itertools.combinations(gaps, 2))
 
     @invariant()
@@ -186,10 +225,12 @@ class Fleet(RuleBasedStateMachine):
         """Everybody dies; one comes and works until nothing is left; what failed for another reason is tried again."""
         try:
             self.time_passes(LEASE + 1)
+            if self.step == MISFIT:
+                self.the_sampling_interval_is_corrected(10)
             self._work_off()
             self.coordinator.retry_failed()
             self._work_off()
-            done = {f"{self.run.id}/{one.name}" for one in self.coordinator.batches() if one.status == "completed"}
+            done = {f"{self.run.id}/{one.name}" for one in self.coordinator.batches() if _is_completed(one)}
             good = {file.key for file in self.storage.every_batch(self.run.id)} - self.bad
             assert done == good
             assert all(self.completed[key] >= 1 for key in good)
@@ -210,6 +251,10 @@ class Fleet(RuleBasedStateMachine):
                 f"SELECT last_tick FROM coordinator_frontiers WHERE indexer_class = '{self.indexer_class}'", {}
             )
         return rows[0][0] if rows else None
+
+
+def _is_completed(batch: Batch) -> bool:
+    return batch.status == "completed"
 
 
 @pytest.fixture

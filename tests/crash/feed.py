@@ -184,7 +184,7 @@ class Feed:
 
     def _vacuum(self) -> None:
         if (self._place.table / "_delta_log").is_dir():
-            vacuum = Vacuum(self._place.table, 0, force=True)
+            vacuum = Vacuum(self._place.table, self._place.table.parent.name, 0, force=True)
             list(vacuum.remove(vacuum.find()))
 
     # The scene

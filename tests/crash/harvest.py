@@ -278,7 +278,7 @@ class Harvest:
     def _vacuum(self) -> None:
         """As if it were in eight days: also what a flush has just written and not committed is old enough."""
         if (self._table() / "_delta_log").is_dir():
-            vacuum = Vacuum(self._table(), 24 * 7, clock=lambda: time.time() + 8 * 86_400)
+            vacuum = Vacuum(self._table(), self._table().parent.name, 24 * 7, clock=lambda: time.time() + 8 * 86_400)
             list(vacuum.remove(vacuum.find()))
 
     @contextmanager

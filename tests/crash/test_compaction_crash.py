@@ -132,7 +132,7 @@ def test_a_kill_at_this_step_changes_no_row_and_leaves_only_what_vacuum_removes(
     assert ledger.present([TickRange(0, 99)]).tolist() == there
     list(Compaction(ledger, BY_HAND).steps())
     make_old(table)
-    vacuum = Vacuum(table)
+    vacuum = Vacuum(table, table.parent.name)
     assert [one.path.name for one in vacuum.remove(vacuum.find())]
     assert left_over(table) == []
     assert len(DeltaTable(table).file_uris()) == 1

@@ -35,7 +35,7 @@ def indexed(directory: Path, key: str) -> Counter[tuple[int, int]]:
 
 def orphans(directory: Path) -> list[Path]:
     """Files of no table that vacuum does not remove."""
-    vacuum = Vacuum(directory, 0, force=True, clock=lambda: time.time() + 10)
+    vacuum = Vacuum(directory, directory.parent.name, 0, force=True, clock=lambda: time.time() + 10)
     list(vacuum.remove(vacuum.find()))
     live = {Path(uri).name for uri in DeltaTable(directory).file_uris()}
     return [path for path in directory.glob("*.parquet") if path.name not in live]

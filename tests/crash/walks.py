@@ -420,5 +420,5 @@ def _tear(tables: Lake, run_id: str) -> None:
 
 
 def _vacuum(tables: Lake, run_id: str) -> None:
-    vacuum = Vacuum(tables.directory(run_id, "organism_data"), 0, force=True)
+    vacuum = Vacuum(tables.directory(run_id, "organism_data"), run_id, 0, force=True)
     list(vacuum.remove(vacuum.find()))

@@ -49,7 +49,7 @@ def end_run(
     """Records the end of the run: this tick or, by default, the last tick of its files. Announces it if possible.
 
     Raises if the run may still continue: if something arrived in the last `silent_for` seconds, if a file has later
-    ticks, or if some batch files are passed over. Also raises if the last file is bad, if no database has the run,
+    ticks, or if batch files may be passed over. Also raises if the last file is bad, if no database has the run,
     or if the topic is ambiguous. Then nothing is recorded.
     """
     if not 0 <= silent_for < math.inf:

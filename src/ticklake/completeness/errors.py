@@ -21,9 +21,9 @@ class RunHasNoFiles(TickLakeError):
 
 class FilesPassedOver(TickLakeError):
     message = (
-        "Run {run_id} has batch files that are passed over, in {places}: folder names may have only letters, digits, "
-        "dots, dashes and underscores, and links are not followed. Rename the folders and replace links with files, or "
-        "move them out of the run. Then end it."
+        "Run {run_id} has places that are passed over and may hold batch files: {places}. Folder names may have only "
+        "letters, digits, dots, dashes and underscores, and links are not followed. Rename the folders and replace "
+        "links with files, or move them out of the run. Then end it."
     )
     run_id: str
     places: str

@@ -12,10 +12,11 @@ from ticklake.completeness.files import Files
 from ticklake.completeness.judging import judge
 from ticklake.completeness.tables import Tables, indexer_of
 from ticklake.completeness.verdicts import TableVerdict
+from ticklake.coordination import Coordinator, Gap
 from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.verify import Deep, compare_deeply
 from ticklake.storage import Storage
-from ticklake.ticks import TickRange, subtract
+from ticklake.ticks import TickRange, on_grid, subtract
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -48,13 +49,18 @@ class TickTables:
             rows=contents.rows,
             duplicated=contents.duplicated,
             duplicates=contents.duplicates,
-            gaps=coordinator.gaps() if coordinator else [],
+            gaps=self._gaps(coordinator) if coordinator else [],
             failed=coordinator.failed() if coordinator else [],
             frontier=coordinator.frontier() if coordinator else None,
             deep=deep,
             unreadable=contents.unreadable,
             damaged=damaged,
         )
+
+    def _gaps(self, coordinator: Coordinator) -> list[Gap]:
+        """Returns the sampled ticks of the recorded gaps, which may be on the grid of an earlier sampling interval."""
+        found = coordinator.gaps()
+        return [gap._replace(ticks=ticks) for gap in found if (ticks := on_grid(gap.ticks, self._step))]
 
     def _deep(self, table: str, spark: SparkSession) -> Deep | None:
         """Compares rows; None if the table does not exist or has no built-in indexer."""

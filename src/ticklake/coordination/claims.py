@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     missing: MissingTicks = NOTHING_MISSING
 
     def present_ticks(self, step: int) -> list[TickRange]:
-        """Returns the ticks that its name promises, without those that are known to be missing."""
+        """Returns the sampled ticks that its name promises, without those that are known to be missing."""
         return subtract([self.ticks], self.missing.ranges, step)
 
 

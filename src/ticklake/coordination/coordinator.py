@@ -13,14 +13,22 @@ from types import MappingProxyType
 from ticklake import defaults
 from ticklake.checks.numbers import check_count, check_seconds
 from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
-from ticklake.coordination.errors import BatchAlreadyClaimedError, TableCopied
-from ticklake.coordination.gaps import NOTHING_MISSING, PENDING, Gap, MissingTicks, gap_changes, joined_if_many
+from ticklake.coordination.errors import BatchAlreadyClaimedError, SamplingIntervalCorrected, TableCopied
+from ticklake.coordination.gaps import (
+    NOTHING_MISSING,
+    PENDING,
+    Gap,
+    MissingTicks,
+    gap_changes,
+    joined_if_many,
+    with_ages,
+)
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.database.names import check_name
 from ticklake.database.schema import Row, Statements
 from ticklake.monitoring import Monitor
 from ticklake.text import storable
-from ticklake.ticks import TickRange, hull, subtract
+from ticklake.ticks import TickRange, hull, merged, subtract
 from ticklake.topics import Run
 from ticklake.topics.reader import new_consumer_id
 
@@ -60,6 +68,7 @@ class Coordinator:
         check_seconds("claim_timeout", lease, above_zero=True)
         self.indexer_class = check_name("indexer class", indexer_class)
         self.step, self.lease = step, lease
+        self._step_recorded = False
         self._table = table
         self._key = {"indexer_class": self.indexer_class, "table_id": table.table_id}
         self._run = run
@@ -76,9 +85,13 @@ class Coordinator:
         """Records the location of the table, before the first claim. Raises `TableCopied` if its original still exists.
 
         Records from before tables had ids become this table's. Records of a previous table at this location are
-        deleted, because that table no longer exists.
+        deleted, because that table no longer exists. Records on the grid of another sampling interval are put on the
+        grid of this one, also without a table.
         """
         registered = not self._table.table_id
+        if registered:
+            with self._locked():
+                pass
         while not registered:
             with self._run.reading() as transaction:
                 known = self._registered(transaction.sql(PACKAGE))
@@ -91,11 +104,11 @@ class Coordinator:
                     self._record_table(sql, known)
 
     def _record_table(self, sql: Statements, known: Target) -> None:
-        if not known.location and sql.adopt_frontier(indexer_class=self.indexer_class):
+        adopted = [] if known.location else sql.adopt_frontier(indexer_class=self.indexer_class)
+        for (recorded,) in adopted:
             sql.adopt_batches(**self._key)
             sql.adopt_gaps(**self._key)
-            for batch in map(_batch, sql.failed(**self._key)):
-                self._record_gaps(sql, batch.ticks)
+            self._put_on_grid(sql, recorded)
             self._recompute_frontier(sql)
         values = self._key | {"location": self._table.location, "host": self._table.host}
         sql.forget_batches(**values)
@@ -218,9 +231,9 @@ class Coordinator:
             if known == last_tick:
                 return False
             reach = -1 if frontier is None else frontier
-            whole = TickRange(0 if frontier is None else frontier + self.step, last_tick)
+            whole = TickRange(reach + 1, last_tick)
             if whole:
-                beyond = [gap.ticks for gap in self._overlapping_gaps(sql, TickRange(reach + 1, last_tick))]
+                beyond = [gap.ticks for gap in self._overlapping_gaps(sql, whole)]
                 for gap in subtract([whole], beyond, self.step):
                     self._add_gap(sql, Gap(gap, 0), new=True)
             sql.set_end(**self._key, last_tick=last_tick)
@@ -234,6 +247,7 @@ class Coordinator:
         return CoordinatorStatus(*row)
 
     def gaps(self) -> list[Gap]:
+        """Returns the recorded gaps. Before an indexer starts with a corrected sampling interval, these are old."""
         with self._run.reading() as transaction:
             return list(map(_gap, transaction.sql(PACKAGE).gaps(**self._key)))
 
@@ -322,15 +336,73 @@ class Coordinator:
         self, sql: Statements, frontier: int | None, name: str, before: str | None, missing: MissingTicks
     ) -> None:
         """Records the missing ticks of a file that was read. They become gaps; ticks that it has are not gaps."""
-        lacks = json.dumps(missing.ranges) if missing.ranges else None
-        if lacks or before:
-            sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp)
+        if missing.ranges or before:
+            self._store_missing(sql, name, missing)
         missing_before = MissingTicks.stored(before, None).ranges
         if missing_before and missing_before != missing.ranges:
             for ticks in joined_if_many(subtract([hull(missing_before)], missing.ranges, self.step)):
                 self._update_gaps(sql, frontier, ticks)
         if missing.ranges:
             self._record_gaps(sql, hull(missing.ranges))
+
+    def _store_missing(self, sql: Statements, name: str, missing: MissingTicks) -> None:
+        lacks = json.dumps(missing.ranges) if missing.ranges else None
+        sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp)
+
+    def _check_step(self, sql: Statements, recorded: int | None) -> None:
+        """Puts the records on the grid of this sampling interval, if they are on another one.
+
+        Raises `SamplingIntervalCorrected` if this has happened before: then the other sampling interval is newer.
+        """
+        if recorded == self.step:
+            return
+        if self._step_recorded and recorded is not None:
+            raise SamplingIntervalCorrected(
+                run_id=self._run.id, indexer_class=self.indexer_class, recorded=recorded, step=self.step
+            )
+        self._put_on_grid(sql, recorded)
+        sql.set_step(**self._key, step=self.step)
+        if recorded is not None:
+            log.info("%s: the sampling interval was corrected from %d to %d", self.indexer_class, recorded, self.step)
+
+    def _put_on_grid(self, sql: Statements, recorded: int | None) -> None:
+        """Puts the missing ticks of files, and the gaps, on the grid of this sampling interval.
+
+        If it is a multiple of the recorded one, the missing ticks of each file are known. Otherwise, no file was read
+        on this grid, so the completed batches are reopened. Records of earlier versions have no sampling interval:
+        `None` is treated like 1. Files with ticks off the grid fail, so the ticks between missing ones are missing too.
+        """
+        batches = list(map(_batch, sql.batches(**self._key, first=ALL_TICKS.start, last=ALL_TICKS.end)))
+        for batch in batches:
+            missing = MissingTicks(tuple(merged(batch.missing.ranges, self.step)), batch.missing.stamp)
+            if missing.ranges != batch.missing.ranges:
+                self._store_missing(sql, batch.name, missing)
+        if self.step % (recorded or 1):
+            sql.reopen(**self._key, filenames=json.dumps([one.name for one in batches if one.status == "completed"]))
+        self._find_gaps_again(sql, batches)
+
+    def _find_gaps_again(self, sql: Statements, batches: Sequence[Batch]) -> None:
+        """Replaces all gaps by the ticks that no good batch has. Ticks that were a gap before keep its age and status.
+
+        Only this way is a gap exact that stands for the many holes of a file.
+        """
+        before = self._overlapping_gaps(sql, ALL_TICKS)
+        sql.remove_gaps(**self._key)
+        good = [batch for batch in batches if batch.status != "failed"]
+        ((_, last_tick),) = sql.reached(**self._key)
+        reach = max([batch.ticks.end for batch in batches], default=-1)
+        reach = reach if last_tick is None else max(reach, last_tick)
+        for ticks in subtract([TickRange(0, reach)], [batch.ticks for batch in good], self.step):
+            self._add_gap(sql, Gap(ticks, 0), new=True)
+        for batch in good:
+            if missing := merged(batch.missing.ranges, self.step):
+                self._record_gaps(sql, hull(missing))
+        known, new = with_ages([gap.ticks for gap in self._overlapping_gaps(sql, ALL_TICKS)], before, self.step)
+        sql.remove_gaps(**self._key)
+        for gap in known:
+            self._add_gap(sql, gap)
+        for ticks in new:
+            self._add_gap(sql, Gap(ticks, 0), new=True)
 
     def _recompute_frontier(self, sql: Statements) -> None:
         """Sets the frontier from the good batches and the end of the run."""
@@ -391,11 +463,16 @@ class Coordinator:
 
     @contextmanager
     def _locked(self, *, durable: bool = False) -> Iterator[tuple[Statements, int | None]]:
-        """Locks the frontier and the gaps against changes by others. Yields the statements and the frontier."""
+        """Locks the frontier and the gaps against changes by others. Yields the statements and the frontier.
+
+        All records are on the grid of this sampling interval then.
+        """
         with self._sql(durable=durable) as sql:
             sql.add_frontier(**self._key)
-            ((frontier,),) = sql.lock_frontier(**self._key)
+            ((frontier, step),) = sql.lock_frontier(**self._key)
+            self._check_step(sql, step)
             yield sql, frontier
+        self._step_recorded = True
 
     @contextmanager
     def _sql(self, *, durable: bool = False) -> Iterator[Statements]:

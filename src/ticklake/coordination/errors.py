@@ -49,6 +49,17 @@ class TableCopied(TickLakeError):
     run_id: str
 
 
+class SamplingIntervalCorrected(TickLakeError):
+    message = (
+        "The sampling interval of run {run_id} was corrected to {recorded}, but this {indexer_class} still uses "
+        "{step}. Start the indexer again: it then reads the corrected metadata and continues."
+    )
+    run_id: str
+    indexer_class: str
+    recorded: int
+    step: int
+
+
 class BatchAlreadyClaimedError(TickLakeError):
     message = (
         "Batch {name} is already claimed or completed for {indexer_class}. That is normal if indexers share the work: "

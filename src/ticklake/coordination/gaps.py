@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ticklake.ticks import TickRange, hull, split, subtract
+from ticklake.ticks import TickRange, hull, on_grid, split, subtract
 
 PENDING = "pending"
 PERMANENT = "permanent"
@@ -56,6 +56,8 @@ def gap_before(ticks: TickRange, frontier: int | None, step: int) -> TickRange |
 def gap_changes(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, step: int) -> GapChanges:
     """Computes the effect of a new batch. `gaps` must include those that overlap it or lie between frontier and batch.
 
+    The name of a batch need not fit the sampling interval. Ranges without a sampled tick are not gaps.
+
     The remaining parts of a gap keep its age and its status. There is one exception: a gap beyond the frontier comes
     from the name of a failed file. If it is permanent and reaches beyond this batch, that name was wrong, and the
     missing ticks before this batch are a new gap.
@@ -68,12 +70,30 @@ def gap_changes(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, ste
         gap._replace(ticks=piece)
         for gap in closed
         for piece in split(gap.ticks, ticks, step)
-        if gap not in refuted or piece.start > ticks.end
+        if on_grid(piece, step) and (gap not in refuted or piece.start > ticks.end)
     ]
     missing = gap_before(ticks, frontier, step)
-    known = [gap.ticks for gap in near if gap not in refuted]
-    opened = subtract([missing], known, step) if missing else []
-    return GapChanges(max(reach, ticks.end), closed, remaining, opened)
+    opened = [missing] if missing else []
+    # Not `subtract`, which would move the bounds of a gap to the grid. They are one interval from the batches.
+    for gap in near:
+        if missing and gap not in refuted and gap.ticks.overlaps(missing):
+            opened = [piece for one in opened for piece in split(one, gap.ticks, step)]
+    return GapChanges(max(reach, ticks.end), closed, remaining, [one for one in opened if on_grid(one, step)])
+
+
+def with_ages(missing: Sequence[TickRange], before: Sequence[Gap], step: int) -> tuple[list[Gap], list[TickRange]]:
+    """Returns missing ticks as gaps: those that were gaps before, with their age and status, and the new ones.
+
+    Both arguments must be in order, and neither may overlap itself. The ticks of `before` can be on another grid.
+    """
+    ends, known = [gap.ticks.end for gap in before], []
+    for ticks in missing:
+        for gap in before[bisect_left(ends, ticks.start) :]:
+            if gap.ticks.start > ticks.end:
+                break
+            piece = on_grid(gap.ticks.within(ticks), step)
+            known += [gap._replace(ticks=piece)] if piece else []
+    return known, subtract(missing, [gap.ticks for gap in known], step)
 
 
 def joined_if_many(ranges: Sequence[TickRange]) -> list[TickRange]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from ticklake.doctor.findings import Finding, error, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.indexers.components import stored_metadata
+from ticklake.lake.errors import TableOfAnotherRun
 from ticklake.lake.read import Catalog
-from ticklake.lake.upkeep import Vacuum
+from ticklake.lake.upkeep import Garbage, Vacuum
 from ticklake.storage import Storage
 
 GIB = 1 << 30
@@ -88,10 +89,10 @@ def passed_over_files(subject: Subject) -> Iterator[Finding]:
         runs = storage.runs()
         read, failed = of_each("passed-over files", runs[-NEWEST_RUNS:], storage.passed_over)
         yield from failed.values()
-        found = tuple(path for paths in read.values() for path in paths)
+        found = (*storage.passed_over_runs(), *(path for paths in read.values() for path in paths))
         scope = in_newest(len(runs))
         if found:
-            text = f"{len(found):,} folders and links in {place} have batch files that are passed over{scope}."
+            text = f"{len(found):,} folders and links in {place} are passed over, but may have batch files{scope}."
             remedy = "Rename the folders (letters, digits, dot, dash, underscore), and replace links with the files."
             yield warning("passed-over files", text, remedy, found[:100])
         elif not failed:
@@ -111,6 +112,13 @@ def files_of_runs(subject: Subject) -> Iterator[Finding]:
             yield ok("files of runs", f"those in {place} can be read{in_newest(len(runs))}")
 
 
+def _orphaned(table: Path, run_id: str) -> list[Garbage]:
+    try:
+        return Vacuum(table, run_id).find()
+    except TableOfAnotherRun:
+        return []  # the check of tables names it
+
+
 def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
     """A flush killed before its commit leaves Parquet files, and compaction replaces files. They only use space."""
     for lake in filter(Path.is_dir, subject.lakes):
@@ -118,7 +126,7 @@ def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
         runs = catalog.runs()
         scope = in_newest(len(runs)).replace(" in", ",", 1)
         tables = [lake / run / table for run in runs[-NEWEST_RUNS:] for table in catalog.tables(run)]
-        read, failed = of_each("orphaned files", tables, lambda table: Vacuum(table).find())
+        read, failed = of_each("orphaned files", tables, lambda table: _orphaned(table, table.parent.name))
         yield from failed.values()
         found = [one for files in read.values() for one in files]
         if found:

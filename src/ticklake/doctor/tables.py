@@ -14,7 +14,7 @@ from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
 from ticklake.lake.read import Catalog
 from ticklake.storage import Storage
-from ticklake.storage.errors import BadFile
+from ticklake.storage.errors import BadFile, UnsafeStorageKey
 
 
 def tables(subject: Subject) -> Iterator[Finding]:
@@ -52,4 +52,6 @@ def _disagreement(catalog: Catalog, run_id: str, storage: Storage) -> str:
         metadata = stored_metadata(storage, run_id)
     except BadFile:
         return ""  # the check of the files of runs reports it
+    except UnsafeStorageKey:
+        return ""  # its folder is a link, which `passed-over files` names
     return disagreement(catalog.root / run_id / METADATA, metadata) if metadata is not None else ""

@@ -32,8 +32,9 @@ _LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of one table in ticks. `present` ticks were in the table before.
+    """The progress of one table in ticks of files; a tick of two overlapping files counts twice in `total`.
 
+    `present` ticks were skipped, because the table had them already: from before, or from an overlapping file.
     `kept` are ticks that were not replaced, because no good file has them.
     """
 

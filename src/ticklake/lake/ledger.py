@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ticklake import faults
 from ticklake.lake.delta import (
     INDEXER,
+    RUN,
     Commit,
     CommitConflict,
     DeltaError,
@@ -33,6 +34,7 @@ from ticklake.lake.delta import (
     name_of,
     named_key,
     one_line,
+    open_of_run,
     opened,
     read_commit,
     recorded,
@@ -228,15 +230,18 @@ class Ledger(DeltaLog):
         return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.digest)
 
 
-def open_existing(directory: Path) -> Ledger | None:
-    """Returns the ledger of an existing table of any indexer, or None if the table has no key."""
-    delta = DeltaTable(directory)
+def open_existing(directory: Path, run_id: str) -> Ledger | None:
+    """Returns the ledger of an existing table of any indexer, or None if the table has no key.
+
+    Raises `TableOfAnotherRun` if the table belongs to another run, also if it takes the place of this one later.
+    """
+    delta = open_of_run(directory, run_id)
     metadata = delta.metadata()
     if not (key := named_key(delta, directory)):
         return None
     schema = pa.schema(delta.schema().to_arrow())
     table = Table(metadata.name or directory.name, schema, key)
-    return Ledger(directory, table, create=False)
+    return Ledger(directory, table, create=False, properties={RUN: run_id})
 
 
 def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:

@@ -66,7 +66,7 @@ class CompactionService(Service):
         if table not in self._compactions:
             if not any((table / "_delta_log").glob("*.json")):
                 return  # an indexer is about to create it
-            ledger = open_table(table)
+            ledger = open_table(table, table.parent.name)
             self._compactions[table] = Compaction(ledger, self._policy) if ledger else None
         compaction = self._compactions[table]
         for step in compaction.steps() if compaction else ():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
@@ -57,6 +57,7 @@ class Folder(Protocol):
     def folders(self) -> list[str]: ...
     def walk(self, folder: str) -> Iterator[tuple[str, int | None]]: ...
     def passed_over(self, folder: str) -> Iterator[str]: ...
+    def passed_over_runs(self) -> Iterator[str]: ...
     def changed_at(self, folder: str) -> int | None: ...
     def entries(self, folder: str) -> tuple[list[str], list[str]]: ...
 
@@ -102,12 +103,15 @@ class Storage:
                 return
 
     def passed_over(self, run_id: str) -> list[str]:
-        """Returns the paths in a run that hold batch files but are skipped: links, and folders with unsafe names.
+        """Returns the paths in a run that are skipped but hold batch files: links, and folders with unsafe names.
 
-        Characters that cannot be printed are escaped.
+        Includes what cannot be searched for them. Characters that cannot be printed are escaped.
         """
-        found = self._folder.passed_over(check_run_id(run_id))
-        return sorted({path.encode(errors="backslashreplace").decode() for path in found})
+        return _printable(self._folder.passed_over(check_run_id(run_id)))
+
+    def passed_over_runs(self) -> list[str]:
+        """Returns the links and the folders with unsafe names that hold batch files but are not runs."""
+        return _printable(self._folder.passed_over_runs())
 
     def batch(self, key: str) -> BatchFile:
         """Returns the batch file with that key."""
@@ -245,6 +249,10 @@ class Storage:
         if not 0 <= message.format_version <= FORMAT_VERSION:
             raise BadFile(key=key, offset=0, reason=f"format_version {message.format_version} is unknown here")
         return cast(_M, message)
+
+
+def _printable(paths: Iterable[str]) -> list[str]:
+    return sorted({path.encode(errors="backslashreplace").decode() for path in paths})
 
 
 def _locate(url: str) -> tuple[str, Folder]:

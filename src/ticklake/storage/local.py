@@ -8,7 +8,6 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,12 +15,11 @@ from ticklake import faults
 from ticklake.disk import make_directory, sync
 from ticklake.storage.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe, parse_batch_name, visible
+from ticklake.storage.search import Search
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _NO_SUCH_RENAME = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 _RENAME_NOREPLACE = 1
-# The number of files to look at. A link may lead to a whole disk.
-_LOOKED_AT = 100_000
 
 
 class LocalFolder:
@@ -79,21 +77,31 @@ class LocalFolder:
                     yield f"{below}/{entry.name}", None
 
     def passed_over(self, folder: str) -> Iterator[str]:
-        """Yields folders and links with batch files (or named like one) that `walk` skips.
+        """Yields what `walk` skips although it has batch files, is named like one, or cannot be searched.
 
-        Hidden ones, with a leading dot, are skipped on purpose and not included.
+        These are links, folders with unsafe names, and special files. Hidden ones, with a leading dot, are skipped on
+        purpose and not included.
         """
-        waiting = [folder]
+        if (self._root / folder).is_symlink():
+            yield folder
+            return
+        search, waiting = Search(), [folder]
         while waiting:
             below = waiting.pop()
             for entry in _entries(self._root / below, visible):
-                path, is_link = f"{below}/{entry.name}", entry.is_symlink()
-                if is_link and (parse_batch_name(entry.name) or _holds_batches(entry.path)):
-                    yield path
-                elif entry.is_dir(follow_symlinks=False) and is_safe(entry.name):
+                path = f"{below}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False) and is_safe(entry.name):
                     waiting.append(path)
-                elif entry.is_dir(follow_symlinks=False) and _holds_batches(entry.path):
+                elif not entry.is_file(follow_symlinks=False) and _is_passed_over(entry, search):
                     yield path
+
+    def passed_over_runs(self) -> Iterator[str]:
+        """Yields links and folders with unsafe names that `folders` skips although they may hold batch files."""
+        search = Search()
+        for entry in _entries(self._root, visible):
+            skipped = entry.is_symlink() or (entry.is_dir() and not is_safe(entry.name))
+            if skipped and search.may_hold_batches(entry.path):
+                yield entry.name
 
     def changed_at(self, folder: str) -> int:
         """Returns the modification time. It grows when an entry is added or removed, but with a coarse resolution."""
@@ -133,10 +141,9 @@ def _entries(folder: Path, wanted: Callable[[str], bool] = is_safe) -> list[os.D
         return []
 
 
-def _holds_batches(folder: str) -> bool:
-    """Returns True if there is a batch file anywhere below a folder, among the first `_LOOKED_AT` files."""
-    names = (name for _, _, files in os.walk(folder) for name in files)
-    return any(parse_batch_name(name) for name in islice(names, _LOOKED_AT))
+def _is_passed_over(entry: os.DirEntry[str], search: Search) -> bool:
+    is_folder = entry.is_dir(follow_symlinks=False)
+    return bool(not is_folder and parse_batch_name(entry.name)) or search.may_hold_batches(entry.path)
 
 
 def create_file(folder: int, name: str, data: bytes) -> None:

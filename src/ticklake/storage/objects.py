@@ -66,6 +66,14 @@ class ObjectFolder:
             if unsafe and parse_batch_name(name) and all(map(visible, folders)):
                 yield "/".join(folders[:unsafe])
 
+    def passed_over_runs(self) -> Iterator[str]:
+        """Yields folders with unsafe names that have batch files."""
+        for folder in self.folders():
+            if visible(folder) and not is_safe(folder):
+                names = (key.rpartition("/")[2] for key, _ in self._found(folder))
+                if any(map(parse_batch_name, names)):
+                    yield folder
+
     def changed_at(self, folder: str) -> None:
         """Returns None: object stores do not record it."""
 

@@ -49,6 +49,45 @@ def in_a_linked_folder(run: Path) -> str:
     return "linked"
 
 
+def in_a_link_in_a_folder_with_a_space(run: Path) -> str:
+    (run / "part 2").mkdir()
+    (run / "part 2" / "more").symlink_to(put_aside(run, run.parents[1] / "elsewhere"))
+    return "part 2"
+
+
+def behind_a_second_link(run: Path) -> str:
+    outside = run.parents[1] / "outside"
+    outside.mkdir()
+    (outside / "deep").symlink_to(put_aside(run, run.parents[1] / "elsewhere"))
+    (outside / "round").symlink_to(outside)
+    (run / "linked").symlink_to(outside)
+    return "linked"
+
+
+def behind_a_link_to_nothing(run: Path) -> str:
+    """The disk that it leads to may be away."""
+    (run / "disk2").symlink_to(run.parents[1] / "not-mounted")
+    return "disk2"
+
+
+def behind_a_link_in_a_circle(run: Path) -> str:
+    (run / "my notes").mkdir()
+    (run / "my notes" / "circle").symlink_to(run / "my notes" / "circle")
+    return "my notes"
+
+
+def in_a_folder_that_nobody_may_read(run: Path) -> str:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    (run / "part 2" / "closed").mkdir(parents=True, mode=0)
+    return "part 2"
+
+
+def as_a_pipe(run: Path) -> str:
+    os.mkfifo(run / "batch_0000000060_0000000069.pb")
+    return "batch_0000000060_0000000069.pb"
+
+
 def as_links(run: Path) -> str:
     for file in put_aside(run, run.parents[1] / "elsewhere").iterdir():
         (run / file.name).symlink_to(file)
@@ -61,7 +100,19 @@ def in_a_folder_that_is_no_text(run: Path) -> str:
     return "bad\\udcff"
 
 
-WAYS = [in_a_folder_with_a_space, in_a_folder_below, in_a_linked_folder, as_links, in_a_folder_that_is_no_text]
+WAYS = [
+    in_a_folder_with_a_space,
+    in_a_folder_below,
+    in_a_linked_folder,
+    in_a_link_in_a_folder_with_a_space,
+    behind_a_second_link,
+    behind_a_link_to_nothing,
+    behind_a_link_in_a_circle,
+    in_a_folder_that_nobody_may_read,
+    as_a_pipe,
+    as_links,
+    in_a_folder_that_is_no_text,
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -97,10 +148,50 @@ def test_what_is_hidden_or_no_batch_file_is_nobodys_business(maker: Any, run: Pa
     assert end_run(maker.storage, maker.run_id, silent_for=0).last_tick == 39
 
 
+def test_a_place_with_too_many_names_to_search_is_named(maker: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("a place", "b place"):
+        (run / folder).mkdir()
+        for number in range(6):
+            (run / folder / f"{number}.txt").touch()
+    assert maker.storage.passed_over(maker.run_id) == []
+    monkeypatch.setattr("ticklake.storage.search.MAX_NAMES", 11)
+    assert len(maker.storage.passed_over(maker.run_id)) == 1
+    monkeypatch.setattr("ticklake.storage.search.MAX_NAMES", 5)
+    assert maker.storage.passed_over(maker.run_id) == [f"{maker.run_id}/a place", f"{maker.run_id}/b place"]
+
+
+def test_links_to_one_place_cost_one_search(maker: Any, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run / "my notes").mkdir()
+    for number in range(6):
+        (run / "my notes" / f"{number}.txt").touch()
+        (run / f"link{number}").symlink_to(run / "my notes")
+    monkeypatch.setattr("ticklake.storage.search.MAX_NAMES", 6)
+    assert maker.storage.passed_over(maker.run_id) == []
+
+
+@pytest.mark.parametrize("name", ["linked", "my run"])
+def test_a_run_that_is_not_one_because_of_its_folder_is_named(maker: Any, run: Path, name: str) -> None:
+    if name == "linked":
+        moved = run.rename(run.parents[1] / "elsewhere")
+        run.symlink_to(moved)
+        assert maker.storage.passed_over(maker.run_id) == [maker.run_id]
+    else:
+        run.rename(run.parent / name)
+    (run.parent / "notes here").mkdir()
+    expected = maker.run_id if name == "linked" else name
+    assert maker.storage.runs() == []
+    assert maker.storage.passed_over_runs() == [expected]
+    found = [one for one in examine(Subject(storages=(Path(maker.storage.url),))) if one.check == "passed-over files"]
+    assert [(one.level, one.details) for one in found] == [("warning", (expected,))]
+
+
 def test_an_object_store_names_them_too() -> None:
     storage = Storage("memory://passed-over")
     folder: Any = storage._folder
     folder._fs.pipe_file("/passed-over/run/part 2/batch_0_9.pb", b"x")
     folder._fs.pipe_file("/passed-over/run/good/batch_0_9.pb", b"x")
+    folder._fs.pipe_file("/passed-over/my run/batch_0_9.pb", b"x")
+    folder._fs.pipe_file("/passed-over/my notes/a.txt", b"x")
     assert storage.passed_over("run") == ["run/part 2"]
+    assert storage.passed_over_runs() == ["my run"]
     assert [file.key for file in storage.every_batch("run")] == ["run/good/batch_0_9.pb"]

@@ -198,7 +198,7 @@ def test_a_damaged_file_of_a_wide_table_holds_up_its_own_ticks_only(
     if old:
         before_this_version(monkeypatch)
     directory = some_ticks(maker, kind)
-    ledger = open_existing(directory)
+    ledger = open_existing(directory, directory.parent.name)
     assert ledger is not None
     (file, *_) = ledger.files.overlapping(TickRange(0, 0))
     (directory / file.path).write_bytes(b"damaged")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from in_process import InProcess
 
 from ticklake import RunCompleted
 from ticklake.completeness import Completeness, Verdict
+from ticklake.doctor import Subject, examine
 from ticklake.errors import TableOfAnotherRun
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
@@ -24,6 +26,8 @@ from ticklake.lake.delta import RUN, scratch
 from ticklake.lake.delta.scratch import first_commit
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.read.catalog import Catalog
+from ticklake.lake.read.views import create_views
+from ticklake.services.compaction import CompactionService
 
 Command = Callable[..., Result]
 OTHER = "20251015-143025-660e8400"
@@ -89,13 +93,57 @@ def test_a_table_of_another_run_is_refused_by_all_who_open_it(maker: Any, first:
         maker.lake.ledger(OTHER, EnvironmentIndexer.table)
     result = ticklake("verify", OTHER, *places(maker))
     assert result.exit_code == 1
-    assert f"is of run {first!r}" in result.stdout
+    assert f"of run {first!r} in the folder of" in result.stdout
     deep = Completeness(OTHER, maker.storage, Catalog(maker.lake.root)).verify(spark=InProcess())  # type: ignore[arg-type]
     assert deep.verdict is Verdict.INCOMPLETE
     with pytest.raises(TableOfAnotherRun):
         Completeness(OTHER, maker.storage, Catalog(maker.lake.root)).plan()
-    assert f"is of run {first!r}" in ticklake("status", OTHER, *places(maker)).output
-    assert f"is of run {first!r}" not in ticklake("status", first, *places(maker)).output
+    assert f"of run {first!r} in the folder of" in ticklake("status", OTHER, *places(maker)).output
+    assert f"of run {first!r} in the folder of" not in ticklake("status", first, *places(maker)).output
+
+
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in directory.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("table", ["environment_data", "metadata"])
+@pytest.mark.parametrize("command", [("optimize",), ("vacuum", "--older-than", "0s", "--force")])
+def test_upkeep_leaves_a_table_of_another_run_as_it_is(
+    maker: Any, first: str, ticklake: Command, table: str, command: tuple[str, ...]
+) -> None:
+    if table == "metadata" and RUN not in properties(maker, first):
+        pytest.skip("the log of an old table `metadata` does not name its run")
+    directory = copy(maker, first, table)
+    (directory / "part-old.parquet").write_bytes(b"what vacuum would remove")
+    before = contents(directory)
+    with pytest.raises(TableOfAnotherRun):
+        ticklake(*command, OTHER, "--lake", maker.lake.root)
+    assert contents(directory) == before
+
+
+@pytest.mark.warns("Could not compact")
+def test_a_node_does_not_compact_a_table_of_another_run(maker: Any, first: str) -> None:
+    before = contents(copy(maker, first, "environment_data"))
+    service = CompactionService(maker.lake.root, run_id=OTHER)
+    service.compact_all()
+    assert [one.code for one in service.monitor.errors] == ["COMPACTION_FAILED"]
+    assert contents(maker.lake.directory(OTHER, "environment_data")) == before
+
+
+def test_a_spark_session_gets_no_view_of_a_table_of_another_run(maker: Any, first: str) -> None:
+    copy(maker, first, "environment_data")
+    spark: Any = InProcess()
+    with pytest.raises(TableOfAnotherRun):
+        create_views(spark, Catalog(maker.lake.root), [OTHER])
+
+
+def test_the_doctor_names_a_table_of_another_run_and_finds_no_orphans_in_it(maker: Any, first: str) -> None:
+    directory = copy(maker, first, "environment_data")
+    (directory / "old.parquet").touch()
+    os.utime(directory / "old.parquet", (0, 0))
+    found = list(examine(Subject(lakes=(maker.lake.root,))))
+    assert [one.level for one in found if one.check == "tables"] == ["warning"]
+    assert [one.level for one in found if one.check == "orphaned files"] == ["ok"]
 
 
 @pytest.mark.warns("failed: TableOfAnotherRun")
@@ -118,7 +166,7 @@ def test_metadata_of_another_run_in_the_lake_are_refused(maker: Any, first: str,
     copy(maker, first, "metadata")
     result = ticklake("verify", OTHER, *places(maker))
     assert result.exit_code == 1
-    assert f"is of run {first!r}" in result.stdout
+    assert f"of run {first!r} in the folder of" in result.stdout
 
 
 def test_a_table_of_the_run_itself_goes_on(maker: Any, first: str, ticklake: Command) -> None:

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticklake.coordination.gaps import PERMANENT, Gap, GapIndex, gap_before, gap_changes
+from ticklake.coordination.claims import Batch
+from ticklake.coordination.gaps import (
+    PENDING,
+    PERMANENT,
+    Gap,
+    GapIndex,
+    MissingTicks,
+    gap_before,
+    gap_changes,
+    with_ages,
+)
 from ticklake.ticks import TickRange, common, count, even_on_grid, merged, on_grid, split, subtract
 
 
@@ -166,6 +176,47 @@ def test_subtract_and_common_part_the_ticks(case: tuple[list[TickRange], int], p
     assert set(ticks_of(subtract(ranges, others, step), step)) == mine - theirs
     assert set(ticks_of(common(ranges, others, step), step)) == mine & theirs
     assert count(merged(ranges, step), step) == len(mine)
+
+
+any_ranges = st.lists(st.tuples(st.integers(0, 300), st.integers(-5, 40)), max_size=12).map(
+    lambda pairs: [TickRange(first, first + length) for first, length in pairs]
+)
+
+
+@given(any_ranges, any_ranges, st.integers(1, 30))
+def test_ranges_of_another_grid_count_only_with_their_sampled_ticks(
+    ranges: list[TickRange], others: list[TickRange], step: int
+) -> None:
+    def sampled(of: Sequence[TickRange]) -> set[int]:
+        return {tick for tick in range(0, 400, step) if any(tick in one for one in of)}
+
+    assert ticks_of(merged(ranges, step), step) == sorted(sampled(ranges))
+    assert ticks_of(subtract(ranges, others, step), step) == sorted(sampled(ranges) - sampled(others))
+    assert ticks_of(common(ranges, others, step), step) == sorted(sampled(ranges) & sampled(others))
+
+
+@given(any_ranges, any_ranges, st.integers(1, 7), st.integers(1, 30))
+def test_a_gap_that_is_put_on_another_grid_keeps_its_age_and_status(
+    ranges: list[TickRange], gaps: list[TickRange], old: int, step: int
+) -> None:
+    before = [Gap(ticks, place, PERMANENT if place % 2 else PENDING) for place, ticks in enumerate(merged(gaps, old))]
+    missing = merged(ranges, step)
+    known, new = with_ages(missing, before, step)
+    for tick in (tick for one in missing for tick in range(one.start, one.end + 1, step)):
+        told = [gap[1:] for gap in known if tick in gap.ticks]
+        assert told == [gap[1:] for gap in before if tick in gap.ticks]
+        assert any(tick in one for one in new) == (not told)
+    assert count(new, step) + count([gap.ticks for gap in known], step) == count(missing, step)
+
+
+def test_the_holes_of_an_earlier_sampling_interval_are_not_joined():
+    batch = Batch("b", TickRange(0, 90), "completed", "", MissingTicks((TickRange(1, 9), TickRange(11, 19))))
+    assert batch.present_ticks(1) == [TickRange(0, 0), TickRange(10, 10), TickRange(20, 90)]
+    assert batch.present_ticks(10) == [TickRange(0, 90)]
+
+
+def test_ticks_between_two_sampled_ones_are_no_gap():
+    assert found([TickRange(0, 993), TickRange(1017, 1050)], 10) == (1050, [])
 
 
 @given(arrivals(), grid_ranges)

@@ -336,3 +336,13 @@ def test_a_table_that_was_put_aside_in_its_place_is_none(maker: Any) -> None:
     catalog = Catalog(maker.lake.root)
     assert catalog.tables(maker.run_id) == ["environment_data", "metadata"]
     assert Completeness(maker.run_id, maker.storage, catalog).verify().verdict == Verdict.COMPLETE
+
+
+def test_ticks_that_an_overlapping_file_has_brought_are_skipped_and_told_apart_from_new_ones(maker: Any) -> None:
+    maker.metadata()
+    for first in (0, 5, 10):
+        maker.batch(first, first + 9)
+    done = index(maker)
+    assert (done.ticks, done.present, done.total) == (20, 10, 30)
+    done = index(maker)
+    assert (done.ticks, done.present, done.total) == (0, 30, 30)

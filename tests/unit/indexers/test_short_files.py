@@ -50,6 +50,12 @@ class Shared:
         (progress,) = work.progress()
         return progress
 
+    def correct(self, step: int) -> None:
+        """Writes the metadata again with another sampling interval."""
+        for file in self.folder.glob("metadata*"):
+            file.unlink()
+        self.maker.metadata(step=step)
+
     @property
     def ticks(self) -> list[int]:
         rows = DeltaTable(self.maker.lake.directory(self.maker.run_id, TABLE)).to_pyarrow_table()
@@ -203,3 +209,53 @@ def test_a_file_that_is_replaced_while_its_stamp_is_taken_is_read_again(
     assert looks and shared.ticks == WITHOUT_50
     shared.index()
     assert (shared.ticks, shared.gaps()) == (list(range(0, 100, 10)), [])
+
+
+@pytest.mark.warns("lacks ticks", "indexed again", "METADATA_CHANGED")
+@pytest.mark.parametrize("repair", [False, True])
+@pytest.mark.parametrize("last", [90, 2000])
+def test_lost_ticks_come_back_after_the_sampling_interval_was_corrected(maker: Any, repair: bool, last: int) -> None:
+    with Database(maker.database_url) as database:
+        shared = Shared(maker, database, step=1)
+        shared.put(*range(0, last + 1, 10))
+        shared.put(*range(last + 20, last + 100, 10))
+        shared.index()
+        shared.correct(10)
+        told = shared.verdict()
+        assert (told.coverage.waiting, told.coverage.lost) == ([], [TickRange(last + 10, last + 10)])
+        shared.index()
+        assert shared.gaps() == [TickRange(last + 10, last + 10)]
+        DeltaTable(maker.lake.directory(maker.run_id, TABLE)).delete("tick_number < 50")
+        assert shared.verdict().coverage.waiting == [TickRange(0, 40)]
+        if repair:
+            completeness = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), database)
+            completeness.apply(completeness.plan())
+        assert shared.index().ticks == 5
+        assert shared.ticks == [tick for tick in range(0, last + 100, 10) if tick != last + 10]
+        assert shared.gaps() == [TickRange(last + 10, last + 10)]
+
+
+@pytest.mark.warns("lacks ticks", "indexed again", "METADATA_CHANGED")
+def test_the_first_repair_after_a_correction_knows_what_the_files_hold(maker: Any) -> None:
+    with Database(maker.database_url) as database:
+        shared = Shared(maker, database, step=1)
+        shared.put(*range(0, 100, 10))
+        shared.index()
+        shared.correct(10)
+        DeltaTable(maker.lake.directory(maker.run_id, TABLE)).delete("tick_number < 50")
+        completeness = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), database)
+        completeness.apply(completeness.plan())
+        shared.index()
+        assert (shared.ticks, shared.gaps()) == (list(range(0, 100, 10)), [])
+
+
+@pytest.mark.warns("lacks ticks", "METADATA_CHANGED", "indexed again")
+def test_what_a_file_lacks_on_a_finer_grid_becomes_a_gap(maker: Any) -> None:
+    with Database(maker.database_url) as database:
+        shared = Shared(maker, database, step=20)
+        shared.put(0, 20, 40)
+        shared.index()
+        assert shared.gaps() == []
+        shared.correct(10)
+        shared.index()
+        assert (shared.ticks, shared.gaps()) == ([0, 20, 40], [TickRange(10, 10), TickRange(30, 30)])

@@ -224,11 +224,11 @@ def test_a_table_with_a_key_twice_is_left_as_it_is(filled: Ledger) -> None:
 
 
 def test_a_table_is_opened_by_what_it_says_of_itself(filled: Ledger, tmp_path: Path) -> None:
-    ledger = open_existing(filled.directory)
+    ledger = open_existing(filled.directory, filled.directory.parent.name)
     assert ledger is not None
     assert ledger.table == TABLE
     DeltaTable.create(tmp_path / "other", SCHEMA)
-    assert open_existing(tmp_path / "other") is None
+    assert open_existing(tmp_path / "other", "run") is None
 
 
 # The policy

@@ -157,7 +157,7 @@ def test_a_commit_that_another_was_made_after_was_on_disk_and_is_never_set_aside
     with pytest.raises(DamagedCommit, match=f"{version:020d}.json is damaged"):
         Ledger(ledger.directory, TABLE)
     with pytest.raises(DamagedCommit):
-        Vacuum(ledger.directory, 0, force=True).find()
+        Vacuum(ledger.directory, ledger.directory.parent.name, 0, force=True).find()
     assert not touched(ledger)
     commit_of(ledger, version).write_bytes(whole)
     assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
@@ -306,7 +306,7 @@ def test_a_log_with_a_hole_is_refused_and_nothing_is_touched(ledger: Ledger, mis
     with pytest.raises(DamagedCommit, match=f"{missing:020d}.json is damaged: it is missing"):
         Ledger(ledger.directory, TABLE)
     with pytest.raises(DamagedCommit, match="missing"):
-        Vacuum(ledger.directory, 0, force=True).find()
+        Vacuum(ledger.directory, ledger.directory.parent.name, 0, force=True).find()
     left = sorted(path.name for path in ledger.directory.rglob("*"))
     assert [name for name in left if name != "_ticklake.lock"] == [name for name in names if name != "_ticklake.lock"]
     (ledger.directory / "kept").rename(commit_of(ledger, missing))
@@ -403,7 +403,7 @@ def test_a_checkpoint_and_a_summary_never_land_in_a_table_made_anew(
 
 def test_vacuum_removes_nothing_from_a_table_made_anew_since_it_looked(ledger: Ledger) -> None:
     stray = write(ledger.directory, 8)
-    vacuum = Vacuum(ledger.directory, 0, force=True)
+    vacuum = Vacuum(ledger.directory, ledger.directory.parent.name, 0, force=True)
     found = [one for one in vacuum.find() if one.path.name == stray.path]
     anew = made_anew(ledger)
     shutil.copy(next(ledger.directory.parent.glob(f"away-*/{stray.path}")), anew.directory / stray.path)
@@ -458,7 +458,7 @@ def test_metadata_whose_commit_is_reported_as_a_conflict_after_the_fact_stay(
 
 
 def test_compaction_does_not_make_a_table_again_that_was_moved_away(ledger: Ledger) -> None:
-    opened = open_existing(ledger.directory)
+    opened = open_existing(ledger.directory, ledger.directory.parent.name)
     assert opened is not None
     ledger.directory.rename(ledger.directory.with_name("away"))
     with pytest.raises(FileNotFoundError):

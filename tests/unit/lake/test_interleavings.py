@@ -137,7 +137,7 @@ class Stage:
 
     def vacuum(self) -> None:
         try:
-            it = Vacuum(self.directory, 0, force=True)
+            it = Vacuum(self.directory, self.directory.parent.name, 0, force=True)
             garbage = [one for one in it.find() if one.path.suffix == ".parquet" and one.path.parent == self.directory]
             list(it.remove(garbage))
         except (OSError, TickLakeError):

@@ -119,7 +119,7 @@ def test_an_odd_key_is_refused_in_one_line(ledger: Ledger, key: str) -> None:
         lambda: key_of(ledger.directory),
         lambda: covered(ledger.directory),
         lambda: row_counts(ledger.directory),
-        lambda: open_existing(ledger.directory),
+        lambda: open_existing(ledger.directory, ledger.directory.parent.name),
     ]
     for use in users:
         with pytest.raises(TickLakeError, match=r"ticklake\.key") as raised:

@@ -82,7 +82,7 @@ def test_a_table_whose_rows_are_not_all_in_its_files_is_refused_by_all(
     change(ledger.directory)
     users: list[Callable[[], Any]] = [
         lambda: Ledger(ledger.directory, TABLE),
-        lambda: open_existing(ledger.directory),
+        lambda: open_existing(ledger.directory, ledger.directory.parent.name),
         lambda: add(ledger, 5),
         ledger.refresh,
         lambda: covered(ledger.directory),
@@ -103,7 +103,7 @@ def test_a_file_of_another_engine_may_have_any_name(ledger: Ledger) -> None:
     new = {"path": quote(name), "partitionValues": {}, "size": size, "modificationTime": 1, "dataChange": True}
     file = ledger.directory / "_delta_log" / commits.name_of(ledger.version + 1)
     file.write_text(json.dumps({"commitInfo": {"operation": "WRITE"}}) + "\n" + json.dumps({"add": new}) + "\n")
-    vacuum = Vacuum(ledger.directory, 0, force=True)
+    vacuum = Vacuum(ledger.directory, ledger.directory.parent.name, 0, force=True)
     list(vacuum.remove(vacuum.find()))
     assert covered(ledger.directory).ticks.tolist() == [1, 2, 3, 4, 9]
     assert str(ledger.directory / name) in Catalog(ledger.directory.parents[1]).files("run", "cells")

@@ -43,11 +43,11 @@ def age(directory: Path, days: float) -> None:
 
 
 def found(directory: Path, older_than: float = RETENTION, *, force: bool = False) -> list[str]:
-    return [one.path.name for one in Vacuum(directory, older_than, force=force).find()]
+    return [one.path.name for one in Vacuum(directory, directory.parent.name, older_than, force=force).find()]
 
 
 def vacuum(directory: Path, older_than: float = RETENTION, *, force: bool = False) -> list[str]:
-    it = Vacuum(directory, older_than, force=force)
+    it = Vacuum(directory, directory.parent.name, older_than, force=force)
     return [one.path.name for one in it.remove(it.find())]
 
 
@@ -104,7 +104,7 @@ def test_what_a_dead_flush_has_left_goes_and_a_living_one_is_left_alone(compacte
 
 def test_a_file_that_is_committed_between_look_and_removal_stays(compacted: Ledger) -> None:
     late = write(compacted.directory, "late.parquet", [5])
-    it = Vacuum(compacted.directory, 0, force=True, clock=lambda: time.time() + 1)
+    it = Vacuum(compacted.directory, compacted.directory.parent.name, 0, force=True, clock=lambda: time.time() + 1)
     garbage = it.find()
     assert "late.parquet" in {one.path.name for one in garbage}
     compacted.commit([late], {})
@@ -114,7 +114,7 @@ def test_a_file_that_is_committed_between_look_and_removal_stays(compacted: Ledg
 
 def test_a_commit_of_a_file_that_was_removed_fails_and_changes_nothing(compacted: Ledger) -> None:
     late = write(compacted.directory, "late.parquet", [5])
-    it = Vacuum(compacted.directory, 0, force=True, clock=lambda: time.time() + 1)
+    it = Vacuum(compacted.directory, compacted.directory.parent.name, 0, force=True, clock=lambda: time.time() + 1)
     list(it.remove(it.find()))
     with pytest.raises(LakeUnwritable):
         compacted.commit([late], {})
@@ -142,7 +142,7 @@ def test_no_commit_comes_between_the_look_and_the_removal(compacted: Ledger, mon
 
 def test_a_short_retention_is_refused_unless_it_is_forced(compacted: Ledger) -> None:
     with pytest.raises(RetentionTooShort, match="--force"):
-        Vacuum(compacted.directory, DAY - 1)
+        Vacuum(compacted.directory, compacted.directory.parent.name, DAY - 1)
     age(compacted.directory, 0.1)
     assert vacuum(compacted.directory, 60, force=True) == ["a.parquet", "b.parquet"]
 
@@ -233,7 +233,7 @@ def test_old_checkpoints_stay_while_older_versions_need_them(tmp_path: Path) -> 
 def test_a_checkpoint_that_is_the_only_one_at_its_removal_stays(tmp_path: Path) -> None:
     ledger = checkpointed(tmp_path)
     age(tmp_path, 30)
-    it = Vacuum(tmp_path)
+    it = Vacuum(tmp_path, tmp_path.parent.name)
     garbage = it.find()
     assert [one.path.name for one in garbage] == [f"{2:020d}.checkpoint.parquet"]
     (ledger._log / "_last_checkpoint").unlink()

@@ -83,7 +83,8 @@ def show(run: RunVerdict) -> None:
         click.echo(f"Files that do not match the sampling interval or the end of the run: {keys_text(files.misfits)}")
     if files.passed_over:
         click.echo(
-            f"Batch files that are passed over, in links or folders of unsafe names: {keys_text(files.passed_over)}"
+            "Links and folders with unsafe names that are passed over and may hold batch files: "
+            f"{keys_text(files.passed_over)}"
         )
     _show_messages(run)
     rows = [_row(table) for table in run.tables]

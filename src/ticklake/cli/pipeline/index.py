@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESUMABLE = "Stopped before the end. The same command continues from here."
-COLUMNS = ("table", "ticks", "there before", "rows", "rows/s")
+COLUMNS = ("table", "ticks", "skipped", "rows", "rows/s")
 
 
 class SparkSetting(click.ParamType[tuple[str, str]]):

@@ -32,6 +32,7 @@ from ticklake.lake.delta.table_properties import (
     check_run,
     named_key,
     one_line,
+    open_of_run,
     require_run,
 )
 from ticklake.lake.delta.types import unfit_types
@@ -82,6 +83,7 @@ __all__ = [
     "named_key",
     "old_checkpoints",
     "one_line",
+    "open_of_run",
     "opened",
     "opens_without",
     "paths_of",

@@ -55,6 +55,13 @@ def named_key(delta: DeltaTable, directory: Path) -> tuple[str, ...]:
     return tuple(key)
 
 
+def open_of_run(directory: Path, run_id: str) -> DeltaTable:
+    """Opens the table of a run. Raises `TableOfAnotherRun` if it belongs to another one."""
+    delta = DeltaTable(directory)
+    check_run(delta, directory, run_id)
+    return delta
+
+
 def check_run(delta: DeltaTable, directory: Path, run_id: str) -> None:
     """Raises `TableOfAnotherRun` if the table belongs to another run."""
     found = delta.metadata().configuration.get(RUN) or _run_of_commits(directory, int(delta.version()))

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ticklake.lake.errors import DeltaMissing
+from ticklake.lake.delta import DeltaError, one_line, open_of_run
+from ticklake.lake.errors import DeltaMissing, TableUnreadable
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.session import reason_of
 
@@ -30,10 +31,17 @@ def register_ticks(spark: SparkSession) -> None:
 
 
 def create_views(spark: SparkSession, catalog: Catalog, runs: Iterable[str]) -> None:
-    """Creates a temporary view for each table, with the name of the table. Later runs replace earlier ones."""
+    """Creates a temporary view for each table, with the name of the table. Later runs replace earlier ones.
+
+    Raises `TableOfAnotherRun` for a table that belongs to another run.
+    """
     for run_id in runs:
         for table in catalog.tables(run_id):
             path = (catalog.root / run_id / table).absolute()
+            try:
+                open_of_run(path, run_id)
+            except (DeltaError, OSError) as error:
+                raise TableUnreadable(table=path, reason=one_line(error)) from error
             try:
                 spark.read.format("delta").load(str(path)).createOrReplaceTempView(table)
             except Exception as error:

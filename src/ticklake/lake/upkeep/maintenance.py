@@ -56,7 +56,7 @@ def optimize_tables(
 ) -> Iterator[Optimized]:
     """Compacts each table and writes a checkpoint of its log."""
     for run, table in tables_of(catalog, run_id, wanted):
-        ledger = open_table(catalog.root / run / table)
+        ledger = open_table(catalog.root / run / table, run)
         if ledger is None:
             continue
         done = _compact(ledger, partial(progress, f"{run}/{table}"))
@@ -75,7 +75,7 @@ def vacuum_tables(
 ) -> Iterator[Vacuumed]:
     """Removes files that no version of a table needed within the last `older_than` seconds."""
     for run, table in tables_of(catalog, run_id, wanted):
-        vacuum = Vacuum(catalog.root / run / table, older_than, force=force)
+        vacuum = Vacuum(catalog.root / run / table, run, older_than, force=force)
         garbage = vacuum.find()
         gone: list[Garbage] = list(garbage) if dry_run else []
         for one in () if dry_run else vacuum.remove(garbage):
@@ -84,10 +84,10 @@ def vacuum_tables(
         yield Vacuumed(run, table, len(gone), sum(one.size for one in gone))
 
 
-def open_table(directory: Path) -> Ledger | None:
-    """Opens a table, or returns None if it has no ticks, such as `metadata`: it has nothing to merge."""
+def open_table(directory: Path, run_id: str) -> Ledger | None:
+    """Opens a table of a run, or returns None if it has no ticks, such as `metadata`: it has nothing to merge."""
     try:
-        return open_existing(directory)
+        return open_existing(directory, run_id)
     except (DeltaError, OSError) as error:
         raise TableUnreadable(table=directory, reason=one_line(error)) from error
 

@@ -16,7 +16,6 @@ from ticklake import faults
 from ticklake.lake.delta import (
     Commit,
     DeltaError,
-    DeltaTable,
     TableFolder,
     check_intact,
     decode_commit,
@@ -25,6 +24,7 @@ from ticklake.lake.delta import (
     is_commit,
     old_checkpoints,
     one_line,
+    open_of_run,
     paths_of,
 )
 from ticklake.lake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
@@ -48,11 +48,12 @@ class Garbage:
 
 
 class Vacuum:
-    """Vacuum of one table. The table can be indexed, compacted and read meanwhile."""
+    """Vacuum of one table of a run. The table can be indexed, compacted and read meanwhile."""
 
     def __init__(
         self,
         directory: Path,
+        run_id: str,
         older_than: float = RETENTION,
         *,
         force: bool = False,
@@ -60,7 +61,7 @@ class Vacuum:
     ) -> None:
         if older_than < SHORTEST_RETENTION and not force:
             raise RetentionTooShort(hours=older_than / 3600, shortest=SHORTEST_RETENTION / 3600)
-        self._directory = directory
+        self._directory, self._run_id = directory, run_id
         self._log = directory / "_delta_log"
         self._older_than = older_than
         self._clock = clock
@@ -104,7 +105,7 @@ class Vacuum:
                 states = folder.states(durable_version(folder))
                 # Files of a missing commit, or of one that is being copied, would look like garbage.
                 check_intact(folder)
-                delta = DeltaTable(self._directory)
+                delta = open_of_run(self._directory, self._run_id)
                 changed = [name for name, state in states.items() if folder.state(name) != state]
             if changed:
                 raise TableUnreadable(table=self._directory, reason=f"{changed[0]} has changed meanwhile. Try again")

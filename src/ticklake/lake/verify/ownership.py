@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ticklake.lake.delta import DeltaError, DeltaTable, TableNotFoundError, check_run, one_line
+from ticklake.lake.delta import DeltaError, TableNotFoundError, one_line, open_of_run
 from ticklake.lake.errors import TableUnreadable
 
 
 def check_owner(directory: Path, run_id: str) -> None:
     """Raises `TableOfAnotherRun` if the table belongs to another run. A missing table is accepted."""
     try:
-        check_run(DeltaTable(directory), directory, run_id)
+        open_of_run(directory, run_id)
     except TableNotFoundError:
         return
     except (DeltaError, OSError) as error:

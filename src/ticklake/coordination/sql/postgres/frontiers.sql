@@ -6,7 +6,7 @@ INSERT INTO coordinator_frontiers (indexer_class, table_id) VALUES (%(indexer_cl
 
 -- name: lock_frontier
 -- Only the transaction that has locked this row changes the frontier and the gaps.
-SELECT frontier FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s FOR UPDATE
+SELECT frontier, step FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s FOR UPDATE
 
 -- name: reached
 -- The last tick of the good batches, from the end of the index (idx_coordinator_tick_end), and the last tick of the run, if
@@ -18,6 +18,9 @@ FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id 
 
 -- name: set_frontier
 UPDATE coordinator_frontiers SET frontier = %(frontier)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
+-- name: set_step
+UPDATE coordinator_frontiers SET step = %(step)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 
 -- name: set_end
 UPDATE coordinator_frontiers SET last_tick = %(last_tick)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
@@ -32,7 +35,7 @@ SELECT location, host FROM coordinator_frontiers WHERE indexer_class = %(indexer
 UPDATE coordinator_frontiers SET location = %(location)s, host = %(host)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 
 -- name: adopt_frontier
-DELETE FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = '' RETURNING frontier
+DELETE FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = '' RETURNING step
 
 -- name: forget_frontier
 DELETE FROM coordinator_frontiers

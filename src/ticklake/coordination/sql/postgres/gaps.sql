@@ -19,6 +19,9 @@ SET gap_end_tick = greatest(g.gap_end_tick, excluded.gap_end_tick)
 -- name: remove_gap
 DELETE FROM coordinator_gaps WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND gap_start_tick = %(first)s
 
+-- name: remove_gaps
+DELETE FROM coordinator_gaps WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
 -- name: make_gaps_permanent
 -- A first_detected in the future was written before the clock was set back, so the age is the absolute difference
 -- (idx_coordinator_gaps_pending).

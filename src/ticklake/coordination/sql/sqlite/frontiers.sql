@@ -6,7 +6,7 @@ INSERT INTO coordinator_frontiers (indexer_class, table_id) VALUES (:indexer_cla
 
 -- name: lock_frontier
 -- The transaction has the write lock from its beginning, so no other one changes the frontier or the gaps.
-SELECT frontier FROM coordinator_frontiers WHERE indexer_class = :indexer_class AND table_id = :table_id
+SELECT frontier, step FROM coordinator_frontiers WHERE indexer_class = :indexer_class AND table_id = :table_id
 
 -- name: reached
 -- The last tick of the good batches, from the end of the index (idx_coordinator_tick_end), and the last tick of the run, if
@@ -18,6 +18,9 @@ FROM coordinator_frontiers WHERE indexer_class = :indexer_class AND table_id = :
 
 -- name: set_frontier
 UPDATE coordinator_frontiers SET frontier = :frontier WHERE indexer_class = :indexer_class AND table_id = :table_id
+
+-- name: set_step
+UPDATE coordinator_frontiers SET step = :step WHERE indexer_class = :indexer_class AND table_id = :table_id
 
 -- name: set_end
 UPDATE coordinator_frontiers SET last_tick = :last_tick WHERE indexer_class = :indexer_class AND table_id = :table_id
@@ -32,7 +35,7 @@ SELECT location, host FROM coordinator_frontiers WHERE indexer_class = :indexer_
 UPDATE coordinator_frontiers SET location = :location, host = :host WHERE indexer_class = :indexer_class AND table_id = :table_id
 
 -- name: adopt_frontier
-DELETE FROM coordinator_frontiers WHERE indexer_class = :indexer_class AND table_id = '' RETURNING frontier
+DELETE FROM coordinator_frontiers WHERE indexer_class = :indexer_class AND table_id = '' RETURNING step
 
 -- name: forget_frontier
 DELETE FROM coordinator_frontiers

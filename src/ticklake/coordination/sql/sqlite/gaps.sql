@@ -17,6 +17,9 @@ ON CONFLICT (indexer_class, table_id, gap_start_tick) DO UPDATE SET gap_end_tick
 -- name: remove_gap
 DELETE FROM coordinator_gaps WHERE indexer_class = :indexer_class AND table_id = :table_id AND gap_start_tick = :first
 
+-- name: remove_gaps
+DELETE FROM coordinator_gaps WHERE indexer_class = :indexer_class AND table_id = :table_id
+
 -- name: make_gaps_permanent
 -- A first_detected in the future was written before the clock was set back, so the age is the absolute difference
 -- (idx_coordinator_gaps_pending).
