@@ -14,26 +14,23 @@ from ticklake import defaults
 from ticklake.checks.numbers import check_count, check_seconds
 from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
 from ticklake.coordination.errors import BatchAlreadyClaimedError, SamplingIntervalCorrected, TableCopied
+from ticklake.coordination.gap_records import ALL_TICKS, GapRecords, read_batch, read_gap
 from ticklake.coordination.gaps import (
     NOTHING_MISSING,
     PENDING,
     Gap,
     MissingTicks,
-    gap_changes,
-    joined_if_many,
-    with_ages,
 )
 from ticklake.coordination.target import NO_TABLE, IdAt, Target
 from ticklake.database.names import check_name
-from ticklake.database.schema import Row, Statements
+from ticklake.database.schema import Statements
 from ticklake.monitoring import Monitor
 from ticklake.text import storable
-from ticklake.ticks import TickRange, hull, merged, subtract
+from ticklake.ticks import TickRange, subtract
 from ticklake.topics import Run
 from ticklake.topics.reader import new_consumer_id
 
 PACKAGE = "ticklake.coordination"
-ALL_TICKS = TickRange(0, 2**63 - 1)
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +76,7 @@ class Coordinator:
             self._monitor.counter(counter)
         for latency in _LATENCIES:
             self._monitor.percentiles(latency)
+        self._gaps = GapRecords(self._key, step, self._monitor)
         run.prepare(PACKAGE)
 
     def register(self, id_at: IdAt) -> None:
@@ -108,7 +106,7 @@ class Coordinator:
         for (recorded,) in adopted:
             sql.adopt_batches(**self._key)
             sql.adopt_gaps(**self._key)
-            self._put_on_grid(sql, recorded)
+            self._gaps.put_on_grid(sql, recorded)
             self._recompute_frontier(sql)
         values = self._key | {"location": self._table.location, "host": self._table.host}
         sql.forget_batches(**values)
@@ -136,7 +134,7 @@ class Coordinator:
             chosen = list(dict.fromkeys(one for one in found if one.name in fresh))[:limit]
             frontier = reached
             for one in chosen:
-                frontier = self._update_gaps(sql, frontier, one.ticks)
+                frontier = self._gaps.update(sql, frontier, one.ticks)
             if chosen:
                 self._insert_claims(sql, chosen)
                 sql.set_frontier(**self._key, frontier=frontier)
@@ -202,7 +200,7 @@ class Coordinator:
         with self._locked() as (sql, frontier):
             done = sql.complete(**self._key, instance=self._instance, claims=_fence(claims))
             for name, before in done:
-                self._set_missing(sql, frontier, name, before, missing.get(name, NOTHING_MISSING))
+                self._gaps.set_missing(sql, frontier, name, before, missing.get(name, NOTHING_MISSING))
         self._monitor.counter("batches_completed").add(len(done))
         self._monitor.percentiles("mark_completed_latency").record(time.monotonic() - started)
         return len(done)
@@ -216,7 +214,7 @@ class Coordinator:
         with self._monitor.percentiles("mark_failed_latency").timed(), self._locked() as (sql, _):
             failed = bool(sql.fail(**self._key, **fence, error=storable(error)))
             if failed:
-                self._record_gaps(sql, claim.ticks)
+                self._gaps.record(sql, claim.ticks)
                 self._recompute_frontier(sql)
         self._monitor.counter("batches_failed").add(int(failed))
         return failed
@@ -233,9 +231,9 @@ class Coordinator:
             reach = -1 if frontier is None else frontier
             whole = TickRange(reach + 1, last_tick)
             if whole:
-                beyond = [gap.ticks for gap in self._overlapping_gaps(sql, whole)]
+                beyond = [gap.ticks for gap in self._gaps.overlapping(sql, whole)]
                 for gap in subtract([whole], beyond, self.step):
-                    self._add_gap(sql, Gap(gap, 0), new=True)
+                    self._gaps.add(sql, Gap(gap, 0), new=True)
             sql.set_end(**self._key, last_tick=last_tick)
             self._recompute_frontier(sql)
         return True
@@ -249,7 +247,7 @@ class Coordinator:
     def gaps(self) -> list[Gap]:
         """Returns the recorded gaps. Before an indexer starts with a corrected sampling interval, these are old."""
         with self._run.reading() as transaction:
-            return list(map(_gap, transaction.sql(PACKAGE).gaps(**self._key)))
+            return list(map(read_gap, transaction.sql(PACKAGE).gaps(**self._key)))
 
     def oldest_pending_gap(self) -> Gap | None:
         """Returns the pending gap with the lowest ticks."""
@@ -273,7 +271,7 @@ class Coordinator:
     def make_permanent(self, timeout_ms: int) -> list[Gap]:
         """Marks older gaps as permanent, by the clock of the database. Logs and counts each gap once."""
         with self._locked() as (sql, _):
-            old = list(map(_gap, sql.make_gaps_permanent(**self._key, timeout_ms=timeout_ms)))
+            old = list(map(read_gap, sql.make_gaps_permanent(**self._key, timeout_ms=timeout_ms)))
         for gap in sorted(old):
             self._monitor.counter("permanent_gaps_detected").add()
             self._monitor.errors.record("PERMANENT_GAP", "data lost", str(gap.ticks))
@@ -296,23 +294,23 @@ class Coordinator:
     def retry_failed(self) -> list[str]:
         """Reopens failed batches; their ticks are no longer gaps. Returns the names of the batches."""
         with self._locked() as (sql, reached):
-            failed = list(map(_batch, sql.failed(**self._key)))
+            failed = list(map(read_batch, sql.failed(**self._key)))
             names = [batch.name for batch in failed]
             frontier = reached
             for batch in failed:
-                frontier = self._update_gaps(sql, frontier, batch.ticks)
+                frontier = self._gaps.update(sql, frontier, batch.ticks)
             sql.reopen(**self._key, filenames=json.dumps(names))
             sql.set_frontier(**self._key, frontier=frontier)
         return names
 
     def _batches(self, statement: str, **values: int) -> list[Batch]:
         with self._run.reading() as transaction:
-            return list(map(_batch, getattr(transaction.sql(PACKAGE), statement)(**self._key, **values)))
+            return list(map(read_batch, getattr(transaction.sql(PACKAGE), statement)(**self._key, **values)))
 
     def _reopen(self, sql: Statements, ticks: TickRange, changed: Collection[str]) -> list[str]:
         if not ticks:
             return []
-        known = map(_batch, sql.batches(**self._key, first=ticks.start, last=ticks.end))
+        known = map(read_batch, sql.batches(**self._key, first=ticks.start, last=ticks.end))
         completed = [batch for batch in known if batch.status == "completed"]
         done = [
             one.name
@@ -320,34 +318,8 @@ class Coordinator:
             if one.name in changed or any(map(ticks.overlaps, one.present_ticks(self.step)))
         ]
         sql.reopen(**self._key, filenames=json.dumps(done))
-        self._record_gaps(sql, ticks)
+        self._gaps.record(sql, ticks)
         return done
-
-    def _record_gaps(self, sql: Statements, ticks: TickRange) -> None:
-        """Records the ticks that no good batch has as gaps. A very large number of gaps becomes one gap."""
-        known = map(_batch, sql.batches(**self._key, first=ticks.start, last=ticks.end))
-        good = [part for batch in known if batch.status != "failed" for part in batch.present_ticks(self.step)]
-        gaps = [gap.ticks for gap in self._overlapping_gaps(sql, ticks)]
-        missing = joined_if_many(subtract([ticks], [*gaps, *good], self.step))
-        for gap in subtract(missing, gaps, self.step):
-            self._add_gap(sql, Gap(gap, 0), new=True)
-
-    def _set_missing(
-        self, sql: Statements, frontier: int | None, name: str, before: str | None, missing: MissingTicks
-    ) -> None:
-        """Records the missing ticks of a file that was read. They become gaps; ticks that it has are not gaps."""
-        if missing.ranges or before:
-            self._store_missing(sql, name, missing)
-        missing_before = MissingTicks.stored(before, None).ranges
-        if missing_before and missing_before != missing.ranges:
-            for ticks in joined_if_many(subtract([hull(missing_before)], missing.ranges, self.step)):
-                self._update_gaps(sql, frontier, ticks)
-        if missing.ranges:
-            self._record_gaps(sql, hull(missing.ranges))
-
-    def _store_missing(self, sql: Statements, name: str, missing: MissingTicks) -> None:
-        lacks = json.dumps(missing.ranges) if missing.ranges else None
-        sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp)
 
     def _check_step(self, sql: Statements, recorded: int | None) -> None:
         """Puts the records on the grid of this sampling interval, if they are on another one.
@@ -360,49 +332,10 @@ class Coordinator:
             raise SamplingIntervalCorrected(
                 run_id=self._run.id, indexer_class=self.indexer_class, recorded=recorded, step=self.step
             )
-        self._put_on_grid(sql, recorded)
+        self._gaps.put_on_grid(sql, recorded)
         sql.set_step(**self._key, step=self.step)
         if recorded is not None:
             log.info("%s: the sampling interval was corrected from %d to %d", self.indexer_class, recorded, self.step)
-
-    def _put_on_grid(self, sql: Statements, recorded: int | None) -> None:
-        """Puts the missing ticks of files, and the gaps, on the grid of this sampling interval.
-
-        If it is a multiple of the recorded one, the missing ticks of each file are known. Otherwise, no file was read
-        on this grid, so the completed batches are reopened. Records of earlier versions have no sampling interval:
-        `None` is treated like 1. Files with ticks off the grid fail, so the ticks between missing ones are missing too.
-        """
-        batches = list(map(_batch, sql.batches(**self._key, first=ALL_TICKS.start, last=ALL_TICKS.end)))
-        for batch in batches:
-            missing = MissingTicks(tuple(merged(batch.missing.ranges, self.step)), batch.missing.stamp)
-            if missing.ranges != batch.missing.ranges:
-                self._store_missing(sql, batch.name, missing)
-        if self.step % (recorded or 1):
-            sql.reopen(**self._key, filenames=json.dumps([one.name for one in batches if one.status == "completed"]))
-        self._find_gaps_again(sql, batches)
-
-    def _find_gaps_again(self, sql: Statements, batches: Sequence[Batch]) -> None:
-        """Replaces all gaps by the ticks that no good batch has. Ticks that were a gap before keep its age and status.
-
-        Only this way is a gap exact that stands for the many holes of a file.
-        """
-        before = self._overlapping_gaps(sql, ALL_TICKS)
-        sql.remove_gaps(**self._key)
-        good = [batch for batch in batches if batch.status != "failed"]
-        ((_, last_tick),) = sql.reached(**self._key)
-        reach = max([batch.ticks.end for batch in batches], default=-1)
-        reach = reach if last_tick is None else max(reach, last_tick)
-        for ticks in subtract([TickRange(0, reach)], [batch.ticks for batch in good], self.step):
-            self._add_gap(sql, Gap(ticks, 0), new=True)
-        for batch in good:
-            if missing := merged(batch.missing.ranges, self.step):
-                self._record_gaps(sql, hull(missing))
-        known, new = with_ages([gap.ticks for gap in self._overlapping_gaps(sql, ALL_TICKS)], before, self.step)
-        sql.remove_gaps(**self._key)
-        for gap in known:
-            self._add_gap(sql, gap)
-        for ticks in new:
-            self._add_gap(sql, Gap(ticks, 0), new=True)
 
     def _recompute_frontier(self, sql: Statements) -> None:
         """Sets the frontier from the good batches and the end of the run."""
@@ -410,37 +343,8 @@ class Coordinator:
         ends = [end for end in (reached, last_tick) if end is not None]
         sql.set_frontier(**self._key, frontier=max(ends, default=None))
 
-    def _overlapping_gaps(self, sql: Statements, ticks: TickRange) -> list[Gap]:
-        return list(map(_gap, sql.overlapping_gaps(**self._key, first=ticks.start, last=ticks.end)))
-
-    def _update_gaps(self, sql: Statements, frontier: int | None, ticks: TickRange) -> int:
-        reach = -1 if frontier is None else frontier
-        with self._monitor.percentiles("has_gap_before_latency").timed():
-            near = self._overlapping_gaps(sql, TickRange(min(ticks.start, reach + 1), ticks.end))
-        change = gap_changes(frontier, near, ticks, self.step)
-        for gap in change.closed:
-            with self._monitor.percentiles("release_gap_pending_latency").timed():
-                sql.remove_gap(**self._key, first=gap.ticks.start)
-            self._monitor.counter("gaps_released").add()
-        for gap in change.remaining:
-            self._add_gap(sql, gap)
-        for opened in change.opened:
-            self._add_gap(sql, Gap(opened, 0), new=True)
-        return change.frontier
-
     def _never_claimed(self, sql: Statements, names: Sequence[str]) -> set[str]:
         return {name for (name,) in sql.never_claimed(**self._key, filenames=json.dumps(names))}
-
-    def _add_gap(self, sql: Statements, gap: Gap, *, new: bool = False) -> None:
-        with self._monitor.percentiles("mark_gap_pending_latency").timed():
-            sql.add_gap(
-                **self._key,
-                first=gap.ticks.start,
-                last=gap.ticks.end,
-                first_detected=None if new else gap.first_detected_ms,
-                status=gap.status,
-            )
-        log.debug("Gap in %s: %s", self.indexer_class, gap.ticks)
 
     def _insert_claims(self, sql: Statements, chosen: Sequence[FoundFile]) -> None:
         batches = json.dumps([(one.name, one.ticks.start, one.ticks.end) for one in chosen])
@@ -492,13 +396,3 @@ def frontiers(run: Run) -> dict[tuple[str, str], int | None]:
 
 def _fence(claims: Collection[Claim]) -> str:
     return json.dumps([(claim.name, claim.version) for claim in claims])
-
-
-def _gap(row: Row) -> Gap:
-    first, last, detected, status = row
-    return Gap(TickRange(first, last), detected, status)
-
-
-def _batch(row: Row) -> Batch:
-    name, first, last, status, error, *missing = row
-    return Batch(name, TickRange(first, last), status, error, MissingTicks.stored(*missing))

@@ -1,4 +1,4 @@
-"""Reports on runs, tables, groups and gaps, which commands and pages share."""
+"""Reads the reports from storage, lake and databases."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
-from ticklake.errors import TickLakeError
+from ticklake.insights.reports import (
+    Announcement,
+    Attempts,
+    FilesReport,
+    GapsReport,
+    Glance,
+    GroupReport,
+    RunReport,
+    TableReport,
+)
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import BadFile, NoRuns, RunNotFound
@@ -32,146 +40,6 @@ GLANCE_SECONDS = 1.0
 """The longest time that a live view searches for missing ticks. The next search continues from there."""
 
 LAST_MESSAGES = 100
-
-T = TypeVar("T")
-
-
-class Attempts:
-    """Reads from several places. One that fails hides no other, and is not asked again."""
-
-    def __init__(self, before: Attempts | None = None) -> None:
-        self._failed: dict[int, TickLakeError | OSError] = dict(before._failed) if before else {}
-
-    def read(self, place: object, read: Callable[[], T]) -> T | None:
-        """Returns what `read` returns; None if this place fails or has failed before."""
-        if id(place) in self._failed:
-            return None
-        try:
-            return read()
-        except (TickLakeError, OSError) as error:
-            self._failed[id(place)] = error
-            return None
-
-    @property
-    def errors(self) -> list[str]:
-        """The reasons, each in one line."""
-        return list(dict.fromkeys(" ".join(str(error).split()) for error in self._failed.values()))
-
-    def raise_first(self) -> None:
-        for error in self._failed.values():
-            raise error
-
-
-@dataclass(frozen=True)
-class FilesReport:
-    """The batch files of a run. `completed`: the end of the run is recorded; None if its file cannot be read."""
-
-    files: int
-    bytes: int
-    ticks: TickRange | None
-    completed: bool | None
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """A table of a run. `lag` is the distance from its newest tick to the newest batch file, if both are known.
-
-    `missing` is the number of ranges of missing ticks before its newest tick; `missing_ticks` is the number of sampled
-    ticks in them. Both are None if they are not known yet.
-    """
-
-    name: str
-    rows: int | None = None
-    files: int | None = None
-    bytes: int | None = None
-    ticks: TickRange | None = None
-    lag: int | None = None
-    error: str | None = None
-    missing: int | None = None
-    missing_ticks: int | None = None
-
-
-@dataclass(frozen=True)
-class GroupReport:
-    """A consumer group of a topic: its unacknowledged messages, and the age of the oldest one."""
-
-    topic: str
-    group: str
-    lag: int
-    claimed: int
-    dead_letters: int
-    oldest_seconds: float | None
-
-
-@dataclass(frozen=True)
-class GapsReport:
-    """The gaps of one indexer class that uses a coordinator, and the age of the oldest gap."""
-
-    indexer_class: str
-    pending: int
-    permanent: int
-    oldest_seconds: float
-
-
-@dataclass(frozen=True)
-class Announcement:
-    """The newest announced batch file: its ticks, and the age of its message in seconds."""
-
-    topic: str
-    ticks: TickRange
-    seconds: float
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """The report of one run. `error`: why a part of it could not be read; the rest is reported."""
-
-    run_id: str
-    started_at: datetime | None
-    storage: FilesReport | None = None
-    tables: list[TableReport] = field(default_factory=list)
-    groups: list[GroupReport] = field(default_factory=list)
-    error: str | None = None
-
-    @property
-    def errors(self) -> list[str]:
-        """What could not be read, except tables."""
-        return [one for one in (self.error, self.storage.error if self.storage else None) if one]
-
-
-@dataclass(frozen=True)
-class Glance:
-    """A run at one moment. Its cost does not grow with the history: no batch files are listed.
-
-    `errors`: why a place could not be read. What the others have is here; figures of all places together are unknown.
-    """
-
-    run_id: str
-    at: float
-    tables: list[TableReport]
-    groups: list[GroupReport]
-    gaps: list[GapsReport]
-    held_back: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    @property
-    def missing(self) -> int | None:
-        """The number of missing ranges or gaps of the table that has most of them.
-
-        None if it is not known: no table is known to lack ticks, but some were not searched yet.
-        """
-        found = [one.pending + one.permanent for one in self.gaps]
-        found += [one.missing for one in self.tables if one.missing is not None]
-        unknown = any(one.missing is None and (one.ticks or one.error or one.rows is None) for one in self.tables)
-        worst = max(found, default=None)
-        return None if (unknown or self.errors) and not worst else worst
-
-    @property
-    def dead_letters(self) -> int | None:
-        """The number of dead letters of all groups; None without groups, or if a place may have some."""
-        found = sum(one.dead_letters for one in self.groups)
-        return None if (self.errors or not self.groups) and not found else found
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,49 @@
+"""Reports on runs, tables, groups and gaps, which commands and pages share."""
+
+from __future__ import annotations
+
+from ticklake.insights.places import (
+    Places,
+    announced_of,
+    chosen_run,
+    files_of,
+    gaps_of,
+    groups_of,
+    held_back_of,
+    names_by_id,
+    rows_per_second,
+    tables_of,
+    with_missing,
+)
+from ticklake.insights.reports import (
+    Announcement,
+    Attempts,
+    FilesReport,
+    GapsReport,
+    Glance,
+    GroupReport,
+    RunReport,
+    TableReport,
+)
+
+__all__ = [
+    "Announcement",
+    "Attempts",
+    "FilesReport",
+    "GapsReport",
+    "Glance",
+    "GroupReport",
+    "Places",
+    "RunReport",
+    "TableReport",
+    "announced_of",
+    "chosen_run",
+    "files_of",
+    "gaps_of",
+    "groups_of",
+    "held_back_of",
+    "names_by_id",
+    "rows_per_second",
+    "tables_of",
+    "with_missing",
+]
