@@ -168,6 +168,7 @@ METRICS: tuple[Metric, ...] = (
         extend_errors="Retries of extensions of claims.",
         release_errors="Retries of releases of claims.",
         dead_letter_errors="Retries of recording dead letters.",
+        dead_letters_added="Messages set aside as dead letters.",
     ),
     *_all(
         READER,

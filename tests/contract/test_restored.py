@@ -93,7 +93,7 @@ def rows_read(run: Run, group: str) -> int:
     with run.transaction(durable=False) as transaction:
         ((before,),) = transaction.execute(READ, {})
         who = {"topic": "t", "group": group, "consumer": "me"}
-        transaction.sql("ticklake.topics").claim(**who, lease_ms=60_000, max_attempts=5, limit=10)
+        transaction.sql("ticklake.topics").claim(**who, lease_ms=60_000, max_attempts=5, limit=10, alone=False)
         ((after,),) = transaction.execute(READ, {})
     return int(after - before)
 

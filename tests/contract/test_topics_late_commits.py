@@ -214,7 +214,9 @@ def rows_read(run: Run, limit: int = 10) -> tuple[list[tuple[Any, ...]], int]:
     with run.transaction(durable=False) as transaction:
         ((before,),) = transaction.execute(READ, {})
         who = {"topic": "t", "group": "g", "consumer": "me"}
-        rows = transaction.sql("ticklake.topics").claim(**who, lease_ms=60_000, max_attempts=5, limit=limit)
+        rows = transaction.sql("ticklake.topics").claim(
+            **who, lease_ms=60_000, max_attempts=5, limit=limit, alone=False
+        )
         ((after,),) = transaction.execute(READ, {})
     return rows, after - before
 

@@ -219,7 +219,7 @@ def test_claims_and_acks_read_no_table_from_end_to_end(run: Run, count: int) -> 
             sql = transaction.sql("ticklake.topics")
             ((before,),) = transaction.execute(SCANS, {})
             who = {"topic": "t", "group": group, "consumer": "me"}
-            rows = sql.claim(**who, lease_ms=1000, max_attempts=5, limit=10)
+            rows = sql.claim(**who, lease_ms=1000, max_attempts=5, limit=10, alone=False)
             assert len(rows) == (10 if group == "fresh" else 0)
             sql.look(topic="t", group=group)
             ((acked,),) = sql.ack(**who, message_ids=json.dumps([row[0] for row in rows]), version=1)
@@ -243,7 +243,14 @@ def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run:
         with run.transaction(durable=False) as transaction:
             ((before,),) = transaction.execute(READ, {})
             who = {"topic": "t", "group": "acked", "consumer": "me"}
-            assert len(transaction.sql("ticklake.topics").claim(**who, lease_ms=1000, max_attempts=5, limit=10)) == 1
+            assert (
+                len(
+                    transaction.sql("ticklake.topics").claim(
+                        **who, lease_ms=1000, max_attempts=5, limit=10, alone=False
+                    )
+                )
+                == 1
+            )
             ((after,),) = transaction.execute(READ, {})
             assert after - before < 50
 
@@ -359,6 +366,22 @@ def test_a_claim_of_a_released_message_costs_the_same_after_many_of_them(run: Ru
         for _ in range(1000):
             pages()
         assert beside.soon(before + 12, pages)
+
+
+def test_a_claim_of_a_redelivered_message_alone_costs_the_same_however_many_there_are(run: Run, beside: Beside) -> None:
+    alone = "SELECT * FROM topic_claim('t', 'g', 'me', 300000, 5, 100, true)"
+    with run.reader("t", group="g") as reader:
+        for message in reader.poll_many(1000, 20):
+            reader.fail(message, "once")
+
+        def pages() -> int:
+            rows = beside.connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {alone}")
+            (plan,) = rows.fetchone()  # type: ignore[misc]
+            assert plan[0]["Plan"]["Actual Rows"] == 1
+            beside.connection.execute(ACK + " AND claimed_by = 'me'")
+            return int(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+
+        assert min(pages() for _ in range(20)) < 250
 
 
 def test_a_claim_costs_the_same_if_others_of_its_group_have_longer_leases(beside: Beside) -> None:

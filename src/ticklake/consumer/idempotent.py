@@ -19,10 +19,10 @@ from ticklake.checks.numbers import check_count, check_seconds
 from ticklake.consumer.deliveries import Delivery, Outcome, copied, first_of_each_event, payloads_of, uuid_of
 from ticklake.consumer.errors import NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
+from ticklake.consumer.patience import INTERRUPTIONS, OUTAGE_PAUSE, Patience
 from ticklake.consumer.processed import WAIT_SECONDS, ProcessedMessages
 from ticklake.consumer.relay import LEASE_SECONDS, Relay
 from ticklake.database import OUTAGES, Transaction
-from ticklake.database.errors import TransactionAborted
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Monitor
 from ticklake.text import error_text
@@ -37,18 +37,18 @@ Part = Callable[[Transaction], AbstractContextManager[object]]
 TRANSACTION_SECONDS = 1.0
 """A transaction starts no message after this time, because others wait for it."""
 
-INTERRUPTIONS = (*OUTAGES, TransactionAborted)
-"""Temporary errors of the consumer's own statements."""
-
 WAITS_APART = 5
-"""The delay of a message that another consumer is processing, as a multiple of the wait for its mark."""
+"""The delay of a message that another consumer is processing, as a multiple of the time that such messages cost."""
 
 LOST_BATCHES = 1
 """How often a message may lose its claim before its work begins: once, with the batch of its first delivery. After that
 it is delivered alone."""
 
+SHORT_WAIT = 0.02
+"""The longest wait for the mark of a redelivered message. Its last consumer may still be at work, and the others may
+have to wait for many such messages, one after the other."""
+
 POLL_SECONDS = 1.0
-OUTAGE_PAUSE = 0.5
 MOST_ATTEMPTS = 1_000_000_000
 MAX_SUSPECTS = 10_000
 LONGEST_DELAY = 60.0
@@ -97,11 +97,16 @@ class IdempotentConsumer:
         self._outbox = Outbox(run, publishes) if publishes is not None else None
         self._max_attempts = max_delivery_attempts
         self._reader = run.reader(
-            topic, group=group, claim_timeout=claim_timeout, max_delivery_attempts=max_delivery_attempts + LOST_BATCHES
+            topic,
+            group=group,
+            claim_timeout=claim_timeout,
+            max_delivery_attempts=max_delivery_attempts + LOST_BATCHES,
+            redeliver_alone=True,
         )
         self._processed = ProcessedMessages(run, topic, group)
         self._stopping = False
-        self._alone_next = False
+        self._postponing_since: float | None = None
+        self._interruption: TickLakeError | None = None
         self._begun = False
         self._life = ""
         self._ended_by: Message | None = None
@@ -120,34 +125,60 @@ class IdempotentConsumer:
                     time.sleep(OUTAGE_PAUSE)
 
     def run_until_caught_up(self) -> int:
-        """Processes messages and relays the results until nothing is left. Returns the number of processed messages.
+        """Processes messages and relays the results until the group has none left, or until `stop()`.
 
-        Raises `ResultsNotPublished` if another relay is active for longer than a lease, or if publishing fails.
+        Returns the number of messages that this consumer has acknowledged or made dead letters. Waits for messages that
+        other consumers hold, and for those that failed and are tried again later. Raises the error of an outage after a
+        minute without progress. Raises `ResultsNotPublished` if another relay is active for longer than a lease, or if
+        publishing fails.
         """
-        total = 0
-        while not self._stopping and (messages := self._poll(0)):
-            total += self._process_polled(messages)
+        before = self._reader.settled
+        self._catch_up(Patience())
         if self._outbox is not None:
             with Relay(self._run, self._outbox.topic, lease=self._relay_lease) as relay:
                 left = relay.drain()
             if left and not self._stopping:
                 raise ResultsNotPublished(topic=self._outbox.topic, count=left)
-        return total
+        return self._reader.settled - before
 
     def process(self, timeout: float = POLL_SECONDS) -> int:
-        """Processes the next messages and returns how many. Waits up to `timeout` for the first. Fills the outbox."""
-        return self._process_polled(self._poll(timeout))
+        """Processes the next messages. Waits up to `timeout` for the first. Fills the outbox.
 
-    def _poll(self, timeout: float) -> list[Message]:
-        return self._reader.poll_many(1 if self._alone_next else self._batch_size, timeout)
+        Returns the number of messages that are acknowledged or dead letters now. Others may come again.
+        """
+        before = self._reader.settled
+        self._process_next(timeout)
+        return self._reader.settled - before
 
-    def _process_polled(self, messages: Sequence[Message]) -> int:
-        """Processes messages. Returns how many, without the postponed ones."""
-        postponed = 0
+    def _catch_up(self, patience: Patience) -> None:
+        """Only the store knows whether messages are left: a poll also finds none during an outage."""
+        timeout, settled = 0.0, self._reader.settled
+        while not self._stopping:
+            try:
+                if not self._process_next(timeout) and self._run.groups.lag(self._reader.topic, self._group) == 0:
+                    return
+                problem = self._interruption or self._reader.problem
+            except INTERRUPTIONS as error:
+                self._interrupted(error)
+                problem = error
+            if self._reader.settled > settled:
+                patience.renew()
+            timeout, settled = 0.0 if self._reader.settled > settled else POLL_SECONDS, self._reader.settled
+            if problem is not None:
+                patience.wait(problem)
+
+    def _process_next(self, timeout: float) -> bool:
+        """Processes the next messages. Returns whether there were any."""
+        self._interruption = None
+        messages = self._reader.poll_many(self._batch_size, timeout)
+        if not messages:
+            self._postponing_since = None
+        self._process_polled(messages)
+        return bool(messages)
+
+    def _process_polled(self, messages: Sequence[Message]) -> None:
         try:
-            found = self._skip_done(self._with_event_ids(messages))
-            deliveries = self._choose(found)
-            postponed = len(found) - len(deliveries)
+            deliveries = self._skip_done(self._with_event_ids(messages))
             while deliveries:
                 deliveries = self._extend(self._work(deliveries))
         except INTERRUPTIONS as error:
@@ -155,7 +186,6 @@ class IdempotentConsumer:
         except BaseException as error:
             self._fail_what_ended(error)
             raise
-        return len(messages) - postponed
 
     def stop(self) -> None:
         """Makes `run` return after the current messages. Can be called from any thread or signal handler."""
@@ -199,34 +229,6 @@ class IdempotentConsumer:
             if delivery.message.published_at_ms < known.kept_since_ms:
                 self._warn("REPLAY_OLDER_THAN_MARKS", delivery.message, "it may have been processed before")
         return fresh
-
-    def _choose(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Returns all first deliveries, or a single redelivery. Releases the others.
-
-        A redelivered message may kill its process or take longer than its lease. All messages of its batch would lose
-        their claims, which counts as an attempt. So it is processed alone. Redeliveries that another consumer is
-        processing are postponed together.
-        """
-        again = [delivery for delivery in deliveries if delivery.message.attempts > 1]
-        self._alone_next = bool(again)
-        if not again or len(deliveries) == 1:
-            return deliveries
-        elsewhere = self._processed_elsewhere(again)
-        free = [delivery for delivery in again if delivery.event_id not in elsewhere]
-        chosen = free[:1] or [delivery for delivery in deliveries if delivery.message.attempts == 1]
-        self._alone_next = bool(free)
-        self._postpone([delivery.message for delivery in again if delivery.event_id in elsewhere])
-        later = [*free[1:], *(one for one in deliveries if one.message.attempts == 1)] if free else []
-        self._reader.release([delivery.message for delivery in later])
-        return chosen
-
-    def _processed_elsewhere(self, deliveries: Sequence[Delivery]) -> frozenset[str]:
-        """Returns the events that another consumer is processing now."""
-        event_ids = sorted({delivery.event_id for delivery in deliveries})
-        with self._run.transaction(durable=False) as transaction:
-            marked = self._processed.mark(event_ids, transaction, wait=self._wait)
-            self._processed.unmark(list(marked.ours), transaction)
-        return marked.elsewhere
 
     def _work(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Processes deliveries in one transaction and returns those that are left.
@@ -313,7 +315,9 @@ class IdempotentConsumer:
         outcome, end = Outcome(), time.monotonic() + TRANSACTION_SECONDS
         faults.reach("consumer.mark")
         event_ids = [delivery.event_id for delivery in deliveries]
-        marked = self._processed.mark(event_ids, transaction, wait=self._wait)
+        again = any(delivery.message.attempts > 1 for delivery in deliveries)
+        wait = min(self._wait, SHORT_WAIT) if again else self._wait
+        marked = self._processed.mark(event_ids, transaction, wait=wait)
         for delivery in deliveries:
             begun = outcome.finished or outcome.failed
             if delivery.event_id in marked.elsewhere:
@@ -373,14 +377,23 @@ class IdempotentConsumer:
             self._suspects.pop(message.id, None)
         for delivery, error in outcome.failed:
             self._fail(delivery.message, error)
+        if outcome.finished or outcome.failed or outcome.duplicates:
+            self._postponing_since = None
         self._postpone(outcome.elsewhere)
 
     def _postpone(self, messages: Sequence[Message]) -> None:
-        """Releases messages that another consumer is processing. The delay avoids waiting for it again and again."""
-        if messages:
-            self._alone_next = False
-            _log.debug("Another consumer is processing %d messages of group %s", len(messages), self._group)
-            self._reader.release(messages, delay=max(self._retry_delay, WAITS_APART * self._wait))
+        """Releases messages that another consumer is processing. The more time they cost, the later they come again.
+
+        So new messages are also processed if another consumer hangs, however many messages it has.
+        """
+        if not messages:
+            return
+        now = time.monotonic()
+        if self._postponing_since is None:
+            self._postponing_since = now
+        spent = max(self._wait, now - self._postponing_since)
+        _log.debug("Another consumer is processing %d messages of group %s", len(messages), self._group)
+        self._reader.release(messages, delay=max(self._retry_delay, min(LONGEST_DELAY, WAITS_APART * spent)))
 
     def _extend(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Extends the claims. Returns the deliveries that are still held."""
@@ -403,13 +416,14 @@ class IdempotentConsumer:
         self._warn("MESSAGE_FAILED", message, f"attempt {message.attempts}: {error_text(error)}")
         self._reader.fail(message, error, delay=delay, last=message.attempts >= self._max_attempts)
 
-    def _release_after_outage(self, messages: Sequence[Message], error: Exception) -> None:
+    def _release_after_outage(self, messages: Sequence[Message], error: TickLakeError) -> None:
         """Releases messages after an error of the database. It does not count as an attempt."""
         self._interrupted(error)
         with suppress(*INTERRUPTIONS):  # then the claims expire
             self._reader.release(messages, delay=self._retry_delay)
 
-    def _interrupted(self, error: Exception) -> None:
+    def _interrupted(self, error: TickLakeError) -> None:
+        self._interruption = error
         self.monitor.errors.record("CONSUMER_INTERRUPTED", error)
         _log.warning("Consumer %s: %s", self._group, error)
 

@@ -12,6 +12,7 @@ from ticklake import faults
 from ticklake.backoff import pause_after
 from ticklake.checks.numbers import check_count, check_seconds, deadline_after
 from ticklake.consumer.outbox import Attempts, Outbox, Row
+from ticklake.consumer.patience import INTERRUPTIONS, OUTAGE_PAUSE, Patience
 from ticklake.contracts import TopicEnvelope
 from ticklake.database import OUTAGES, Listener
 from ticklake.database.errors import DatabaseClosed, LockNotAvailable
@@ -24,7 +25,6 @@ from ticklake.topics.store import BATON_GROUP, baton_id, baton_topic
 
 LEASE_SECONDS = 5.0
 LONGEST_RETRY = 60.0
-OUTAGE_PAUSE = 0.5
 LOCKED_PAUSE = 0.5
 DRAIN_LOOK = 0.1
 DRAIN_GRACE = 1.0
@@ -73,8 +73,7 @@ class Relay:
             except (DatabaseClosed, TopicClosed):
                 raise
             except TickLakeError as error:
-                self.monitor.errors.record("RELAY_INTERRUPTED", error, self._outbox.topic)
-                _log.warning("Relay to %s: %s", self._outbox.topic, error)
+                self._interrupted(error)
                 time.sleep(OUTAGE_PAUSE)
 
     def relay(self, timeout: float = 0.0) -> int:
@@ -99,16 +98,26 @@ class Relay:
         """Publishes the whole outbox. Returns the number of messages that are left.
 
         Waits for the baton of a dead relay until its lease ends, and for another relay as long as it makes progress.
-        Messages are left if there is no progress for longer than a lease.
+        Messages are left if there is no progress for longer than a lease. Raises the error of an outage after a minute.
         """
-        left = self._outbox.count_unsent()
+        patience, left = Patience(), None
         deadline = time.monotonic() + self._lease + DRAIN_GRACE
-        while left and not self._stopping and time.monotonic() < deadline:
-            published = self.relay(DRAIN_LOOK)
-            before, left = left, self._outbox.count_unsent()
-            if published or left < before:
+        while left != 0 and not self._stopping and time.monotonic() < deadline:
+            before, problem = left, None
+            try:
+                published = 0 if left is None else self.relay(DRAIN_LOOK)
+                left, problem = self._outbox.count_unsent(), self._batons.problem
+                progress = published > 0 or before is None or left < before
+            except INTERRUPTIONS as error:
+                self._interrupted(error)
+                progress, problem = False, error
+            if progress:
+                patience.renew()
+            if problem is not None:
+                patience.wait(problem)
+            if progress or problem is not None:
                 deadline = time.monotonic() + self._lease + DRAIN_GRACE
-        return left
+        return left or 0
 
     def stop(self) -> None:
         """Makes `run` and `relay` return. Can be called from any thread or signal handler."""
@@ -173,6 +182,10 @@ class Relay:
         faults.reach("relay.committed")
         self.monitor.counter("messages_relayed").add(len(rows))
         return len(rows)
+
+    def _interrupted(self, error: TickLakeError) -> None:
+        self.monitor.errors.record("RELAY_INTERRUPTED", error, self._outbox.topic)
+        _log.warning("Relay to %s: %s", self._outbox.topic, error)
 
     def _failed(self, ids: Sequence[int], error: Exception) -> None:
         self.monitor.counter("relay_errors").add()

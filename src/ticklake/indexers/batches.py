@@ -101,7 +101,8 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
 
     @property
     def exhausted(self) -> bool:
-        return self._found_nothing and self._lag() <= len(self._held)
+        lag = self._run.groups.lag
+        return self._found_nothing and lag(self._reader.topic, self._reader.group) <= len(self._held)
 
     def poll(self, limit: int, timeout: float) -> list[Delivery]:
         messages = self._reader.poll_many(limit, timeout)
@@ -161,11 +162,6 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         messages = [delivery.message for delivery in deliveries if delivery.message is not None]
         self._held.difference_update(message.id for message in messages)
         return messages
-
-    def _lag(self) -> int:
-        """Returns the number of messages that the group has not acknowledged, including those that others hold."""
-        groups = self._run.groups.list(self._reader.topic)
-        return sum(group.lag for group in groups if group.group == self._reader.group)
 
     def _delivery(self, message: Message) -> Delivery | None:
         """Returns the announced batch; None if it is already processed or cannot be read."""

@@ -31,7 +31,8 @@ from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore, is_baton
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 _COUNTERS = ("messages_received", "messages_acknowledged", "stale_acks_rejected", "claim_attempts", "claim_conflicts",
-             "read_errors", "ack_errors", "extend_errors", "release_errors", "dead_letter_errors")  # fmt: skip
+             "read_errors", "ack_errors", "extend_errors", "release_errors", "dead_letter_errors",
+             "dead_letters_added")  # fmt: skip
 RETRY_MS = 200
 GRACE_SECONDS = 1.0
 
@@ -64,6 +65,8 @@ class TopicReader:
         self._undecodable: deque[tuple[Claim, UndecodableMessage]] = deque()
         self._unreleased: deque[tuple[Claim, bool]] = deque(maxlen=10_000)
         """Claims that could not be released, with their `forgiven`. `close` tries again."""
+        self.problem: TickLakeError | None = None
+        """What prevented the last poll from delivering or removing messages; None if nothing did."""
         self._listener: Listener | None = None
         self._more = False
         self._woken = False
@@ -149,6 +152,12 @@ class TopicReader:
         finally:
             self._forget(claims)
 
+    @property
+    def settled(self) -> int:
+        """The number of messages that this reader has acknowledged or made dead letters."""
+        acknowledged, dead = self.monitor.counter("messages_acknowledged"), self.monitor.counter("dead_letters_added")
+        return acknowledged.value + dead.value
+
     def wake(self) -> None:
         """Makes a waiting `poll` return early. Can be called from any thread or signal handler."""
         self._woken = True
@@ -208,8 +217,10 @@ class TopicReader:
             with self.monitor.percentiles("claim_latency").timed():
                 found = self._store.claim(self._consumer, room, more=self._more)
         except (DatabaseUnavailable, TransactionAborted) as error:
+            self.problem = error
             self._unavailable("read_errors", error)
             return Claimed(wait_ms=RETRY_MS)
+        self.problem = None
         self.monitor.healthy = True
         self.monitor.counter("claim_attempts").add()
         self._attempts.add()
@@ -301,6 +312,7 @@ class TopicReader:
             try:
                 buried = self._store.bury(self._consumer, claim, reason)
             except TickLakeError as error:
+                self.problem = error
                 self.monitor.healthy = False
                 self.monitor.counter("dead_letter_errors").add()
                 self._warn("DEAD_LETTER_DELAYED", claim.message_id, str(error))
@@ -317,6 +329,7 @@ class TopicReader:
         return buried
 
     def _report_dead_letter(self, message_id: str, reason: str) -> None:
+        self.monitor.counter("dead_letters_added").add()
         self._metrics.add("dead_letters_added")
         self._warn("DEAD_LETTER", message_id, reason)
 

@@ -148,8 +148,13 @@ class Run:
         consumer: str | None = None,
         max_unacknowledged: int = 10_000,
         start: str = "earliest",
+        redeliver_alone: bool = False,
     ) -> TopicReader:
-        """Opens a consumer of `group`. A new group starts at the `earliest` message or at the `end`."""
+        """Opens a consumer of `group`. A new group starts at the `earliest` message or at the `end`.
+
+        `redeliver_alone`: a poll returns a message that was delivered before alone, so that it costs no other message
+        an attempt if it ends the process.
+        """
         check_name("topic", topic)
         if not isinstance(group, str) or not group.strip():
             raise MissingConsumerGroup(topic=topic)
@@ -164,6 +169,7 @@ class Run:
             id=check_name("consumer", consumer or new_consumer_id()),
             lease_ms=math.ceil(claim_timeout * 1000),
             max_attempts=max_delivery_attempts,
+            alone=redeliver_alone,
         )
         self.upgrades = True
         store, _ = self._topics()

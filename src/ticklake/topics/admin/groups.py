@@ -44,6 +44,10 @@ class Groups:
             ]
             return [_of_outbox(status, transaction) for status in found]
 
+    def lag(self, topic: str, group: str) -> int:
+        """Returns the number of messages that a group has not acknowledged, including those that consumers hold."""
+        return sum(status.lag for status in self.list(topic) if status.group == group)
+
     def reset(self, topic: str, group: str, to: str | datetime, *, dry_run: bool = False) -> int:
         """Sets the next delivery to `to`: "earliest", "end", a message id, or a time (UTC if it has no zone).
 

@@ -65,6 +65,7 @@ class PostgresTopicStore(TopicStore):
                 lease_ms=consumer.lease_ms,
                 max_attempts=consumer.max_attempts,
                 limit=min(limit, MOST_AT_ONCE),
+                alone=consumer.alone,
             )
             if not rows:
                 return Claimed(wait_ms=self._wait_ms(sql, consumer))

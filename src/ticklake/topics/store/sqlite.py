@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from ticklake.database import Transaction
@@ -91,7 +92,8 @@ class SqliteTopicStore(TopicStore):
     ) -> tuple[list[Claim], list[str], bool]:
         """Claims messages that were delivered before and are available again. Buries those without attempts left.
 
-        Returns the claims, the ids of the dead letters, and whether some were left because they have too many bytes.
+        Returns the claims, the ids of the dead letters, and whether no others may be claimed with them: some were left
+        because they have too many bytes, or the consumer gets redeliveries alone.
         """
         sql.expire(**values)
         rows = sql.available(**values, limit=limit)
@@ -102,7 +104,9 @@ class SqliteTopicStore(TopicStore):
             reason = f"delivered {claim.attempts} times and never acknowledged"
             self._bury(sql, consumer, claim, reason, holder=claim.previous_holder)
         free = [claim for claim in found if claim.attempts < consumer.max_attempts]
-        again = free[: count_fitting(sizes[claim.message_id] for claim in free)]
+        together = _claimed_together(free) if consumer.alone else len(free)
+        again = free[: min(together, count_fitting(sizes[claim.message_id] for claim in free))]
+        is_alone = consumer.alone and any(claim.attempts for claim in again)
         sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
         ids = json.dumps([claim.message_id for claim in again])
         data: dict[str, bytes] = dict(sql.envelopes(topic=consumer.topic, message_ids=ids)) if again else {}
@@ -110,7 +114,7 @@ class SqliteTopicStore(TopicStore):
             claim._replace(version=claim.version + 1, attempts=claim.attempts + 1, data=data[claim.message_id])
             for claim in again
         ]
-        return claimed, [claim.message_id for claim in spent], len(again) < len(free)
+        return claimed, [claim.message_id for claim in spent], is_alone or len(again) < len(free)
 
     @staticmethod
     def _claim_fresh(
@@ -134,6 +138,12 @@ class SqliteTopicStore(TopicStore):
             Claim(message_id, versions.get(message_id, 1), 1, data)
             for (_, message_id, _), (data,) in zip(rows, bodies, strict=True)
         ]
+
+
+def _claimed_together(found: Sequence[Claim]) -> int:
+    """Returns how many claims come together: the first if it was delivered before, or all before such a one."""
+    first_deliveries = sum(1 for _ in takewhile(lambda claim: claim.attempts == 0, found))
+    return first_deliveries or 1
 
 
 def _look(sql: Statements, consumer: Consumer) -> _Look:

@@ -20,13 +20,17 @@ _Result = TypeVar("_Result")
 
 
 class Consumer(NamedTuple):
-    """A reader of a group. Its claims expire after `lease_ms`; never if that is 0."""
+    """A reader of a group. Its claims expire after `lease_ms`; never if that is 0.
+
+    `alone`: claims a message that was delivered before only alone.
+    """
 
     topic: str
     group: str
     id: str
     lease_ms: int
     max_attempts: int
+    alone: bool = False
 
 
 class Claim(NamedTuple):
@@ -113,7 +117,10 @@ class TopicStore(ABC):
 
     @abstractmethod
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
-        """Claims up to `limit` messages, oldest first. `more`: the last claim reached its limit."""
+        """Claims up to `limit` messages, oldest first. `more`: the last claim reached its limit.
+
+        If the consumer is `alone`, a claim has either first deliveries or one message that was delivered before.
+        """
 
     @abstractmethod
     def bury(self, consumer: Consumer, claim: Claim, error: BaseException | str) -> bool:
