@@ -28,11 +28,13 @@ def load(path: str | Path) -> NodeSettings:
     root, section = _unwrapped(document)
     resources = _block(document, root, section, "resources")
     services = _block(document, root, section, "services")
-    run_id = _shared_run_id(document, (*root, "services"), services)
+    run_id = _shared(document, (*root, "services"), services, "runid")
+    runs = _shared(document, (*root, "services"), services, "runs")
     read_resources = {name: _resource(document, (*root, "resources"), name, body) for name, body in resources.items()}
     read_services = {name: _service(document, (*root, "services"), name, body) for name, body in services.items()}
     node, origins = _node(document, root, section)
-    settings = NodeSettings(document.file, read_resources, _with_run_id(read_services, run_id), node, origins)
+    read_services = _with_shared(_with_shared(read_services, "run_id", run_id), "runs", runs)
+    settings = NodeSettings(document.file, read_resources, read_services, node, origins)
     _check_references(document, root, settings)
     return settings
 
@@ -74,13 +76,13 @@ def _must_be_block(document: Document, path: KeyPath, value: Any) -> None:
         raise BadValue(where=document.where(path), key=".".join(path), reason="must be a block in braces { }")
 
 
-def _shared_run_id(document: Document, section: KeyPath, services: dict[str, Any]) -> tuple[str, str] | None:
-    """Returns `services.runId`, which applies to all services as in the original, and its origin."""
-    for key in [key for key, value in services.items() if fold(key) == "runid" and not isinstance(value, dict)]:
-        run_id, path = services.pop(key), (*section, key)
-        if isinstance(run_id, str) and run_id.strip():
-            return run_id, document.origin(path)
-        if run_id is not None:
+def _shared(document: Document, section: KeyPath, services: dict[str, Any], wanted: str) -> tuple[str, str] | None:
+    """Returns `services.runId` or `services.runs`, which apply to all services as in the original, and its origin."""
+    for key in [key for key, value in services.items() if fold(key) == wanted and not isinstance(value, dict)]:
+        found, path = services.pop(key), (*section, key)
+        if isinstance(found, str) and found.strip():
+            return found, document.origin(path)
+        if found is not None:
             raise BadValue(where=document.where(path), key=".".join(path), reason="must be text in quotes")
     return None
 
@@ -143,18 +145,20 @@ def _bindings(document: Document, path: KeyPath, block: Any) -> dict[str, Bindin
     return found
 
 
-def _with_run_id(services: dict[str, ServiceSettings], shared: tuple[str, str] | None) -> dict[str, ServiceSettings]:
+def _with_shared(
+    services: dict[str, ServiceSettings], option: str, shared: tuple[str, str] | None
+) -> dict[str, ServiceSettings]:
     if shared is None:
         return services
-    return {name: _given_run(service, *shared) for name, service in services.items()}
+    return {name: _given(service, option, *shared) for name, service in services.items()}
 
 
-def _given_run(service: ServiceSettings, run_id: str, origin: str) -> ServiceSettings:
-    # Not the simulation: it creates a new run.
-    if not isinstance(service.options, IndexerOptions) or "run_id" in service.options.model_fields_set:
+def _given(service: ServiceSettings, option: str, value: str, origin: str) -> ServiceSettings:
+    # Not the simulation: it creates a new run. An indexer's own choice counts more.
+    if not isinstance(service.options, IndexerOptions) or service.options.model_fields_set & {"run_id", "runs"}:
         return service
-    options = service.options.model_copy(update={"run_id": run_id})
-    return replace(service, options=options, origins={**service.origins, "run_id": origin})
+    options = service.options.model_copy(update={option: value})
+    return replace(service, options=options, origins={**service.origins, option: origin})
 
 
 def _check_references(document: Document, root: KeyPath, settings: NodeSettings) -> None:

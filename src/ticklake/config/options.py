@@ -212,9 +212,13 @@ class PersistenceOptions(Options):
 
 
 class IndexerOptions(Options):
-    """Indexes the run `run_id`, or waits for the first run that starts after the indexer."""
+    """Indexes the run `run_id`, or all that `runs` selects, or the first run that starts after the indexer.
+
+    `runs`: all, newest, or a pattern such as `202611*`.
+    """
 
     run_id: str | None = None
+    runs: Annotated[str, Field(min_length=1)] | None = None
     poll_interval_ms: PositiveMilliseconds = defaults.POLL_INTERVAL_MS
     max_poll_duration_ms: Milliseconds = defaults.MAX_POLL_DURATION_MS
 

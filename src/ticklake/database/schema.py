@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -258,6 +258,16 @@ class Backend(Protocol):
     def schema(self, run_id: str, *, create: bool = True) -> Schema: ...
 
     def runs(self) -> list[str]: ...
+
+    def stamps(self, run_ids: Sequence[str]) -> dict[str, object]:
+        """Returns a value for each of these runs that is there. It changes after every write to the run.
+
+        None: the run was written to just now, so a write may leave the value as it is. A server may need some seconds
+        to change the value.
+        """
+
+    def branch(self) -> Backend:
+        """Returns the same database with schemas of its own. Closing it leaves this one open."""
 
     @property
     def damaged(self) -> list[str]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ticklake import defaults
-from ticklake.indexers.errors import LakeNeeded, RunDiscoveryTimeout
+from ticklake.indexers.errors import DatabaseNeeded, LakeNeeded, RunDiscoveryTimeout
+from ticklake.indexers.following import Following
+from ticklake.indexers.unfinished import Unfinished, unacknowledged
 from ticklake.lake.flush import Sharing
 from ticklake.lake.lake import Lake
-from ticklake.services import Service
+from ticklake.monitoring import Monitor
+from ticklake.services import Service, State
 from ticklake.storage import Storage, run_started_at
-from ticklake.topics import Database
+from ticklake.topics import Database, Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +29,7 @@ class IndexerOptions:
     """The options of an indexer. Names ending in `_ms` are milliseconds; `claim_timeout` is seconds."""
 
     run_id: str | None = None
+    runs: str | None = None
     poll_interval_ms: int = defaults.POLL_INTERVAL_MS
     max_poll_duration_ms: int = defaults.MAX_POLL_DURATION_MS
     insert_batch_size: int = defaults.INSERT_BATCH_SIZE
@@ -53,6 +57,7 @@ class IndexerResources:
     group: str = ""
     spark: Callable[[], SparkSession] | None = None
     sharing: Sharing | None = None
+    consumer: Callable[[], str] | None = None
 
     @property
     def tables(self) -> Lake:
@@ -65,12 +70,16 @@ class IndexerResources:
 class Indexer(Service):
     """Finds its run, prepares the schema, then indexes the run."""
 
+    default_topic: ClassVar[str] = defaults.BATCH_TOPIC
+
     def __init__(self, name: str, resources: IndexerResources, options: IndexerOptions | None = None) -> None:
         super().__init__(name)
         self.resources = resources
         self.options = options or IndexerOptions()
         self.run_id: str | None = None
         self._created_at = datetime.now(UTC)
+        self._following: Following | None = None
+        self._branch: Database | None = None
 
     @abstractmethod
     def index_run(self, run_id: str) -> None:
@@ -80,10 +89,80 @@ class Indexer(Service):
         """Creates what must exist before indexing starts. Does nothing by default."""
 
     def run(self) -> None:
+        if self.options.runs is not None:
+            self._follow(self.options.runs)
+            return
         self.run_id = self._discover_run()
         if self.run_id is not None:
             self.prepare_schema(self.run_id)
             self.index_run(self.run_id)
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs that this indexer works on now."""
+        if self._following is not None:
+            return sorted(self._following.children)
+        run_id = self.run_id or self.options.run_id
+        return [] if run_id is None else [run_id]
+
+    def has_work(self, run: Run) -> bool:
+        """Returns whether a run has messages that this indexer's group has not acknowledged."""
+        return unacknowledged(run, self.resources.topic or self.default_topic, self.resources.group or self.name)
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """For how long this indexer has found no work; None while it has some, or has not looked yet."""
+        return None
+
+    def pause(self) -> None:
+        super().pause()
+        if self._following is not None:
+            self._following.pause()
+
+    def resume(self) -> None:
+        super().resume()
+        if self._following is not None:
+            self._following.resume()
+
+    def release(self) -> None:
+        """Closes what this indexer of one run does not share with others."""
+        if self._branch is not None:
+            self._branch.close()
+
+    def _follow(self, wanted: str) -> None:
+        """Works on all wanted runs that have work, until a stop or, with `until_caught_up`, until nothing is left."""
+        if self.resources.database is None:
+            raise DatabaseNeeded(name=self.name, topic=self.resources.topic)
+        unfinished = Unfinished(self.resources.storage, self.resources.database, wanted, self.has_work, self.monitor)
+        self._following = Following(unfinished, self._of_run, self.monitor)
+        try:
+            while self._proceed_with_children():
+                busy = self._following.step(time.monotonic(), end_idle=self.options.until_caught_up)
+                if self.options.until_caught_up and not busy:
+                    break
+                self.wait(self.options.poll_interval_ms / 1000)
+        finally:
+            self._following.stop()
+
+    def _proceed_with_children(self) -> bool:
+        if self._following is not None and self.state is State.PAUSED:
+            self._following.pause()  # also those that started after the pause was requested
+        return self.proceed()
+
+    def _of_run(self, run_id: str) -> Indexer:
+        """Returns an indexer of one run. It counts into this one's metrics."""
+        database = self.resources.database
+        branch = database.branch() if database is not None else None
+        sharing = self.resources.sharing.of_run(run_id) if self.resources.sharing is not None else None
+        resources = replace(self.resources, database=branch, sharing=sharing)
+        child = self._copy(resources, replace(self.options, run_id=run_id, runs=None, until_caught_up=False))
+        child._branch = branch
+        child.monitor = Monitor(self.name, into=self.monitor)
+        child.monitor.errors = self.monitor.errors
+        return child
+
+    def _copy(self, resources: IndexerResources, options: IndexerOptions) -> Indexer:
+        return type(self)(self.name, resources, options)
 
     def _discover_run(self) -> str | None:
         """Returns the configured run, or waits for the first run that starts after this indexer was created."""

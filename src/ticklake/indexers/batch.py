@@ -86,12 +86,24 @@ class BatchIndexer(Indexer):
 
     def under_way(self) -> int:
         """Returns an estimate of the ticks that are done but not committed yet."""
-        return self._loop.under_way() if self._loop else 0
+        return sum(one._loop.under_way() for one in self._at_work() if one._loop is not None)
 
     @property
     def reading(self) -> bool:
         """Whether the indexer has the metadata and reads batches."""
-        return self._loop is not None
+        return any(one._loop is not None for one in self._at_work())
+
+    @property
+    def idle_seconds(self) -> float | None:
+        return self._loop.idle_seconds if self._loop is not None else None
+
+    def _at_work(self) -> list[BatchIndexer]:
+        """This indexer, or its indexers of single runs."""
+        children = self._following.children.values() if self._following is not None else [self]
+        return [one for one in children if isinstance(one, BatchIndexer)]
+
+    def _copy(self, resources: IndexerResources, options: IndexerOptions) -> BatchIndexer:
+        return type(self)(self.name, resources, options, self._batches_of)
 
     def index_run(self, run_id: str) -> None:
         while True:

@@ -89,6 +89,7 @@ class FlushLoop:
         self._renewed = time.monotonic()
         # Bytes of Parquet per byte of batch file; an estimate before the first flush.
         self._output_ratio = 1.0
+        self._idle_since: float | None = None
         monitor.gauge("batches_buffered", lambda: len(buffer))
         monitor.gauge("ticks_buffered", lambda: buffer.ticks)
 
@@ -100,6 +101,12 @@ class FlushLoop:
             finally:
                 with suppress(TickLakeError):
                     self._batches.release(self._buffer.held)
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """For how long there have been no batches; None while there are some, or before the first look."""
+        since = self._idle_since
+        return None if since is None else time.monotonic() - since
 
     def under_way(self) -> int:
         """Returns an estimate of the ticks that active flushes have done, from the bytes that they have written."""
@@ -154,8 +161,13 @@ class FlushLoop:
         if self._active and (self._buffer.full or self._nothing_more()):
             self._wait_for_flush(seconds)
         elif not self._buffer.full:
-            for delivery in self._batches.poll(_POLL_LIMIT, seconds):
+            found = self._batches.poll(_POLL_LIMIT, seconds)
+            for delivery in found:
                 self._buffer.add(delivery, time.monotonic())
+            if found or self._active or self._buffer:
+                self._idle_since = None
+            elif self._idle_since is None:
+                self._idle_since = time.monotonic()
         else:
             self._lifecycle.wait(max(0.0, min(self._not_before - time.monotonic(), seconds)))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ticklake.coordination import NO_TABLE, Target, bind
 from ticklake.defaults import BATCH_TOPIC
-from ticklake.indexers.base import Indexer
+from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batches import TopicBatches, id_at
 from ticklake.indexers.errors import DatabaseNeeded
 from ticklake.lake.ledger import Ledger
 from ticklake.ticks import TickRange, on_grid
+from ticklake.topics import Run, TopicReader, new_consumer_id
+
+log = logging.getLogger(__name__)
 
 
 def subscribe(
@@ -33,12 +37,7 @@ def subscribe(
     run, group = resources.database.run(run_id), resources.group or indexer.name
     kind = type(indexer).__name__
     bind(run, topic, group, kind, Target.at(ledger.id, ledger.directory) if ledger else NO_TABLE, id_at)
-    reader = run.reader(
-        topic,
-        group=group,
-        claim_timeout=options.claim_timeout,
-        max_delivery_attempts=options.max_delivery_attempts,
-    )
+    reader = open_reader(resources, run, topic, group, options)
     # A mark is for one group and one table. A new table has no marks.
     processed = run.processed(f"{kind}/{reader.group}/{ledger.id if ledger else ''}") if mark else None
     has_ticks = _has_ticks(open_ledger(), step) if mark and open_ledger else None
@@ -54,3 +53,26 @@ def _has_ticks(ledger: Ledger, step: int) -> Callable[[TickRange], bool]:
         return int((found % step == 0).sum()) == wanted.count(step)
 
     return has_ticks
+
+
+def open_reader(resources: IndexerResources, run: Run, topic: str, group: str, options: IndexerOptions) -> TopicReader:
+    """Opens a reader. First releases what earlier lives of this node have claimed, so that nobody waits for them."""
+    life = resources.consumer() if resources.consumer is not None else ""
+    if life:
+        _release_earlier(run, topic, group, life)
+    return run.reader(
+        topic,
+        group=group,
+        claim_timeout=options.claim_timeout,
+        max_delivery_attempts=options.max_delivery_attempts,
+        consumer=f"{life}:{new_consumer_id()}" if life else None,
+    )
+
+
+def _release_earlier(run: Run, topic: str, group: str, life: str) -> None:
+    node = life.partition("/")[0]
+    held = run.claims.list(topic=topic, group=group, limit=None)
+    earlier = [one for one in held if one.consumer.startswith(f"{node}/") and not one.consumer.startswith(f"{life}:")]
+    if earlier:
+        released = run.claims.release(earlier)
+        log.info("Run %s: released %d claims that this node held before it was restarted", run.id, released)

@@ -99,6 +99,24 @@ class UnknownService(TickLakeError):
     found: str
 
 
+class RunAndRuns(TickLakeError):
+    message = "{file}: indexer {service!r} has both run_id = {run_id!r} and runs = {runs!r}. Remove one of them."
+    file: object
+    service: str
+    run_id: str
+    runs: str
+
+
+class RunsWithoutTopic(TickLakeError):
+    message = (
+        "{file}: indexer {service!r} has runs = {runs!r}, which needs a topic. "
+        "Bind it to a topic (topic-read:NAME?consumerGroup=GROUP), or set run_id."
+    )
+    file: object
+    service: str
+    runs: str
+
+
 class SourceMissing(TickLakeError):
     message = (
         "{file}: indexer {service!r} has no source. Bind it to a topic "

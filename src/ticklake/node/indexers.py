@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import cast
 
@@ -22,6 +22,8 @@ from ticklake.node.errors import (
     EventQueueShared,
     EventRunMissing,
     OneEventFile,
+    RunAndRuns,
+    RunsWithoutTopic,
     SourceMissing,
     TwoEventIndexers,
     TwoSources,
@@ -33,10 +35,11 @@ from ticklake.services import Service
 class IndexerBuilder:
     """Builds the indexers of one configuration. `run_id` is the run that the node itself produces."""
 
-    def __init__(self, settings: NodeSettings, resources: Resources, run_id: str) -> None:
+    def __init__(self, settings: NodeSettings, resources: Resources, run_id: str, consumer: Callable[[], str]) -> None:
         self._settings = settings
         self._resources = resources
         self._run_id = run_id
+        self._consumer = consumer
         self._event_tables: dict[tuple[str, str], str] = {}
 
     def event_indexer(self, service: ServiceSettings) -> Service:
@@ -65,6 +68,7 @@ class IndexerBuilder:
     def indexer(self, service: ServiceSettings) -> Service:
         kind = indexer_of(service.class_name)
         reads, shares = self._source(service, kind)
+        self._check_runs(service, reads)
         known = set(IndexerOptions.__dataclass_fields__)
         values = {name: value for name, value in dict(service.options).items() if name in known and value is not None}
         if reads is not None:
@@ -76,6 +80,15 @@ class IndexerBuilder:
         shared = cast(given.DatabaseOptions, self._settings.resources[shares.resource].options)
         database = self._resources.database(shared)
         return kind(service.name, resources, options, coordinated(database, resources, kind, options))
+
+    def _check_runs(self, service: ServiceSettings, reads: Binding | None) -> None:
+        options = cast(given.IndexerOptions, service.options)
+        if options.runs is None:
+            return
+        if options.run_id is not None:
+            raise RunAndRuns(file=self._settings.file, service=service.name, run_id=options.run_id, runs=options.runs)
+        if reads is None:
+            raise RunsWithoutTopic(file=self._settings.file, service=service.name, runs=options.runs)
 
     def _source(self, service: ServiceSettings, kind: type[Indexer]) -> tuple[Binding | None, Binding | None]:
         """Returns the source of an indexer: a topic or, for a batch indexer, a coordinator. Exactly one is required."""
@@ -102,6 +115,7 @@ class IndexerBuilder:
             group=check_name("consumer group", reads.consumer_group or "") if reads else "",
             spark=partial(self._resources.session, name, spark),
             sharing=self._resources.sharing(name, getattr(service.options, "share", None)),
+            consumer=self._consumer,
         )
 
 
@@ -123,9 +137,8 @@ def check_event_queues(settings: NodeSettings) -> None:
 
 def indexed_runs(services: Collection[Service]) -> set[str]:
     """The runs that the indexers among these services work on, as far as they are known."""
-    found = {one.run_id or one.options.run_id for one in services if isinstance(one, Indexer)}
-    found |= {one.run_id for one in services if isinstance(one, EventIndexer)}
-    return {run for run in found if run is not None}
+    found = {run_id for one in services if isinstance(one, Indexer) for run_id in one.runs}
+    return found | {one.run_id for one in services if isinstance(one, EventIndexer)}
 
 
 def warm_up(services: Iterable[Service]) -> None:

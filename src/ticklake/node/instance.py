@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from ticklake.checks.places import local_path
 from ticklake.disk import try_lock
 from ticklake.node.errors import InstanceRunning
+
+_NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}-[0-9a-f]{16}")
 
 Instances = Literal["refuse", "compete"]
 
@@ -23,6 +28,7 @@ class Instance:
         self._name = name
         self._shared = instances == "compete"
         self._held: int | None = None
+        self._life = secrets.token_hex(4)
 
     def acquire(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -35,6 +41,25 @@ class Instance:
             )
         self._held = descriptor
         self.write_holder()
+
+    def consumer(self) -> str:
+        """Returns `NODE/LIFE`, the start of the names of this node's consumers; empty if other nodes may share it.
+
+        While this process holds the lock, all other lives of the node are over.
+        """
+        if self._held is None or self._shared:
+            return ""
+        return f"{self._node_id()}/{self._life}"
+
+    def _node_id(self) -> str:
+        """Returns the node's name with a random part that its directory keeps. A lost file only costs a wait."""
+        file = self._file.with_name(f"{self._name}.id")
+        with suppress(OSError, ValueError):
+            if _NODE_ID.fullmatch(found := file.read_text(encoding="utf-8")):
+                return found
+        made = f"{self._name}-{secrets.token_hex(8)}"
+        file.write_text(made, encoding="utf-8")
+        return made
 
     def write_holder(self, **more: object) -> None:
         """Writes process and host to the lock file, for refused nodes and for commands that look for this node."""

@@ -35,13 +35,13 @@ class Node:
         self._settings = settings
         self._clock = clock
         self._resources = Resources(settings)
-        builder = ServiceBuilder(settings, self._resources, self.run_id, clock)
+        self.instance = Instance(settings.node.directory, settings.node.name, settings.node.instances)
+        builder = ServiceBuilder(settings, self._resources, self.run_id, clock, self.instance.consumer)
         check_event_queues(settings)
         built = {service.name: builder.build(service) for service in _build_order(settings)}
         self._simulation = builder.simulation
         self.services: dict[str, Service] = {name: built[name] for name in start_order(settings)}
         self.supervisor = Supervisor(self.services.values(), _restart_policy(settings.node.restart))
-        self.instance = Instance(settings.node.directory, settings.node.name, settings.node.instances)
         self.started_at: float | None = None
         self.stopping = False
 

@@ -29,12 +29,19 @@ from ticklake.storage import check_run_id
 class ServiceBuilder:
     """Builds the services of one configuration. `run_id` is the run that the node produces."""
 
-    def __init__(self, settings: NodeSettings, resources: Resources, run_id: str, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        resources: Resources,
+        run_id: str,
+        clock: Callable[[], float],
+        consumer: Callable[[], str],
+    ) -> None:
         self._settings = settings
         self._resources = resources
         self._run_id = run_id
         self._clock = clock
-        self._indexers = IndexerBuilder(settings, resources, run_id)
+        self._indexers = IndexerBuilder(settings, resources, run_id, consumer)
         self.simulation: SimulationService | None = None
 
     def build(self, service: ServiceSettings) -> Service:

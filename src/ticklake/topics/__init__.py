@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ticklake.topics.admin import DeadLetter, DeadLetterFilter, GroupStatus, HeldClaim, StoredMessage, TopicStatus
-from ticklake.topics.reader import Message, TopicReader
+from ticklake.topics.reader import Message, TopicReader, new_consumer_id
 from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.runs import Database, ProcessedBatches, Run, runs_in
 from ticklake.topics.writer import TopicWriter
@@ -21,6 +21,7 @@ __all__ = [
     "TopicReader",
     "TopicStatus",
     "TopicWriter",
+    "new_consumer_id",
     "retry_while_unavailable",
     "runs_in",
 ]

@@ -17,7 +17,7 @@ NAMES = "abcdefg"
 def test_who_takes_from_a_queue_or_topic_starts_before_who_fills_it() -> None:
     assert start_order(load(STARTER)) == [
         "completion-service", "metadata-indexer", "metadata-persistence-service", "environment-indexer",
-        "organism-indexer", "persistence-service", "simulation", "compaction-service",
+        "organism-indexer", "persistence-service", "simulation", "reconciliation-service", "compaction-service",
     ]  # fmt: skip
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import select
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
@@ -103,7 +104,10 @@ class Connection(psycopg.Connection[Row]):
 class PostgresBackend(Inheritable):
     """A server's database."""
 
-    def __init__(self, url: str, *, max_pool_size: int = 10, min_idle: int = 2) -> None:
+    def __init__(
+        self, url: str, *, max_pool_size: int = 10, min_idle: int = 2, connections: Pool[Connection] | None = None
+    ) -> None:
+        """`connections` is the pool of another backend of the same server, which closes it."""
         super().__init__()
         self._url = url
         self.name = split_password(url)[0]
@@ -113,7 +117,9 @@ class PostgresBackend(Inheritable):
         self._reached = False
         self._skipped: set[str] = set()
         self.damaged: list[str] = []
-        self.connections = Pool(self._connect, _usable, size=max_pool_size, keep=min(min_idle, max_pool_size))
+        self._owns_connections = connections is None
+        keep = min(min_idle, max_pool_size)
+        self.connections = connections or Pool(self._connect, _usable, size=max_pool_size, keep=keep)
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
         name = schema_name(run_id)
@@ -138,10 +144,20 @@ class PostgresBackend(Inheritable):
                 _log.warning("Schema %s of %s has another run in its comment: %r", name, self.name, run_id)
         return found
 
+    def stamps(self, run_ids: Sequence[str]) -> dict[str, object]:
+        """Reads the server's statistics: rows written to each schema. A session reports them within ten seconds."""
+        names = {schema_name(run_id): run_id for run_id in run_ids}
+        return {names[name]: count for name, count in self._query("stamps", schemas=json.dumps(list(names)))}
+
+    def branch(self) -> PostgresBackend:
+        return PostgresBackend(self._url, connections=self.connections)
+
     def close(self) -> None:
         if self.inherited:
             return
         self._closed = True
+        if not self._owns_connections:
+            return
         self.connections.close()
 
     def connect(self) -> Connection:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
 from ticklake.database.sqlite.connecting import connect
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
+from ticklake.database.sqlite.stamps import stamps_of
 from ticklake.database.sqlite.wakeups import HintListener, Hints
 from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
@@ -64,7 +65,7 @@ class SqliteBackend(Inheritable):
         self._closed = False
 
     def schema(self, run_id: str, *, create: bool = True) -> SqliteSchema:
-        path = self._directory / (schema_name(run_id) + SUFFIX)
+        path = self._path(run_id)
         self.check_process(self._directory)
         with self._lock:
             if self._closed:
@@ -77,9 +78,8 @@ class SqliteBackend(Inheritable):
 
     def runs(self) -> list[str]:
         """Lists the runs. Skips, with one warning, damaged files and files that do not match their run (copies)."""
-        files = (
-            self._directory.iterdir() if self._directory.exists() else ()
-        )  # glob would hide an error of the directory
+        # glob would hide an error of the directory
+        files = self._directory.iterdir() if self._directory.exists() else ()
         found: list[str] = []
         damaged: list[str] = []
         for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
@@ -94,6 +94,15 @@ class SqliteBackend(Inheritable):
                 self._skip(path, f"{path} contains run {ids[0]!r}, whose file is named {name}{SUFFIX}")
         self.damaged = damaged
         return sorted(found)
+
+    def stamps(self, run_ids: Sequence[str]) -> dict[str, object]:
+        return stamps_of({run_id: self._path(run_id) for run_id in run_ids})
+
+    def branch(self) -> SqliteBackend:
+        return SqliteBackend(self._directory, self._clock)
+
+    def _path(self, run_id: str) -> Path:
+        return self._directory / (schema_name(run_id) + SUFFIX)
 
     def _skip(self, path: Path, reason: str) -> None:
         if path not in self._skipped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import ClassVar
 
 from ticklake.contracts import MetadataInfo
 from ticklake.defaults import METADATA_TOPIC
@@ -12,6 +13,7 @@ from ticklake.indexers.base import Indexer
 from ticklake.indexers.batches import check_run_of_key
 from ticklake.indexers.components import stored_metadata
 from ticklake.indexers.errors import DatabaseNeeded, MetadataNotAnnounced, NotAMetadataMessage
+from ticklake.indexers.subscription import open_reader
 from ticklake.lake.errors import LakeUnreadable, MetadataUnreadable
 from ticklake.lake.metadata import TABLE, Written, read_metadata, write_metadata
 from ticklake.topics import Message, TopicReader
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 class MetadataIndexer(Indexer):
     """Waits for one message, writes one table, and ends."""
 
+    default_topic: ClassVar[str] = METADATA_TOPIC
     _reader: TopicReader | None = None
 
     def wake(self) -> None:
@@ -38,7 +41,7 @@ class MetadataIndexer(Indexer):
         seconds = self.options.topic_poll_timeout_ms / 1000
         deadline = time.monotonic() + seconds
         self._rewrite_if_outdated(run_id)
-        with run.reader(topic, group=group, claim_timeout=self.options.claim_timeout) as self._reader:
+        with open_reader(self.resources, run, topic, group, self.options) as self._reader:
             while self.proceed():
                 # If the table exists, do not wait for a message.
                 left = 0.0 if self._is_indexed(run_id) else deadline - time.monotonic()

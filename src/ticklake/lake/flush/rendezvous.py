@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from ticklake.lake.errors import FlushFailed
 from ticklake.lake.flush.job import run_job, run_tasks
@@ -37,6 +38,15 @@ class Sharing:
         self._changed = threading.Condition()
         self._expected: set[str] = set()
         self._round: list[_Member] = []
+        self._runs: WeakValueDictionary[str, Sharing] = WeakValueDictionary()
+
+    def of_run(self, run_id: str) -> Sharing:
+        """Returns what the indexers of that run share. It lasts as long as one of them uses it."""
+        with self._changed:
+            found = self._runs.get(run_id)
+            if found is None:
+                found = self._runs[run_id] = Sharing(self._patience)
+            return found
 
     def expect(self, table: str) -> None:
         """Makes flushes of the other tables wait a moment for this one."""

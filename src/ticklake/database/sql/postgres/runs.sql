@@ -13,3 +13,10 @@ ORDER BY 1
 -- name: lock_schema
 -- One process at a time creates or upgrades the tables of a run. The lock ends with the transaction.
 SELECT pg_advisory_xact_lock(hashtextextended(%(schema)s, 7))
+
+-- name: stamps
+-- How many rows were ever written to the tables of each schema. From the server's statistics: nothing is locked or read.
+SELECT n.nspname, sum(pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid) + pg_stat_get_tuples_deleted(c.oid))::bigint
+FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r'
+WHERE n.nspname = ANY (ARRAY(SELECT json_array_elements_text(%(schemas)s::json)))
+GROUP BY n.nspname
