@@ -83,7 +83,7 @@ def test_the_doctor_names_metadata_that_disagree_and_tables_of_other_runs(maker:
         file.unlink()
     maker.metadata(step=5)
     shutil.copytree(indexed, maker.lake.directory(RUN_B, "environment_data"))
-    (other,) = [one.message for one in doctor(maker) if "is of run" in one.message]
-    (disagreement,) = [one.message for one in doctor(maker) if "is of run" not in one.message]
+    (other,) = [one.message for one in doctor(maker) if "is a table of run" in one.message]
+    (disagreement,) = [one.message for one in doctor(maker) if "is a table of run" not in one.message]
     assert "samplingInterval is 1 instead of 5" in disagreement
-    assert f"is of run {maker.run_id!r}" in other
+    assert f"is a table of run {maker.run_id!r}" in other
