@@ -6,6 +6,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,8 +19,10 @@ from ticklake.errors import (
     DatabaseUnavailable,
     InvalidOption,
     MissingConsumerGroup,
+    NestedTransaction,
     NotAMessage,
     OtherRun,
+    StatementOfSavepoint,
     TopicClosed,
     TransactionAborted,
 )
@@ -764,3 +767,33 @@ def test_dead_letters_do_not_hide_what_is_redelivered_alone(run: Run, batch: Bat
             found = [m.payload.tick_start for _ in range(4) for m in reader.poll_many(10, 0)]
     assert found == [3, 4]
     assert len(run.dead_letters.list()) == 3
+
+
+@pytest.mark.parametrize(
+    "script", ["SAVEPOINT a", "SELECT 1; RELEASE SAVEPOINT a", "ROLLBACK TO a", "rollback transaction to savepoint a"]
+)
+def test_raw_statements_about_savepoints_are_refused(run: Run, batch: Batch, script: str) -> None:
+    """They would undo rows, but not what was planned for after the commit."""
+    with run.writer("t") as writer, run.transaction() as transaction:
+        writer.send(batch(1), connection=transaction)
+        with pytest.raises(StatementOfSavepoint, match=r"with tx\.savepoint\(\)"):
+            transaction.execute_script(script)
+        with pytest.raises(StatementOfSavepoint):
+            transaction.execute(script, {})
+    assert len(run.browse("t")) == run.monitor.snapshot()["messages_published"] == 1
+
+
+def test_a_send_inside_of_ones_own_transaction_is_refused(run: Run, batch: Batch) -> None:
+    """Without `connection=` it needs another connection. If all threads did this, each would wait for the others."""
+    with run.writer("t") as writer:
+        with run.transaction() as transaction:
+            with pytest.raises(NestedTransaction, match="connection="):
+                writer.send(batch(0))
+            with ThreadPoolExecutor(1) as pool:
+                sent = pool.submit(writer.send, batch(1)) if transaction.dialect == "postgres" else None
+                assert sent is None or sent.result(30), "another thread may send"
+            writer.send(batch(2), connection=transaction)
+        with run.reading():
+            writer.send(batch(3))
+        writer.send(batch(4))
+    assert {m.payload.tick_start for s in run.browse("t") if (m := s.opened())} - {1} == {2, 3, 4}  # type: ignore[attr-defined]

@@ -18,9 +18,10 @@ from ticklake.cli.terminal.frame import Frame
 from ticklake.database import Transaction
 from ticklake.database.names import schema_name
 from ticklake.database.postgres.backend import PostgresTransaction
+from ticklake.database.postgres.connection import Connection
 from ticklake.doctor.databases import open_transactions
 from ticklake.doctor.subject import Store, Subject
-from ticklake.errors import DatabaseUnavailable
+from ticklake.errors import DatabaseUnavailable, PoolExhausted
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
 from ticklake.topics.store.store import OpenTransaction
@@ -33,19 +34,26 @@ def run(postgres_url: str) -> Run:  # type: ignore[misc]
         yield database.run(f"20251014-143025-{uuid4().hex[:8]}")
 
 
+@pytest.fixture
+def elsewhere(postgres_url: str, run: Run) -> Iterator[Run]:
+    """The same run as another process has it, which may have a transaction open while this one sends."""
+    with Database(postgres_url) as database:
+        yield database.run(run.id)
+
+
 def ticks(reader: TopicReader, limit: int = 100) -> list[int]:
     messages = reader.poll_many(limit, 0)
     assert all(reader.ack_many(messages))
     return [m.payload.tick_start for m in messages]  # type: ignore[attr-defined]
 
 
-def test_a_message_that_is_written_early_and_committed_late_is_delivered(run: Run) -> None:
+def test_a_message_that_is_written_early_and_committed_late_is_delivered(run: Run, elsewhere: Run) -> None:
     with run.writer("t") as writer, run.reader("t", group="g") as reader:
         with ExitStack() as late:
-            first = late.enter_context(run.transaction())
+            first = late.enter_context(elsewhere.transaction())
             writer.send(BatchInfo(tick_start=1), connection=first)
             with ExitStack() as later_still:
-                second = later_still.enter_context(run.transaction())
+                second = later_still.enter_context(elsewhere.transaction())
                 writer.send(BatchInfo(tick_start=2), connection=second)
                 writer.send_many(BatchInfo(tick_start=n) for n in range(3, 10))
                 assert ticks(reader) == [3, 4, 5, 6, 7, 8, 9]
@@ -62,7 +70,7 @@ def test_a_message_that_is_written_early_and_committed_late_is_delivered(run: Ru
 
 @pytest.mark.warns("DEAD_LETTER")
 def test_what_commits_while_a_claim_is_under_way_is_delivered(
-    run: Run, postgres_url: str, eventually: Callable[..., None]
+    run: Run, elsewhere: Run, postgres_url: str, eventually: Callable[..., None]
 ) -> None:
     """The claim is held where it makes a dead letter; then a message gets the lower id and commits last."""
     with (
@@ -74,7 +82,7 @@ def test_what_commits_while_a_claim_is_under_way_is_delivered(
         assert not reader.fail(reader.receive(), "once")
         with run.transaction() as transaction:
             transaction.execute_script("UPDATE topic_consumer_group SET attempts = 2")
-        with run.transaction() as slow:
+        with elsewhere.transaction() as slow:
             blocker.execute(f'LOCK TABLE "{schema_name(run.id)}".topic_dead_letters IN EXCLUSIVE MODE')
             got: list[list[int]] = []
             claiming = threading.Thread(target=lambda: got.append(ticks(reader)))
@@ -97,18 +105,18 @@ def waiting_for(connection: psycopg.Connection[tuple[int]], table: str) -> bool:
     return found is not None and found[0] > 0
 
 
-def test_late_messages_are_delivered_in_small_polls_too(run: Run) -> None:
+def test_late_messages_are_delivered_in_small_polls_too(run: Run, elsewhere: Run) -> None:
     with run.writer("t") as writer, run.reader("t", group="g") as reader:
-        with run.transaction() as slow:
+        with elsewhere.transaction() as slow:
             writer.send_many([BatchInfo(tick_start=n) for n in range(3)], connection=slow)
             writer.send_many([BatchInfo(tick_start=n) for n in range(3, 6)])
             assert ticks(reader, 2) == [3, 4]
         assert [ticks(reader, 1) for _ in range(5)] == [[0], [1], [2], [5], []]
 
 
-def test_retention_keeps_what_was_committed_late(run: Run) -> None:
+def test_retention_keeps_what_was_committed_late(run: Run, elsewhere: Run) -> None:
     with run.writer("t") as writer, run.reader("t", group="g") as reader:
-        with run.transaction() as slow:
+        with elsewhere.transaction() as slow:
             writer.send(BatchInfo(tick_start=1), connection=slow)
             writer.send(BatchInfo(tick_start=2))
             assert ticks(reader) == [2]
@@ -116,9 +124,9 @@ def test_retention_keeps_what_was_committed_late(run: Run) -> None:
         assert ticks(reader) == [1]
 
 
-def test_a_group_set_to_the_end_gets_what_commits_afterwards(run: Run) -> None:
+def test_a_group_set_to_the_end_gets_what_commits_afterwards(run: Run, elsewhere: Run) -> None:
     with run.writer("t") as writer, run.reader("t", group="g") as reader:
-        with run.transaction() as slow:
+        with elsewhere.transaction() as slow:
             writer.send(BatchInfo(tick_start=1), connection=slow)
             writer.send(BatchInfo(tick_start=2))
             run.groups.reset("t", "g", "end")
@@ -126,7 +134,7 @@ def test_a_group_set_to_the_end_gets_what_commits_afterwards(run: Run) -> None:
 
 
 def test_what_commits_while_a_group_is_set_to_a_time_is_delivered(
-    run: Run, postgres_url: str, eventually: Callable[..., None]
+    run: Run, elsewhere: Run, postgres_url: str, eventually: Callable[..., None]
 ) -> None:
     """The reset is held, where it can be, between finding the position and setting it."""
     begin = datetime.fromtimestamp(0, UTC)
@@ -136,7 +144,7 @@ def test_what_commits_while_a_group_is_set_to_a_time_is_delivered(
         psycopg.connect(postgres_url) as blocker,
     ):
         resetting = threading.Thread(target=lambda: run.groups.reset("t", "g", begin))
-        with run.transaction() as slow:
+        with elsewhere.transaction() as slow:
             writer.send(BatchInfo(tick_start=1), connection=slow)
             writer.send(BatchInfo(tick_start=2))
             blocker.execute(f'LOCK TABLE "{schema_name(run.id)}".topic_dead_letters IN ACCESS EXCLUSIVE MODE')
@@ -232,11 +240,13 @@ READ = SCANS.replace("sum(seq_tup_read)", "sum(seq_tup_read + idx_tup_fetch)")
 
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run: Run, count: int) -> None:
+def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(
+    run: Run, elsewhere: Run, count: int
+) -> None:
     with run.transaction(durable=False) as transaction:
         transaction.execute_script(FILL.format(count=count))
     with run.writer("t") as writer, run.reader("t", group="acked") as reader:
-        with run.transaction() as slow:
+        with elsewhere.transaction() as slow:
             writer.send(BatchInfo(tick_start=1), connection=slow)
             writer.send_many(BatchInfo(tick_start=n) for n in range(2, 5))
             assert ticks(reader) == [2, 3, 4]
@@ -256,10 +266,10 @@ def test_a_late_message_is_found_without_a_walk_through_what_came_before_it(run:
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-def test_the_lag_of_a_group_is_told_without_a_walk_through_history(run: Run, count: int) -> None:
+def test_the_lag_of_a_group_is_told_without_a_walk_through_history(run: Run, elsewhere: Run, count: int) -> None:
     with run.transaction(durable=False) as transaction:
         transaction.execute_script(FILL.format(count=count) + "DELETE FROM topic_groups WHERE consumer_group = 'fresh'")
-    with run.writer("t") as writer, run.reader("t", group="acked") as reader, run.transaction() as slow:
+    with run.writer("t") as writer, run.reader("t", group="acked") as reader, elsewhere.transaction() as slow:
         writer.send(BatchInfo(tick_start=1), connection=slow)
         writer.send(BatchInfo(tick_start=2))
         assert ticks(reader) == [2]
@@ -733,3 +743,61 @@ def test_a_slow_look_is_followed_by_a_rest_of_a_second_at_most(run: Run) -> None
         wait_ms = reader._store.claim(reader._consumer, 1).wait_ms
         assert wait_ms is not None
         assert 0 < wait_ms <= 1000
+
+
+@pytest.fixture
+def narrow(postgres_url: str, run: Run) -> Iterator[Run]:
+    """The run through a pool with one connection."""
+    with Database(postgres_url, max_pool_size=1) as database:
+        yield database.run(run.id)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TEMP TABLE scratch (x int)",
+        "CREATE TEMP TABLE scratch AS SELECT 1; DECLARE c CURSOR FOR SELECT * FROM scratch",
+        "DECLARE c CURSOR WITH HOLD FOR SELECT 1",
+        "PREPARE plan AS SELECT 1",
+    ],
+)
+def test_what_a_transaction_leaves_in_its_session_is_gone_after_it(narrow: Run, script: str) -> None:
+    for _ in range(3):
+        with narrow.transaction() as transaction:
+            transaction.execute_script(script)
+    with pytest.raises(ValueError, match="undone"), narrow.transaction() as transaction:
+        transaction.execute_script(script)
+        raise ValueError("undone")
+    with narrow.transaction() as transaction:
+        transaction.execute_script(script)
+
+
+def test_a_temporary_table_with_the_name_of_ours_takes_no_messages(narrow: Run) -> None:
+    with narrow.writer("t") as writer:
+        writer.send(BatchInfo(tick_start=0))
+        with narrow.transaction() as transaction:
+            transaction.execute_script("CREATE TEMP TABLE topic_messages (LIKE topic_messages INCLUDING ALL)")
+            writer.send(BatchInfo(tick_start=1), connection=transaction)
+        writer.send(BatchInfo(tick_start=2))
+        assert len(narrow.browse("t")) == 3
+
+
+def test_a_transaction_without_foreign_statements_cleans_nothing_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("cleaned up")
+
+    with run.writer("t") as writer:
+        monkeypatch.setattr(Connection, "clean_and_commit", refuse)
+        with run.transaction() as transaction:
+            writer.send(BatchInfo(tick_start=0), connection=transaction)
+        assert len(run.browse("t")) == 1
+
+
+def test_a_pool_whose_connections_are_all_in_use_is_named_as_such(narrow: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ticklake.database.postgres.backend.POOL_SECONDS", 0.1)
+    with (
+        narrow.transaction(),
+        pytest.raises(PoolExhausted, match=r"all 1 were in use for 0.1 seconds.*max_pool_size"),
+        narrow.reading(),
+    ):
+        pass

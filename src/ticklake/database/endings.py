@@ -1,4 +1,4 @@
-"""Finds statements that would end a transaction. Only the code that began a transaction may end it.
+"""Finds statements that would end a transaction, or a part of it. Only the code that began it may end it.
 
 This gives callers a clear error early. The guarantee itself is elsewhere: PostgreSQL gets each statement separately, so
 only its first words matter, and SQLite asks a hook before it commits.
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _FLAGS = re.IGNORECASE | re.DOTALL
-_SUSPICIOUS = re.compile(r"\b(?:COMMIT|END|ABORT|ROLLBACK|PREPARE)\b", _FLAGS)
+_SUSPICIOUS = re.compile(r"\b(?:COMMIT|END|ABORT|ROLLBACK|PREPARE|SAVEPOINT|RELEASE)\b", _FLAGS)
+_PREPARE = re.compile(r"\bPREPARE\b", _FLAGS)
 _LETTER = r"[A-Za-z_\u0080-\U0010ffff]"
 _TOKEN = re.compile(
     r"--[^\r\n]*"
@@ -25,6 +26,7 @@ _TOKEN = re.compile(
 )
 _COMMENT = re.compile(r"/\*|\*/")
 _ENDINGS = ("COMMIT", "END", "ABORT", "ROLLBACK", "PREPARE TRANSACTION")
+_SAVEPOINTS = ("SAVEPOINT", "RELEASE")
 _ROLLBACK_TO = re.compile(r"ROLLBACK (?:(?:WORK|TRANSACTION) )?TO\b")
 _BODY = re.compile(r"CREATE (?:.* )?(?:TRIGGER .*BEGIN|(?:FUNCTION|PROCEDURE) .*BEGIN ATOMIC)")
 
@@ -45,6 +47,24 @@ def ending(text: str) -> str | None:
             if f"{statement.words} ".startswith(f"{words} ") and not _ROLLBACK_TO.match(statement.words):
                 return words
     return None
+
+
+def savepoint(text: str) -> str | None:
+    """Returns the words of the first statement in `text` that makes, releases or undoes a savepoint, or None."""
+    if not _SUSPICIOUS.search(text):
+        return None
+    for statement in split(text):
+        if _ROLLBACK_TO.match(statement.words):
+            return "ROLLBACK TO"
+        for words in _SAVEPOINTS:
+            if f"{statement.words} ".startswith(f"{words} "):
+                return words
+    return None
+
+
+def prepares(text: str) -> bool:
+    """Returns whether `text` may prepare a statement, which stays in the session."""
+    return _PREPARE.search(text) is not None
 
 
 def split(text: str) -> Iterator[Statement]:

@@ -125,6 +125,13 @@ class DatabaseUnavailable(TickLakeError):
     reason: object
 
 
+class PoolExhausted(DatabaseUnavailable):
+    message = (
+        "No connection of this process to {database} is free: {reason}. Make transactions shorter, pass them on as "
+        "`connection=` instead of beginning others inside them, or set a larger `max_pool_size`."
+    )
+
+
 class TransactionAborted(TickLakeError):
     message = "The database {database} aborted this transaction: {reason}. Nothing was stored; it can be repeated."
     database: object
@@ -175,6 +182,15 @@ class StatementEndsTransaction(TickLakeError):
     message = (
         "{statement} was refused: only the `with` block or the consumer that began the transaction in run {run_id!r} "
         "may end it. Raise an exception to undo the work, or undo a part of it with `savepoint()`."
+    )
+    run_id: str
+    statement: str
+
+
+class StatementOfSavepoint(TickLakeError):
+    message = (
+        "{statement} was refused in run {run_id!r}: it could undo rows, but not what was planned for after the commit. "
+        "Use `with tx.savepoint():`; an exception undoes that block."
     )
     run_id: str
     statement: str

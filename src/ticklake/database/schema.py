@@ -9,8 +9,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from ticklake import faults
-from ticklake.database.endings import ending
-from ticklake.database.errors import SchemaTooNew, StatementEndsTransaction, TransactionGone, TransactionOver
+from ticklake.database.endings import ending, prepares, savepoint
+from ticklake.database.errors import (
+    SchemaTooNew,
+    StatementEndsTransaction,
+    StatementOfSavepoint,
+    TransactionGone,
+    TransactionOver,
+)
 from ticklake.database.statements import migrations, statements
 
 _log = logging.getLogger(__name__)
@@ -30,6 +36,7 @@ class Transaction(ABC):
         self.over = False
         self.executed = 0
         self.foreign = False
+        self.prepares = False
         self._after_commit: dict[object, Callable[[], None]] = {}
         self._savepoints = 0
 
@@ -96,10 +103,13 @@ class Transaction(ABC):
         self._execute_script(text)
 
     def admit(self, text: str) -> None:
-        """Checks a foreign statement before it is executed. Refuses one that ends the transaction."""
+        """Checks a foreign statement before it is executed. Refuses one that ends the transaction or a part of it."""
         if (statement := ending(text)) is not None:
             raise StatementEndsTransaction(run_id=self.run_id, statement=statement)
+        if (statement := savepoint(text)) is not None:
+            raise StatementOfSavepoint(run_id=self.run_id, statement=statement)
         self.foreign = True
+        self.prepares = self.prepares or prepares(text)
 
     @abstractmethod
     def _is_gone(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ticklake.database.endings import ending, split
+from ticklake.database.endings import ending, savepoint, split
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,24 @@ def test_a_statement_that_ends_the_transaction_is_found(text: str, words: str) -
 )
 def test_other_statements_are_not_taken_for_one(text: str) -> None:
     assert ending(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SAVEPOINT a", "SAVEPOINT"),
+        ("SELECT 1; /* x */ release savepoint a", "RELEASE"),
+        ("RELEASE a", "RELEASE"),
+        ("ROLLBACK TO a", "ROLLBACK TO"),
+        ("rollback work to savepoint a", "ROLLBACK TO"),
+        ("ROLLBACK TRANSACTION TO SAVEPOINT a", "ROLLBACK TO"),
+        ("ROLLBACK", None),
+        ("SELECT 'SAVEPOINT a'; UPDATE release SET savepoint = 1", None),
+        ("DO $$ BEGIN PERFORM 1; EXCEPTION WHEN others THEN NULL; END $$", None),
+    ],
+)
+def test_a_statement_about_savepoints_is_found(text: str, words: str | None) -> None:
+    assert savepoint(text) == words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from typing import Any
 
 import psycopg
@@ -20,25 +19,26 @@ from ticklake import faults
 from ticklake.database.endings import split
 from ticklake.database.errors import (
     DatabaseClosed,
-    DatabaseUnavailable,
     DatabaseUnusable,
+    NestedTransaction,
+    PoolExhausted,
     ReadingOnly,
     RunNotInDatabase,
 )
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import is_name_of, schema_name
 from ticklake.database.outages import postgres_fault, translate
+from ticklake.database.postgres.connection import OWN as _OWN
+from ticklake.database.postgres.connection import Connection, own
 from ticklake.database.postgres.lock_waits import report_lock_waits
 from ticklake.database.postgres.pool import Pool
 from ticklake.database.postgres.wakeups import PostgresListener
 from ticklake.database.schema import Row, Transaction, ignore_count
-from ticklake.database.statements import statements
 from ticklake.database.url import split_password
 from ticklake.database.work import Work
 from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
-_OWN = "ticklake.database"
 CONNECT_SECONDS = 10
 POOL_SECONDS = 30.0
 RETRY_SECONDS = 0.2
@@ -47,8 +47,6 @@ BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"
 READING = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 READ_ONLY = "25006"
 _UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
-_CLEAN = b"SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); "
-"""Resets what foreign statements may have changed in the session."""
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
@@ -56,49 +54,6 @@ _OPTIONS: dict[str, Any] = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-
-
-class Connection(psycopg.Connection[Row]):
-    """A connection that remembers its schema and whether its commits wait for the disk."""
-
-    place: tuple[str, bool] | None = None
-    life: str = ""
-    """The start time of the server, when it was last read."""
-    pooler: bool = False
-    """Whether a pooler such as PgBouncer is used. Then each transaction may be in another session."""
-    read_only: bool = False
-    """Whether the server has refused to write. Another connection may reach a writable server."""
-
-    @cached_property
-    def statements(self) -> psycopg.Cursor[Row]:
-        """The cursor of all statements. Reusing it caches type conversions and saves a fifth of the time."""
-        return self.cursor(binary=True)
-
-    def identify_server(self) -> None:
-        """Reads the server's start time and detects a pooler, which reports a made-up process id to its clients."""
-        question = "SELECT pg_backend_pid(), pg_postmaster_start_time()::text"
-        ((pid, self.life),) = self.execute(question).fetchall()
-        self.pooler = pid != self.info.backend_pid
-        if self.pooler:
-            self.prepare_threshold = None
-
-    def enter(self, schema: str, durable: bool) -> None:
-        """Sets schema and durability for the session or, behind a pooler, for this transaction."""
-        if self.pooler or self.place != (schema, durable):
-            self.place = None
-            self.execute(_own("enter"), self._settings(schema, durable))
-            self.place = (schema, durable)
-
-    def clean_and_commit(self, schema: str, durable: bool) -> str | None:
-        """Commits foreign statements and resets the session in one round trip. Returns the tag of the commit."""
-        cursor = psycopg.ClientCursor(self)  # only client-side binding allows values in several statements
-        cursor.execute(_CLEAN + _own("enter") + b"; COMMIT", self._settings(schema, durable))
-        while cursor.nextset():
-            pass
-        return cursor.statusmessage
-
-    def _settings(self, schema: str, durable: bool) -> dict[str, object]:
-        return {"search_path": f'"{schema}"', "commit": "on" if durable else "off", "local": self.pooler}
 
 
 class PostgresBackend(Inheritable):
@@ -186,7 +141,8 @@ class PostgresBackend(Inheritable):
                 time.sleep(RETRY_SECONDS)
             else:
                 if connection is None:
-                    raise DatabaseUnavailable(database=self.name, reason=f"no connection for {POOL_SECONDS:g} seconds")
+                    reason = f"all {self.connections.size} were in use for {POOL_SECONDS:g} seconds"
+                    raise PoolExhausted(database=self.name, reason=reason)
                 self._reached = True
                 return connection
 
@@ -205,7 +161,7 @@ class PostgresBackend(Inheritable):
 
     def _query(self, statement: str, **values: str) -> list[Row]:
         with PostgresWork(self) as transaction:
-            return transaction._execute(_own(statement).decode(), values)
+            return transaction._execute(own(statement).decode(), values)
 
     @contextmanager
     def translated(self, connection: Connection | None = None) -> Iterator[None]:
@@ -260,7 +216,9 @@ class PostgresSchema:
         self._backend.check_process(self._backend.name)
 
     def check_nesting(self) -> None:
-        """Does nothing: a nested transaction uses another connection."""
+        """Another connection would be used. But if many threads do this, all wait for a connection of the others."""
+        if any(isinstance(user, PostgresWork) and user.is_mine_in(self) for user in self._backend.connections.users()):
+            raise NestedTransaction(database=self.database)
 
     @property
     def inherited(self) -> bool:
@@ -386,7 +344,12 @@ class PostgresWork(Work[PostgresTransaction]):
         self._reference = backend.connections.reference(self)
         self._transaction: PostgresTransaction | None = None
 
+    def is_mine_in(self, schema: PostgresSchema) -> bool:
+        """Returns whether this is a transaction of the current thread that can write to a schema."""
+        return self._schema is schema and self._begin_with == BEGIN and self.thread == threading.get_ident()
+
     def _begin(self) -> PostgresTransaction:
+        self.thread = threading.get_ident()
         connection = self._backend.acquire(self._reference, patient=self._patient)
         if self._schema is not None and not connection.pooler:
             connection.enter(self._schema.name, self._durable)
@@ -426,6 +389,7 @@ class PostgresWork(Work[PostgresTransaction]):
             self._transaction.over = True
         connection = self._connection
         try:
+            clean = clean and not (self._transaction is not None and self._transaction.prepares)
             if connection is not None and (not clean or connection.read_only or not _rolled_back(connection)):
                 self._backend.connections.discard(self._reference)
             if connection is not None and self._schema is not None and self._transaction is not None:
@@ -454,7 +418,3 @@ def _rolled_back(connection: Connection) -> bool:
 def _has_rows(cursor: psycopg.Cursor[Row]) -> bool:
     """Returns whether a result has rows. `cursor.description` is slower, because it describes every column."""
     return cursor.pgresult is not None and cursor.pgresult.status == psycopg.pq.ExecStatus.TUPLES_OK
-
-
-def _own(name: str) -> bytes:
-    return statements(_OWN, "postgres")[name].encode()

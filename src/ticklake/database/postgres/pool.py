@@ -66,6 +66,7 @@ class Pool(Inheritable, Generic[_Connection]):
         self._connect = connect
         self._usable = usable
         self._keep = keep
+        self.size = size
         self._slots: list[Slot[_Connection]] = [Slot() for _ in range(size)]
         self._closed = False
         self.waiters = Waiters()
@@ -77,6 +78,10 @@ class Pool(Inheritable, Generic[_Connection]):
     @property
     def idle(self) -> int:
         return len(self._idle())
+
+    def users(self) -> list[object]:
+        """Returns the users of all connections that are in use."""
+        return [user for slot in self._slots if (user := slot.turn.holder) is not None]
 
     def reference(self, user: object) -> weakref.ref[object]:
         """Returns the reference of a user. If the user is freed without a release, its connection is closed."""

@@ -16,7 +16,8 @@ from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.readiness import readable
 
 if TYPE_CHECKING:
-    from ticklake.database.postgres.backend import Connection, PostgresBackend
+    from ticklake.database.postgres.backend import PostgresBackend
+    from ticklake.database.postgres.connection import Connection
 
 _log = logging.getLogger(__name__)
 SAFETY_SECONDS = 30.0
