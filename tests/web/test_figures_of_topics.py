@@ -414,7 +414,13 @@ def test_overview_of_a_backlog(told: Told) -> None:
 def test_status_of_a_backlog(told: Told) -> None:
     files = list((told.root / "storage" / STORY.run_id).glob("batch_*"))
     size, report = sum(file.stat().st_size for file in files), told.json("status", STORY.run_id)
-    assert report["storage"] == {"files": len(files), "bytes": size, "ticks": [0, 69], "completed": False}
+    assert report["storage"] == {
+        "files": len(files),
+        "bytes": size,
+        "ticks": [0, 69],
+        "completed": False,
+        "error": None,
+    }
     assert {one["name"]: (one["ticks"], one["lag"], one["missing"]) for one in report["tables"]} == {
         "environment_data": ([0, 29], 40, 0),
         "organism_data": ([0, 29], 40, 0),

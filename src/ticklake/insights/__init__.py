@@ -17,7 +17,6 @@ from ticklake.insights.places import (
 )
 from ticklake.insights.reports import (
     Announcement,
-    Attempts,
     FilesReport,
     GapsReport,
     Glance,
@@ -28,7 +27,6 @@ from ticklake.insights.reports import (
 
 __all__ = [
     "Announcement",
-    "Attempts",
     "FilesReport",
     "GapsReport",
     "Glance",

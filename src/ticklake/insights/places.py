@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ticklake.attempts import Attempts
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.insights.reports import (
     Announcement,
-    Attempts,
     FilesReport,
     GapsReport,
     Glance,

@@ -14,9 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from ticklake.attempts import Attempts
 from ticklake.checks.numbers import InvalidOption
 from ticklake.errors import TickLakeError
-from ticklake.insights import Attempts
 from ticklake.lake.errors import RunNotInLake
 from ticklake.logs import redacted
 from ticklake.storage.errors import NoRuns

@@ -60,19 +60,23 @@ def from_runs(
     if run_id is not None:
         with open_runs(databases, run_id) as runs:
             return [(run.id, one) for run in runs for one in read(run)], []
-    from ticklake.insights import Attempts
+    from ticklake.attempts import Attempts
 
     found: list[tuple[str, Item]] = []
     failures: list[str] = []
     with open_databases(databases) as opened:
-        for database in opened:
-            names = Attempts()
-            for name in names.read(database, database.runs) or []:
+        places = Attempts()
+        listed = [(database, places.read(database, database.runs)) for database in opened]
+        if all(names is None for _, names in listed):
+            places.raise_first()
+        for database, names in listed:
+            for name in names or []:
                 attempt = Attempts()
                 rows = attempt.read(name, lambda: list(read(database.run(name, create=False))))  # noqa: B023  called here
                 found += [(name, one) for one in rows or []]
                 failures += attempt.errors
-            failures += [*names.errors, *database.damaged]
+            failures += database.damaged
+        failures += places.errors
     return found, failures
 
 

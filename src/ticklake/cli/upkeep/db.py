@@ -112,14 +112,15 @@ def _of_each(
     backends: Sequence[Backend], run_id: str | None, act: Callable[[Schema], Item]
 ) -> tuple[list[Item], list[str]]:
     """Does the same for each run. One that fails hides no other: the second list has the reasons."""
-    from ticklake.insights import Attempts
+    from ticklake.attempts import Attempts
 
     if run_id is not None:
         return [act(schema) for schema in _schemas(backends, run_id)], []
     attempts, done = Attempts(), []
-    for schema in [
-        one for backend in backends for one in attempts.read(backend, partial(_schemas, [backend], None)) or []
-    ]:
+    listed = [attempts.read(backend, partial(_schemas, [backend], None)) for backend in backends]
+    if all(schemas is None for schemas in listed):
+        attempts.raise_first()
+    for schema in [one for schemas in listed for one in schemas or []]:
         made = attempts.read(schema, partial(act, schema))
         done += [made] if made is not None else []
     return done, [*attempts.errors, *(reason for backend in backends for reason in backend.damaged)]
