@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ticklake import BatchInfo
+from ticklake import BatchInfo, Database
 from ticklake.consumer import Outbox, Relay
 from ticklake.errors import MessageTooLarge
 from ticklake.topics import Message, Run
@@ -132,9 +132,9 @@ def test_what_was_delivered_before_leaves_less_room_for_what_is_new(run: Run) ->
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
-def test_messages_that_committed_late_are_claimed_by_their_bytes_too(run: Run) -> None:
-    with run.reader("t", group="g") as reader, run.writer("t") as writer:
-        with run.transaction() as late:
+def test_messages_that_committed_late_are_claimed_by_their_bytes_too(run: Run, database_url: str) -> None:
+    with Database(database_url) as other, run.reader("t", group="g") as reader, run.writer("t") as writer:
+        with other.run(run.id).transaction() as late:
             for number in range(3):
                 writer.send(BatchInfo(storage_key="x" * (6 << 20), tick_start=number), connection=late)
             writer.send(BatchInfo(tick_start=3))
