@@ -85,7 +85,7 @@ def test_a_waiting_relay_is_woken_and_does_not_poll(
     add(run, outbox, 1)
     thread.join(60)
     assert sent == [1]
-    assert len(looks) == 3
+    assert len(looks) in (3, 4)  # one hint, or one more that came during the look
 
 
 def test_one_relay_at_a_time_and_the_next_takes_over_when_it_closes(run: Run, outbox: Outbox, relays) -> None:

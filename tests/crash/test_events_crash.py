@@ -119,7 +119,7 @@ def test_what_one_process_has_stored_another_cannot_open_meanwhile(
     child = start(tmp_path)
     try:
         eventually(lambda: size(tmp_path / "acked") > 0)
-        with pytest.raises(Exception, match="open in another process"):
+        with pytest.raises(Exception, match="is already open"):
             IndexerQueue(tmp_path / "queue.db").start()
     finally:
         child.kill()
