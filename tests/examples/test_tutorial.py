@@ -158,7 +158,7 @@ def test_every_step_does_what_the_page_shows(
     save(tutorial, node)
     configuration = (node / "ticklake.conf").read_text()
     (node / "ticklake.conf").write_text(configuration.replace("max_ticks = 2000", "max_ticks = 300"))
-    assert "valid, 7 resources and 8 services." in follow("ticklake config check")
+    assert "valid, 7 resources and 9 services." in follow("ticklake config check")
     follow("ticklake run ticklake.conf &")
     eventually((tmp_path / "mark").exists)
     shell.run("unset TICKLAKE_FAULT")

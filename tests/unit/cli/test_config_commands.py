@@ -10,7 +10,7 @@ from ticklake.errors import BindingMissing, UnknownKey
 def test_init_writes_a_configuration_that_check_accepts(ticklake, report, tmp_path):
     folder = tmp_path / "node"
     assert f"ticklake run {folder}/ticklake.conf" in ticklake("init", folder).stdout
-    assert ticklake("config", "check", folder / "ticklake.conf").stdout.endswith("valid, 7 resources and 8 services.\n")
+    assert ticklake("config", "check", folder / "ticklake.conf").stdout.endswith("valid, 7 resources and 9 services.\n")
     assert "environment-indexer" in report("config", "check", folder / "ticklake.conf")["services"]
 
 

@@ -91,4 +91,4 @@ def test_commands_and_errors_are_the_same(arguments: tuple[str, ...], said: Said
 
 def test_a_configuration_is_checked_the_same(said: Said) -> None:
     assert said("2", MAIN, "init", "node")[0] == 0
-    assert said("2", MAIN, "config", "check", "node/ticklake.conf")[1].endswith("8 services.\n")
+    assert said("2", MAIN, "config", "check", "node/ticklake.conf")[1].endswith("9 services.\n")
