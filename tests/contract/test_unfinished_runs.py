@@ -154,7 +154,7 @@ def test_the_cost_of_a_look_does_not_grow_with_finished_runs(database: Database,
 
 
 @pytest.mark.warns("Cannot check run")
-def test_a_damaged_run_hides_no_other(tmp_path: Path, storage: Storage) -> None:
+def test_a_damaged_run_hides_no_other(tmp_path: Path, storage: Storage, eventually: Eventually) -> None:
     with Database(f"sqlite:///{tmp_path / 'database'}") as database:
         for number in (1, 2):
             send(database, stored(storage, number))
@@ -164,5 +164,6 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path, storage: Storage) -> None:
         monitor = Monitor("test")
         unfinished = Unfinished(storage, database, "all", Asked(), monitor)
         assert unfinished.look(0.0, ()) == [name(2)]
+        eventually(lambda: unfinished.look(0.0, ()) is not None and len(monitor.errors) > 0)
         unfinished.look(0.0, ())
         assert [error.code for error in monitor.errors] == ["RUN_UNREADABLE"]

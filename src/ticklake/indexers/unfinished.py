@@ -80,16 +80,18 @@ class Unfinished:
         changed = stamp is None or stamp != before
         if changed and (self._looked or not is_new):
             self._warm[run_id] = now
-        return stamp != _ABSENT and (changed or run_id in self._warm) and self._ask_if_readable(run_id)
+        due = stamp != _ABSENT and (changed or run_id in self._warm)
+        return due and self._ask_if_readable(run_id, is_settled=stamp is not None)
 
-    def _ask_if_readable(self, run_id: str) -> bool:
+    def _ask_if_readable(self, run_id: str, *, is_settled: bool) -> bool:
         try:
             found = self._ask(run_id)
         except OUTAGES:
             del self._stamps[run_id]
             raise
         except TickLakeError as error:
-            self._report(run_id, error)
+            if is_settled:  # otherwise its tables may just be created
+                self._report(run_id, error)
             return False
         self._unreadable.pop(run_id, None)
         return found
