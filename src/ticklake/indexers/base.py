@@ -47,7 +47,8 @@ class IndexerResources:
     """Where an indexer reads and writes. The default topic depends on the indexer; the default group is its name.
 
     An indexer that writes no table needs no lake. `spark` returns the session. Indexers with the same `sharing` read
-    each batch file together.
+    each batch file together. `consumer` returns `NODE/LIFE`, the start of the names of this node's consumers: claims of
+    its other lives are released, because those have ended. Empty: nothing is known of other lives.
     """
 
     storage: Storage
