@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pipeline import Server
 
-from ticklake import BatchInfo, Database
+from ticklake import BatchInfo, Database, Run
 from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.database.postgres import backend as postgres
@@ -122,6 +122,12 @@ def read_only(server: Any) -> Iterator[None]:
         server.psql("SELECT pg_reload_conf();")
 
 
+def refuses_writes(run: Run) -> bool:
+    """Whether the run's only connection knows that the server is read-only."""
+    with run.reading() as connection:
+        return connection.execute("SHOW default_transaction_read_only", {}) == [("on",)]
+
+
 @pytest.mark.chaos
 @pytest.mark.warns("Waiting for the database", "Lost the connection", "STALE_ACK", "STUCK_MESSAGE")
 def test_a_server_that_turns_read_only_is_waited_for(server: Any, eventually: Callable[..., None]) -> None:
@@ -142,7 +148,7 @@ def test_a_server_that_turns_read_only_is_waited_for(server: Any, eventually: Ca
 def test_an_ack_that_waits_for_the_server_shows_in_the_health_at_once(
     server: Any, eventually: Callable[..., None]
 ) -> None:
-    with Database(server.get_uri()) as database:
+    with Database(server.get_uri(), max_pool_size=1) as database:
         run = database.run(RUN_ID)
         with run.writer("health") as writer, run.reader("health", group="g") as holder:
             writer.send(BatchInfo(tick_start=1))
@@ -150,6 +156,7 @@ def test_an_ack_that_waits_for_the_server_shows_in_the_health_at_once(
             done: list[bool] = []
             acknowledging = threading.Thread(target=lambda: done.append(holder.ack(message)))
             with read_only(server):
+                eventually(lambda: refuses_writes(run))  # a session reads the new setting some time after the reload
                 acknowledging.start()
                 eventually(lambda: not holder.monitor.healthy, timeout=30)
             acknowledging.join(60)
