@@ -61,6 +61,7 @@ METRICS: tuple[Metric, ...] = (
         organisms="Organisms alive in the simulation.",
         queued_ticks="Ticks waiting to be written.",
         queued_bytes="Bytes of the ticks waiting to be written.",
+        unannounced_files="Files that are written, but not announced yet, because the database is away.",
         ticks_produced_per_sec="Ticks produced per second, in the last minute.",
         write_throughput_per_sec="Ticks written per second, in the last minute.",
         rows_per_sec="Rows written to the table per second, in the last minute.",

@@ -760,9 +760,10 @@ def test_a_reader_may_get_redelivered_messages_alone(run: Run, batch: Batch) -> 
 def test_dead_letters_do_not_hide_what_is_redelivered_alone(run: Run, batch: Batch) -> None:
     options = {"max_delivery_attempts": 2, "redeliver_alone": True}
     with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=0.001) as dies:
-        writer.send_many(batch(number) for number in range(5))
+        writer.send_many(batch(number) for number in range(3))
         for _ in range(2):
             assert len(dies.poll_many(3, 5)) == 3
+        writer.send_many(batch(number) for number in range(3, 5))
         with run.reader("t", group="g", **options) as reader:  # type: ignore[arg-type]
             found = [m.payload.tick_start for _ in range(4) for m in reader.poll_many(10, 0)]
     assert found == [3, 4]

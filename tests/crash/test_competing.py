@@ -82,7 +82,7 @@ class Group:
     def _counted(self, condition: str) -> Counter[int]:
         query = f"SELECT claimed_by FROM topic_consumer_group WHERE claimed_by IS NOT NULL AND {condition}"
         with self._run.reading() as view:
-            return Counter(int(consumer.split(":")[1]) for (consumer,) in view.execute(query, {}))
+            return Counter(int(consumer.rsplit(":", 2)[1]) for (consumer,) in view.execute(query, {}))
 
     def keys_expected(self) -> list[tuple[int, int]]:
         return [(tick, 1) for tick in range(self._published * TICKS)]

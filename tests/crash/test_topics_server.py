@@ -17,7 +17,7 @@ from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.database.postgres import backend as postgres
 from ticklake.errors import DatabaseUnavailable
-from ticklake.topics import publisher, reader, writer
+from ticklake.topics import reader
 from ticklake.topics.envelope import client_clock_ms, wrap_all
 from ticklake.topics.retry import retry_while_unavailable
 
@@ -32,10 +32,11 @@ def server(own_postgres: Any) -> Any:
 class Traffic:
     """One thread sends, one reads, as fast as they can, until told to stop. What fails is done again."""
 
-    def __init__(self, database: Database, topic: str) -> None:
+    def __init__(self, database: Database, topic: str, patience: float = 60) -> None:
         run = database.run(RUN_ID)
         self._run, self._topic = run, topic
-        self._writer, self.reader = run.writer(topic), run.reader(topic, group="g", claim_timeout=5)
+        self._writer = run.writer(topic, patience=patience)
+        self.reader = run.reader(topic, group="g", claim_timeout=5)
         self._stop, self._all_sent = threading.Event(), threading.Event()
         self.sent: list[str] = []
         self.acked: list[str] = []
@@ -168,10 +169,9 @@ def test_an_ack_that_waits_for_the_server_shows_in_the_health_at_once(
 def test_an_outage_longer_than_our_patience_is_an_error_and_everything_goes_on_afterwards(
     server: Any, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (publisher, reader, writer):
-        monkeypatch.setattr(module, "retry_while_unavailable", partial(retry_while_unavailable, seconds=0.1))
+    monkeypatch.setattr(reader, "retry_while_unavailable", partial(retry_while_unavailable, seconds=0.1))
     with Database(server.get_uri()) as database:
-        traffic = Traffic(database, "long")
+        traffic = Traffic(database, "long", patience=0.1)
         eventually(lambda: len(traffic.acked) > 50)
         with read_only(server):
             eventually(lambda: traffic.gave_up.count("send") > 5)

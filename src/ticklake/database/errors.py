@@ -125,6 +125,13 @@ class DatabaseUnavailable(TickLakeError):
     reason: object
 
 
+class ConnectionRefused(DatabaseUnavailable):
+    message = (
+        "The server of {database} answers, but refuses the connection: {reason}. Check user, password and the name of "
+        "the database."
+    )
+
+
 class PoolExhausted(DatabaseUnavailable):
     message = (
         "No connection of this process to {database} is free: {reason}. Make transactions shorter, pass them on as "

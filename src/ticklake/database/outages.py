@@ -6,9 +6,11 @@ too often becomes a dead letter.
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from ticklake.database.errors import (
+    ConnectionRefused,
     DatabaseDamaged,
     DatabaseFileUnusable,
     DatabaseFull,
@@ -29,6 +31,7 @@ class Fault(Enum):
     """The kinds of errors that callers distinguish."""
 
     UNAVAILABLE = "the server or the connection is gone"
+    REFUSED = "the server does not accept this user, this password or this database"
     LOCKED = "another program has locked the file"
     FULL = "the disk is full"
     FILE = "the file cannot be read or written"
@@ -63,6 +66,11 @@ _STATES = {
     "23505": Fault.UNIQUE,
 }
 
+_REFUSALS = re.compile(
+    r"authentication failed|no password supplied|no pg_hba.conf entry|(role|database) \".*\" does not exist"
+    r"|permission denied for database|server does not support SSL|is not permitted to log in"
+)
+
 # https://www.sqlite.org/rescode.html, without the extended part.
 _RESULTS = {
     3: Fault.FILE,  # PERM
@@ -93,10 +101,19 @@ def postgres_fault(sqlstate: str | None, *, lost: bool) -> Fault:
     return known or (Fault.UNAVAILABLE if lost else Fault.WRONG)
 
 
+def is_refusal(message: str) -> bool:
+    """Returns whether a failed connection needs an operator. libpq only gives the text of the server, without a code.
+
+    If the server speaks another language than English, a refusal looks like an outage.
+    """
+    return _REFUSALS.search(message) is not None
+
+
 def translate(fault: Fault, database: object, reason: str) -> TickLakeError:
     """Returns the error for callers, except `DatabaseLocked`, which needs the duration."""
     errors: dict[Fault, TickLakeError] = {
         Fault.UNAVAILABLE: DatabaseUnavailable(database=database, reason=reason),
+        Fault.REFUSED: ConnectionRefused(database=database, reason=reason),
         Fault.FULL: DatabaseFull(database=database),
         Fault.FILE: DatabaseFileUnusable(database=database, reason=reason),
         Fault.ABORTED: TransactionAborted(database=database, reason=reason),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import resource
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -16,9 +14,10 @@ from packaging.utils import canonicalize_name
 
 from ticklake.doctor.findings import Finding, error, ok, warning
 from ticklake.doctor.subject import Machine, Subject
+from ticklake.lake.errors import JavaMissing
+from ticklake.lake.session import OLDEST, find_java
 
 PYTHON = (3, 11)
-JAVA = 17
 FEW_FILES, TOO_FEW_FILES = 1024, 256
 _INSTALL_JAVA = "apt-get install openjdk-17-jre-headless"
 _EXTRA = re.compile(r"""extra == ["']([^"']+)["']""")
@@ -33,26 +32,12 @@ def python(_: Subject) -> Iterator[Finding]:
 
 def java(subject: Subject) -> Iterator[Finding]:
     report = error if subject.needs_spark else warning
-    command = _java_command(subject.machine)
-    if command is None:
-        yield report("java", "There is no Java. Spark needs Java 17 or newer.", _INSTALL_JAVA)
-        return
-    shown = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False)
-    version = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
-    if version is None:
-        yield report("java", f"{command} does not print its version.", _INSTALL_JAVA)
-    elif int(version[1]) < JAVA:
-        yield report("java", f"Java {version[1]} in {command} is too old. Spark needs {JAVA} or newer.", _INSTALL_JAVA)
+    try:
+        found = find_java(subject.machine.environment)
+    except JavaMissing as missing:
+        yield report("java", f"Spark needs Java {OLDEST} or newer, but {missing.reason}.", _INSTALL_JAVA)
     else:
-        yield ok("java", f"Java {version[1]} in {command}")
-
-
-def _java_command(machine: Machine) -> str | None:
-    """Looks for Java where Spark does."""
-    home = machine.environment.get("JAVA_HOME")
-    if home:
-        return shutil.which("java", path=str(Path(home) / "bin"))
-    return shutil.which("java", path=machine.environment.get("PATH", ""))
+        yield ok("java", f"Java {found.version} in {found.command}")
 
 
 def spark(subject: Subject) -> Iterator[Finding]:

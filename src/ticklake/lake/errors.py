@@ -156,8 +156,10 @@ class RowsDoNotFit(TickLakeError):
 
 class JavaMissing(TickLakeError):
     message = (
-        "Spark needs Java 17 or newer, but found none. Install it; on Debian: apt-get install openjdk-17-jre-headless."
+        "Spark needs Java 17 or newer, but {reason}. Install it (on Debian: apt-get install openjdk-17-jre-headless), "
+        "or set JAVA_HOME to its directory."
     )
+    reason: str
 
 
 class LakeNotFound(TickLakeError):

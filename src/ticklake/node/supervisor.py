@@ -1,4 +1,7 @@
-"""Restarts failed services with growing pauses, up to a limit, unless a restart cannot help."""
+"""Restarts failed services with growing pauses, up to a limit, unless a restart cannot help.
+
+There is no limit while a database is away.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from dataclasses import dataclass
 
 from ticklake import defaults, errors
 from ticklake.backoff import pause_after
+from ticklake.database import OUTAGES
 from ticklake.services import Service, State
 
 log = logging.getLogger(__name__)
@@ -170,7 +174,7 @@ class Supervisor:
         if isinstance(error, UNRECOVERABLE):
             one.given_up = True
             log.error("%s is not restarted, because a restart would not help: %s", name, error)
-        elif one.failures > self._policy.max_restarts:
+        elif one.failures > self._policy.max_restarts and not isinstance(error, OUTAGES):
             one.given_up = True
             log.error("%s is not restarted after %d restarts in a row: %s", name, self._policy.max_restarts, error)
         else:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 
 from ticklake import faults
 from ticklake.contracts import FORMAT_VERSION, RunCompleted
 from ticklake.defaults import RUN_TOPIC
+from ticklake.services.announcing import Announcer
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
@@ -41,11 +43,11 @@ class CompletionService(Service):
         self._run = run
         self._storage = storage
         self._queue = queue
-        self._topic = topic
         self._retry = retry or Retry()
         self._clock = clock
         self._end: RunCompleted | None = None
         self._completed = False
+        self._announcer = Announcer(run, topic, self.monitor, self._retry)
 
     def run(self) -> None:
         while self.proceed() and not self._queue.wait_finished(unless=self.interrupted):
@@ -59,10 +61,12 @@ class CompletionService(Service):
     def _complete(self, last_tick: int) -> None:
         write = partial(self._write, last_tick)
         end = self._retry.call("Writing the end of the run", write, self.monitor, "write_retries")
-        publish = partial(self._publish, end)
+        if not self._announcer:
+            self._announcer.add("the end of the run", end)
         faults.reach("completion.publish")
-        self._retry.call("Publishing the end of the run", publish, self.monitor, "notification_retries")
-        self._completed = True
+        with closing(self._announcer):
+            self._announcer.send_all(self.wait)
+        self._completed = not self._announcer
         log.info("run %s is complete: its last tick is %d", self._run.id, last_tick)
 
     def _write(self, last_tick: int) -> RunCompleted:
@@ -80,11 +84,6 @@ class CompletionService(Service):
             return self._storage.read_completion(self._run.id)
         except BadFile:
             return None
-
-    def _publish(self, end: RunCompleted) -> None:
-        with self._run.writer(self._topic) as topic:
-            topic.send(end)
-        self.monitor.counter("notifications_sent").add()
 
 
 def end_of(run_id: str, last_tick: int, clock: Callable[[], float] = time.time) -> RunCompleted:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from ticklake import faults
 from ticklake.contracts import MetadataInfo, SimulationMetadata
 from ticklake.defaults import METADATA_TOPIC
+from ticklake.services.announcing import Announcer
 from ticklake.services.base import Service
 from ticklake.services.retry import Retry
 from ticklake.storage import Storage
@@ -35,27 +37,29 @@ class MetadataPersistenceService(Service):
         self._run = run
         self._storage = storage
         self._metadata = metadata
-        self._topic = topic
         self._retry = retry or Retry()
         self._clock = clock
         self._key: str | None = None
-        self._published = False
+        self._announcer = Announcer(run, topic, self.monitor, self._retry)
+
+    @property
+    def unannounced(self) -> int:
+        """1 if the metadata is written but not announced, because the database is away."""
+        return len(self._announcer)
 
     def run(self) -> None:
-        self._key = self._key or self._retry.call("Writing metadata", self._write, self.monitor, "write_retries")
+        if self._key is None:
+            self._key = self._retry.call("Writing metadata", self._write, self.monitor, "write_retries")
+            self._announcer.add("metadata", self._info(self._key))
         faults.reach("metadata.publish")
-        if not self._published:
-            self._retry.call("Publishing metadata", self._publish, self.monitor, "notification_retries")
+        with closing(self._announcer):
+            self._announcer.send_all(self.wait)
 
     def _write(self) -> str:
         key = self._storage.write_metadata(self._metadata)
         self.monitor.counter("metadata_written").add()
         return key
 
-    def _publish(self) -> None:
+    def _info(self, key: str) -> MetadataInfo:
         now = int(self._clock() * 1000)
-        info = MetadataInfo(simulation_run_id=self._run.id, storage_key=self._key, written_at_ms=now)
-        with self._run.writer(self._topic) as topic:
-            topic.send(info)
-        self.monitor.counter("notifications_sent").add()
-        self._published = True
+        return MetadataInfo(simulation_run_id=self._run.id, storage_key=key, written_at_ms=now)

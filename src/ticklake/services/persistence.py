@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -14,11 +14,12 @@ from ticklake import defaults, faults
 from ticklake.checks.numbers import InvalidOption
 from ticklake.contracts import BatchInfo
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
+from ticklake.services.announcing import Announcer
 from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import BatchFile, EncodedTick, Storage
-from ticklake.topics import Run, TopicWriter
+from ticklake.topics import Run
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -64,22 +65,26 @@ class PersistenceService(Service):
         self._run = run
         self._storage = storage
         self._queue = queue
-        self._topic = topic
         self._options = options or PersistenceOptions()
         self._clock = clock
-        self._unpublished: deque[tuple[BatchFile, int]] = deque()
-        for counter in ("ticks_written", "batches_written", "bytes_written", "write_retries",
-                        "notifications_sent", "notification_retries"):  # fmt: skip
+        self._announcer = Announcer(run, topic, self.monitor, self._options.retry)
+        for counter in ("ticks_written", "batches_written", "bytes_written", "write_retries"):
             self.monitor.counter(counter)
         self.monitor.gauge("queued_ticks", lambda: len(queue))
         self.monitor.gauge("queued_bytes", lambda: queue.size_bytes)
 
+    @property
+    def unannounced(self) -> int:
+        """The number of files that are written but not announced, because the database is away."""
+        return len(self._announcer)
+
     def run(self) -> None:
-        with self._run.writer(self._topic) as topic:
-            self._publish(topic)
+        with closing(self._announcer):
             while self.proceed() and not self._queue.finished:
-                self._persist(self._pop(), topic)
-            self._drain(topic)
+                self._announcer.send()
+                self._persist(self._pop())
+            self._drain()
+            self._announcer.send_all(self.wait)
 
     def wake(self) -> None:
         self._queue.wake()
@@ -87,17 +92,21 @@ class PersistenceService(Service):
     def _pop(self) -> list[EncodedTick]:
         options = self._options
         return self._queue.pop(
-            options.max_batch_size, options.batch_timeout_seconds, options.max_batch_bytes, unless=self.interrupted
+            options.max_batch_size,
+            options.batch_timeout_seconds,
+            options.max_batch_bytes,
+            unless=self.interrupted,
+            within=self._announcer.pause,
         )
 
-    def _drain(self, topic: TopicWriter) -> None:
+    def _drain(self) -> None:
         last_tick, options = self._queue.last_tick, self._options
         if last_tick is None:
             return
         while ticks := self._queue.pop_now(options.max_batch_size, last_tick, options.max_batch_bytes):
-            self._persist(ticks, topic)
+            self._persist(ticks)
 
-    def _persist(self, ticks: list[EncodedTick], topic: TopicWriter) -> None:
+    def _persist(self, ticks: list[EncodedTick]) -> None:
         if not ticks:
             return
         try:
@@ -105,9 +114,9 @@ class PersistenceService(Service):
         except BaseException:
             self._queue.release(ticks)
             raise
-        self._unpublished.append((file, len(ticks)))
+        self._announcer.add(file.key, self._info(file), partial(self._queue.done, len(ticks)))
         faults.reach("persistence.publish")
-        self._publish(topic)
+        self._announcer.send()
         faults.reach("persistence.published")
 
     def _write(self, ticks: list[EncodedTick]) -> BatchFile:
@@ -124,16 +133,6 @@ class PersistenceService(Service):
     def _write_once(self, ticks: list[EncodedTick]) -> BatchFile:
         faults.reach("persistence.write")
         return self._storage.write_batch(self._run.id, ticks)
-
-    def _publish(self, topic: TopicWriter) -> None:
-        """Announces all unannounced files, the oldest first."""
-        while self._unpublished:
-            file, count = self._unpublished[0]
-            send = partial(topic.send, self._info(file))
-            self._retried(f"Publishing {file.key}", send, "notification_retries")
-            self.monitor.counter("notifications_sent").add()
-            self._unpublished.popleft()
-            self._queue.done(count)
 
     def _info(self, file: BatchFile) -> BatchInfo:
         return BatchInfo(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -64,17 +65,20 @@ class TickQueue:
         timeout: float,
         max_bytes: int = defaults.QUEUE_BYTES,
         unless: Callable[[], bool] = _never,
+        within: float = math.inf,
     ) -> list[EncodedTick]:
         """Pops the next batch once it is full, its oldest tick is `timeout` seconds old, or the queue is closed.
 
-        Returns an empty list if no tick comes within `timeout` seconds, if `unless` becomes true, or after the end.
+        Returns an empty list if no tick comes within `timeout` seconds, if no batch is ready within `within` seconds,
+        if `unless` becomes true, or after the end.
         """
         with self._changed:
+            end = self._clock() + within
             deadline = self._clock() + timeout
             while not unless():
                 if self._ready(max_ticks, timeout, max_bytes):
                     return self._pop(max_ticks, max_bytes)
-                due = self._queued[0].at + timeout if self._queued else deadline
+                due = min(end, self._queued[0].at + timeout if self._queued else deadline)
                 if due <= self._clock() or self.finished:
                     return []
                 self._changed.wait(due - self._clock())
@@ -88,7 +92,7 @@ class TickQueue:
             return []
 
     def done(self, count: int) -> None:
-        """Reports that `count` popped ticks are durable and announced."""
+        """Reports that `count` popped ticks are durable and, if the database answers, announced."""
         with self._changed:
             self._popped -= count
             self._changed.notify_all()

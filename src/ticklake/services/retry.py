@@ -30,13 +30,24 @@ class Retry:
     def delay(self, failures: int) -> float:
         return pause_after(failures, first=self.first_delay, longest=self.max_delay)
 
-    def call(self, what: str, action: Callable[[], _Result], monitor: Monitor, counter: str) -> _Result:
-        """Returns the result of `action` or raises `WriteKeepsFailing`. A stop does not interrupt it."""
+    def call(
+        self,
+        what: str,
+        action: Callable[[], _Result],
+        monitor: Monitor,
+        counter: str,
+        at_once: tuple[type[Exception], ...] = (),
+    ) -> _Result:
+        """Returns the result of `action` or raises `WriteKeepsFailing`. A stop does not interrupt it.
+
+        Errors of `at_once` are not retried here.
+        """
+        at_once = (StoredFileConflict, BatchOutOfOrder, *at_once)  # the first two: a retry would write the same bytes
         for attempt in range(1, self.attempts):
             try:
                 return action()
-            except (StoredFileConflict, BatchOutOfOrder):
-                raise  # A retry would write the same bytes.
+            except at_once:
+                raise
             except Exception as error:
                 monitor.counter(counter).add()
                 monitor.errors.record(counter.upper(), error, what)
@@ -44,5 +55,7 @@ class Retry:
                 self.sleep(self.delay(attempt))
         try:
             return action()
+        except at_once:
+            raise
         except Exception as error:
             raise WriteKeepsFailing(what=what, attempts=self.attempts, error=error) from error

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from ticklake import defaults
 from ticklake.database.errors import DatabaseLocked, DatabaseUnavailable
 from ticklake.errors import TickLakeError
 from ticklake.topics.envelope import Envelope
@@ -18,11 +19,12 @@ LONGEST_GATHERING = 0.002
 class _Parcel:
     """The messages of one sender and their result. The sender waits until they are stored or it becomes the leader."""
 
-    __slots__ = ("done", "envelopes", "error", "topic", "turn")
+    __slots__ = ("done", "envelopes", "error", "patience", "topic", "turn")
 
-    def __init__(self, topic: str, envelopes: Sequence[Envelope]) -> None:
+    def __init__(self, topic: str, envelopes: Sequence[Envelope], patience: float) -> None:
         self.topic = topic
         self.envelopes = envelopes
+        self.patience = patience
         self.turn = threading.Lock()
         self.turn.acquire()
         self.done = False
@@ -46,9 +48,11 @@ class Publisher:
         self._leader: _Parcel | None = None
         self._expected = 1
 
-    def publish(self, topic: str, envelopes: Sequence[Envelope]) -> None:
-        """Publishes messages. Returns when they are durable."""
-        mine = _Parcel(topic, envelopes)
+    def publish(
+        self, topic: str, envelopes: Sequence[Envelope], patience: float = defaults.SEND_PATIENCE_SECONDS
+    ) -> None:
+        """Publishes messages. Returns when they are durable. Senders who share a commit are as patient as the most."""
+        mine = _Parcel(topic, envelopes, patience)
         try:
             try:
                 self._join(mine)
@@ -113,7 +117,9 @@ class Publisher:
     def _commit(self, parcels: Sequence[_Parcel]) -> None:
         try:
             retry_while_unavailable(
-                lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]), on_error=self.on_error
+                lambda: self._store.publish_all([(p.topic, p.envelopes) for p in parcels]),
+                on_error=self.on_error,
+                seconds=max(parcel.patience for parcel in parcels),
             )
         except (DatabaseUnavailable, DatabaseLocked) as error:  # already retried for long; no parcel is the cause
             for parcel in parcels:

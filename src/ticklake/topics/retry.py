@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from ticklake import defaults
 from ticklake.backoff import pause_after
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
 from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
-PATIENCE_SECONDS = 60.0
+
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
 MOST_ABORTED = 5
@@ -24,7 +25,7 @@ def retry_while_unavailable(
     act: Callable[[], _Result],
     *,
     on_error: Callable[[TickLakeError], object],
-    seconds: float = PATIENCE_SECONDS,
+    seconds: float = defaults.SEND_PATIENCE_SECONDS,
     pause: Callable[[float], object] = time.sleep,
 ) -> _Result:
     """Repeats `act` until the database answers; raises after `seconds`. It must be harmless to repeat `act`.

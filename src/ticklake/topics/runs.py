@@ -143,11 +143,15 @@ class Run:
         self._lock = threading.Lock()
         self._opened: tuple[TopicStore, Publisher] | None = None
 
-    def writer(self, topic: str) -> TopicWriter:
-        """Opens a writer to a topic. The topic exists once it has a message."""
+    def writer(self, topic: str, *, patience: float = defaults.SEND_PATIENCE_SECONDS) -> TopicWriter:
+        """Opens a writer to a topic. The topic exists once it has a message.
+
+        While the database is away, `send` retries for `patience` seconds, then it raises.
+        """
+        check_seconds("patience", patience)
         self.upgrades = True
         store, publisher = self._topics()
-        return TopicWriter(store, publisher, check_name("topic", topic), self._metrics)
+        return TopicWriter(store, publisher, check_name("topic", topic), self._metrics, patience)
 
     def reader(
         self,

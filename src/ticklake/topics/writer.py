@@ -10,6 +10,7 @@ from types import TracebackType
 
 from google.protobuf.message import Message as Payload
 
+from ticklake import defaults
 from ticklake.database import Transaction
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.errors import TopicClosed
@@ -24,12 +25,20 @@ _log = logging.getLogger(__name__)
 class TopicWriter:
     """Writes to one topic of one run, from any number of threads."""
 
-    def __init__(self, store: TopicStore, publisher: Publisher, topic: str, metrics: TopicMetrics) -> None:
+    def __init__(
+        self,
+        store: TopicStore,
+        publisher: Publisher,
+        topic: str,
+        metrics: TopicMetrics,
+        patience: float = defaults.SEND_PATIENCE_SECONDS,
+    ) -> None:
         self.topic = topic
         self.monitor = metrics.add_monitor(f"{topic} writer", topic)
         self._store = store
         self._publisher = publisher
         self._metrics = metrics
+        self._patience = patience
         self._latency = self.monitor.percentiles("write_latency")
         self._sent = self.monitor.counter("messages_sent")
         self._errors = self.monitor.counter("write_errors")
@@ -48,7 +57,7 @@ class TopicWriter:
             self._join(envelopes, connection)
         elif envelopes:
             # The ids are new, so all messages count as new, even after a retry.
-            self._write(partial(self._publisher.publish, self.topic, envelopes))
+            self._write(partial(self._publisher.publish, self.topic, envelopes, self._patience))
             self._count(len(envelopes))
         return [envelope.message_id for envelope in envelopes]
 
@@ -59,7 +68,9 @@ class TopicWriter:
             self._join(envelopes, connection)
         elif envelopes:
             self._write(
-                lambda: retry_while_unavailable(lambda: self._forward(envelopes), on_error=self._publisher.on_error)
+                lambda: retry_while_unavailable(
+                    lambda: self._forward(envelopes), on_error=self._publisher.on_error, seconds=self._patience
+                )
             )
 
     def close(self) -> None:

@@ -88,9 +88,9 @@ def _guard(options: HttpOptions, directory: str | Path) -> Guard:
     return Guard(token, options.host, tuple(options.allowed_hosts), options.path_prefix, options.read_only)
 
 
-def check_host(host: str) -> None:
-    """Raises `HostUnavailable` if the server cannot listen on this host."""
-    _bound(host, 0).close()
+def check_address(host: str, port: int) -> None:
+    """Raises `HostUnavailable` or `AddressUnavailable` if the server cannot listen there."""
+    _bound(host, port).close()
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -12,6 +12,8 @@ import pytest
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import TableNotInRun
 from ticklake.indexers.builtin.organism import OrganismIndexer
+from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.log import DeltaLog, Head
 from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.lake import Lake
 from ticklake.lake.metadata import write_metadata
@@ -118,3 +120,22 @@ def test_what_a_table_has_is_not_remembered_for_another_of_its_name(tmp_path: Pa
         found = presence.ranges(catalog, RUN, TABLE.name, 1)
         assert found == ([TickRange(0, 2)] if ticks[0] == 0 else [TickRange(1, 1), TickRange(5, 5)])
         shutil.rmtree(tmp_path / RUN)
+
+
+def test_a_table_that_is_moved_away_while_it_is_opened_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(tmp_path / "lake", [1], 1, "before")
+    read = DeltaLog._read_table
+    moved: list[str] = []
+
+    def read_and_move(log: DeltaLog, folder: TableFolder) -> Head:
+        head = read(log, folder)
+        if not moved:
+            moved.append(str(shutil.move(log.directory, tmp_path / "away")))
+        return head
+
+    monkeypatch.setattr(DeltaLog, "_read_table", read_and_move)
+    commit(tmp_path / "lake", [2], 1, "after")
+    assert moved
+    assert Lake(tmp_path / "lake").ledger(RUN, TABLE).present([TickRange(0, 9)]).tolist() == [2]

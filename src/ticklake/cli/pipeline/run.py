@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -13,12 +13,15 @@ from ticklake.cli.errors import WebMissing
 from ticklake.cli.options.logs import set_up_logs
 from ticklake.cli.options.numbers import PORT, Seconds
 from ticklake.cli.terminal.interrupt import end_now, graceful_stop
+from ticklake.errors import TickLakeError
+from ticklake.logs import one_line, redacted
 
 if TYPE_CHECKING:
     from ticklake.node.node import Node
 
 POLL_SECONDS = 0.2
 FAILED, LATE = 1, 3
+_Result = TypeVar("_Result")
 
 
 @click.command()
@@ -55,28 +58,46 @@ def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: flo
 
 
 def build(config: str, port: int | None = None) -> Node:
-    """Returns the node of a configuration, ready to start. Creates no file and no table."""
+    """Returns the node of a configuration, ready to start. Raises with everything that is wrong. Creates nothing."""
     from ticklake.config import load
-    from ticklake.config.directories import check_directories
     from ticklake.node.node import Node
+    from ticklake.node.preflight import examine
 
-    node = Node(load(config))
-    check_directories(node.settings)
-    http = node.settings.node.http
-    if http.port is not None or port is not None:
-        _check_http(http.host, node.settings.node.directory)
-    return node
+    settings = load(config)
+    found, node = _attempt(lambda: Node(settings))
+    report = examine(settings)
+    http = settings.node.http
+    listens_on = http.port if port is None else port
+    if listens_on is not None:
+        found += _attempt(lambda: _check_http(http.host, listens_on, settings.node.directory))[0]
+    for note in report.notes:
+        click.echo(f"Note: {one_line(redacted(note))}", err=True)
+    problems = [*found, *report.problems]
+    if node is not None and not problems:
+        return node
+    if node is not None:
+        node.close()
+    for problem in problems[:-1]:
+        click.echo(f"Error: {one_line(redacted(str(problem)))}", err=True)
+    raise problems[-1]
 
 
-def _check_http(host: str, directory: str) -> None:
-    """Checks that HTTP can be served: the packages, the host and, if required, the token. Creates no token."""
+def _attempt(act: Callable[[], _Result]) -> tuple[list[Exception], _Result | None]:
+    try:
+        return [], act()
+    except TickLakeError as error:
+        return [error], None
+
+
+def _check_http(host: str, port: int, directory: str) -> None:
+    """Checks that HTTP can be served: the packages, the address and, if required, the token. Creates no token."""
     try:
         from ticklake.node.client import token_of
         from ticklake.web.security.guard import find_token, is_loopback
-        from ticklake.web.server import check_host
+        from ticklake.web.server import check_address
     except ModuleNotFoundError as error:
         raise WebMissing(module=error.name) from error
-    check_host(host)
+    check_address(host, port)
     if token_of() or not is_loopback(host):
         find_token(host, directory)
 

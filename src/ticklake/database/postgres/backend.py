@@ -27,7 +27,7 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import is_name_of, schema_name
-from ticklake.database.outages import postgres_fault, translate
+from ticklake.database.outages import Fault, is_refusal, postgres_fault, translate
 from ticklake.database.postgres.connection import OWN as _OWN
 from ticklake.database.postgres.connection import Connection, own
 from ticklake.database.postgres.lock_waits import report_lock_waits
@@ -175,6 +175,8 @@ class PostgresBackend(Inheritable):
         """Translates an error of the driver. `connection` is where it happened, if there was one."""
         reason = " ".join(str(error).split())
         lost = isinstance(error, psycopg.OperationalError) if connection is None else connection.broken
+        if connection is None and lost and is_refusal(reason):
+            return translate(Fault.REFUSED, self.name, reason)
         return translate(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
 
     def _disown(self, fork: Fork) -> None: ...

@@ -323,7 +323,10 @@ class DeltaLog:
             self._seen = self._folder, self.version
         self.head = Head(-1, "")
         self.loads += 1
+        first = not self.id
         while not self.head.digest:
+            if first:
+                self.id = ""  # somebody may have moved away the table that was just opened
             with self._open_folder() as folder:
                 states = folder.states(recovery.durable_version(folder))
                 try:

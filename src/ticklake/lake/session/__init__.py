@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ticklake.lake.session.java import OLDEST, Java, find_java
+from ticklake.lake.session.master import needs_java
 from ticklake.lake.session.session import (
     close_if_dead,
     job_died,
@@ -14,8 +16,12 @@ from ticklake.lake.session.session import (
 )
 
 __all__ = [
+    "OLDEST",
+    "Java",
     "close_if_dead",
+    "find_java",
     "job_died",
+    "needs_java",
     "open_session",
     "parallelism",
     "reason_of",

@@ -14,6 +14,11 @@ _PORTS = {CONNECT: 15002, STANDALONE: 7077}
 _ANSWER_SECONDS = 10.0
 
 
+def needs_java(master: str) -> bool:
+    """Returns whether this process must start a JVM. A client of Spark Connect does not."""
+    return not master.startswith(CONNECT)
+
+
 def check_reachable(master: str) -> None:
     """Raises `SparkUnavailable` at once if no address accepts a connection. Spark itself would need minutes."""
     failures = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import signal
 import sys
 import threading
@@ -16,8 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ticklake.lake.errors import JavaMissing, SparkUnavailable
+from ticklake.lake.errors import SparkUnavailable
 from ticklake.lake.session import connect
+from ticklake.lake.session.java import find_java
 from ticklake.lake.session.master import CONNECT, check_reachable
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def _open(master: str, settings: Mapping[str, str]) -> SparkSession:
     check_reachable(master)
     if master.startswith(CONNECT):
         return connect.connect(master, settings)
-    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
-        raise JavaMissing()
+    find_java()
     own = dict(_SETTINGS)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

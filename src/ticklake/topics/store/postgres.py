@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from ticklake import defaults
 from ticklake.database import Schema, Transaction
 from ticklake.database.errors import TransactionAborted, UniqueViolation
 from ticklake.database.schema import Statements
 from ticklake.text import error_text
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.retry import PATIENCE_SECONDS
 from ticklake.topics.store import numbering
 from ticklake.topics.store.store import PACKAGE, Claim, Claimed, Consumer, OpenTransaction, TopicStore, trace
 
@@ -94,7 +94,7 @@ class PostgresTopicStore(TopicStore):
         A consumer may poll while its own open transaction has acknowledged messages. If the poll waited for this
         transaction and this transaction for the acks, the database could not detect the deadlock.
         """
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + defaults.SEND_PATIENCE_SECONDS
         while True:
             try:
                 with self.schema.transaction() as transaction:

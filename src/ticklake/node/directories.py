@@ -1,4 +1,4 @@
-"""Checks that the directories of a configuration can be used on this machine. Creates nothing."""
+"""Checks that the directories of a configuration can be used on this machine. Leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ticklake.config.classes import SERVICES
 from ticklake.config.errors import BadValue
 from ticklake.config.options import DatabaseOptions, EventQueueOptions, LakeOptions, StorageOptions, TopicOptions
 from ticklake.config.settings import NodeSettings, ResourceSettings
+from ticklake.storage import probe
 
 _SQLITE = "sqlite:///"
 _READ_ONLY = ("storage-read", "lake-read")
@@ -25,14 +26,14 @@ class _Named(NamedTuple):
     where: object
 
 
-def check_directories(settings: NodeSettings) -> None:
-    """Raises `BadValue` for a place that is not a directory, or that this user can neither write to nor create."""
+def unusable_directories(settings: NodeSettings) -> Iterator[BadValue]:
+    """Yields an error for each place that is not a directory, or that this user can neither write to nor create."""
     written, read = _used(settings)
     own = settings.node_origins.get("directory", settings.file)
-    _refuse(_Named("node.directory", Path(settings.node.directory), own), writing=True)
+    yield from _refused(_Named("node.directory", Path(settings.node.directory), own), writing=True)
     for resource in settings.resources.values():
         for place in _places(settings, resource):
-            _refuse(place, writing=resource.name in written, reading=resource.name in read)
+            yield from _refused(place, writing=resource.name in written, reading=resource.name in read)
 
 
 def _used(settings: NodeSettings) -> tuple[set[str], set[str]]:
@@ -59,16 +60,15 @@ def _places(settings: NodeSettings, resource: ResourceSettings) -> Iterator[_Nam
         yield _Named(key, place, where)
 
 
-def _refuse(place: _Named, *, writing: bool, reading: bool = True) -> None:
+def _refused(place: _Named, *, writing: bool, reading: bool = True) -> Iterator[BadValue]:
     reason = _obstacle(place.path, writing=writing, reading=reading)
     if reason is not None:
-        raise BadValue(where=place.where, key=place.key, reason=f"{reason}, or choose another directory")
+        yield BadValue(where=place.where, key=place.key, reason=f"{reason}, or choose another directory")
 
 
 def _obstacle(path: Path, *, writing: bool, reading: bool) -> str | None:
     """Returns why a directory cannot be used, with a remedy; None if it can be used or created."""
-    exists = os.path.lexists if writing else os.path.exists  # a dangling link can be ignored, unless we must create it
-    nearest = next(one for one in (path, *path.parents) if exists(one) or one == one.parent)
+    nearest = _nearest(path, writing=writing)
     uncreated = "" if nearest == path else f"{path} cannot be created: "
     if not nearest.is_dir():
         return f"{uncreated}{nearest} is not a directory. Move it away"
@@ -76,4 +76,19 @@ def _obstacle(path: Path, *, writing: bool, reading: bool) -> str | None:
         return f"{uncreated}{nearest} is not writable by this user. Grant write permission"
     if reading and not uncreated and not os.access(nearest, os.R_OK | os.X_OK):
         return f"{nearest} is not readable by this user. Grant read permission"
+    return _probed(nearest) if writing else None
+
+
+def _nearest(path: Path, *, writing: bool) -> Path:
+    """Returns the directory itself, or the parent in which it would be created."""
+    exists = os.path.lexists if writing else os.path.exists  # a dangling link can be ignored, unless we must create it
+    return next(one for one in (path, *path.parents) if exists(one) or one == one.parent)
+
+
+def _probed(directory: Path) -> str | None:
+    """Returns why files cannot be created atomically in a directory: a full disk, or a file system that cannot."""
+    try:
+        probe(directory)
+    except OSError as error:
+        return f"{directory} cannot be written to: {error.strerror or error}. Repair it"
     return None
