@@ -20,7 +20,6 @@ from ticklake.database.errors import (
     DatabaseClosed,
     DatabaseDamaged,
     DatabaseInUseAtFork,
-    DatabaseLocked,
     DatabaseMoved,
     DatabaseUnusable,
     NestedTransaction,
@@ -29,12 +28,12 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.names import schema_name
-from ticklake.database.outages import Fault, sqlite_fault, translate
 from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
-from ticklake.database.sqlite.connecting import connect
+from ticklake.database.sqlite.connecting import connect, translated
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
+from ticklake.database.sqlite.leftovers import check_hidden, has_leftovers
 from ticklake.database.sqlite.stamps import stamps_of
 from ticklake.database.sqlite.wakeups import HintListener, Hints
 from ticklake.database.waiting import Turn
@@ -236,7 +235,7 @@ class SqliteTransaction(Transaction):
         except apsw.Error as error:
             if isinstance(error, apsw.ReadOnlyError) and self._connection.pragma("query_only"):
                 raise ReadingOnly(run_id=self.run_id) from error
-            raise _translate(error, self._connection.filename) from error
+            raise translated(error, self._connection.filename, LOCK_SECONDS) from error
 
 
 class SqliteWork(Work[SqliteTransaction]):
@@ -271,6 +270,8 @@ class SqliteWork(Work[SqliteTransaction]):
         faults.reach("database.commit.before")
         if self._transaction is not None:
             self._transaction.check_open()
+            if self._transaction.foreign:
+                check_hidden(self._shared.connected(), self._schema.run_id)
         self._shared.guard.may_commit = True
         self._shared.connected().execute("COMMIT")
         self._shared.check_place()
@@ -288,12 +289,14 @@ class SqliteWork(Work[SqliteTransaction]):
         try:
             self._shared.roll_back()
             if self._transaction is not None:
+                if self._transaction.foreign:
+                    self._shared.clean()
                 self._schema.count_statements(self._transaction.executed)
         finally:
             self._shared.turn.release(self._reference)
 
     def _translate(self, error: apsw.Error) -> TickLakeError:
-        return _translate(error, str(self._schema.path))
+        return translated(error, str(self._schema.path), LOCK_SECONDS)
 
 
 class _Closing:
@@ -363,6 +366,11 @@ class _SharedConnection(Inheritable):
         except apsw.Error as error:
             _log.debug("Cannot roll back, closing %s: %s", self._path, error)
             self._drop(self._connection, force=True)
+
+    def clean(self) -> None:
+        """Closes the connection if the next transaction would see what foreign statements have left in it."""
+        if self._connection is not None and has_leftovers(self._connection):
+            self._disconnect()
 
     def remember_place(self) -> None:
         """Records the open files before a transaction. They may be moved while it waits for its lock."""
@@ -439,11 +447,3 @@ def _run_ids(path: Path) -> list[str]:
         return []
     finally:
         schema.close()
-
-
-def _translate(error: apsw.Error, path: str) -> TickLakeError:
-    """Translates an error of the driver."""
-    fault = sqlite_fault(getattr(error, "result", 0))
-    if fault is Fault.LOCKED:
-        return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
-    return translate(fault, path, str(error) or type(error).__name__)
