@@ -18,7 +18,6 @@ from ticklake import faults
 from ticklake.database.errors import (
     DatabaseBusy,
     DatabaseClosed,
-    DatabaseDamaged,
     DatabaseInUseAtFork,
     DatabaseMoved,
     DatabaseUnusable,
@@ -28,6 +27,7 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.names import schema_name
+from ticklake.database.outages import UNREADABLE
 from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
@@ -76,7 +76,7 @@ class SqliteBackend(Inheritable):
             return self._schemas[run_id]
 
     def runs(self) -> list[str]:
-        """Lists the runs. Skips, with one warning, damaged files and files that do not match their run (copies)."""
+        """Lists the runs. Skips, with one warning, unreadable files and files that do not match their run (copies)."""
         # glob would hide an error of the directory
         files = self._directory.iterdir() if self._directory.exists() else ()
         found: list[str] = []
@@ -84,9 +84,10 @@ class SqliteBackend(Inheritable):
         for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
             try:
                 ids = _run_ids(path)
-            except DatabaseDamaged as error:
-                self._skip(path, str(error))
-                damaged.append(str(error))
+            except UNREADABLE as error:
+                if os.path.lexists(path):  # it was not removed meanwhile
+                    self._skip(path, str(error))
+                    damaged.append(str(error))
                 continue
             found += [run_id for run_id in ids if schema_name(run_id) == path.stem]
             if ids and (name := schema_name(ids[0])) != path.stem:
@@ -441,7 +442,7 @@ def _run_ids(path: Path) -> list[str]:
     try:
         with schema.reading() as view:
             return [row[0] for row in view.sql(_OWN).read_run()]
-    except (DatabaseDamaged, DatabaseInUseAtFork):
+    except (*UNREADABLE, DatabaseInUseAtFork):
         raise
     except TickLakeError:
         return []
