@@ -21,7 +21,7 @@ from ticklake.database.postgres.backend import PostgresTransaction
 from ticklake.database.postgres.connection import Connection
 from ticklake.doctor.databases import open_transactions
 from ticklake.doctor.subject import Store, Subject
-from ticklake.errors import DatabaseUnavailable, PoolExhausted
+from ticklake.errors import DatabaseUnavailable, PoolExhausted, UniqueViolation
 from ticklake.insights import Places
 from ticklake.topics import Run, TopicReader
 from ticklake.topics.store.store import OpenTransaction
@@ -780,6 +780,46 @@ def test_a_temporary_table_with_the_name_of_ours_takes_no_messages(narrow: Run) 
             writer.send(BatchInfo(tick_start=1), connection=transaction)
         writer.send(BatchInfo(tick_start=2))
         assert len(narrow.browse("t")) == 3
+
+
+AUDIT = """
+CREATE TABLE audited (n int);
+CREATE TABLE audit (n int, who text);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO audit SELECT NEW.n, current_setting('app.who') || who.name FROM who;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER later AFTER INSERT ON audited DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION note()
+"""
+DEFERRED = """
+SET app.who = 'a';
+CREATE TEMP TABLE who AS SELECT 'b'::text AS name;
+CREATE TEMP TABLE parent (id int PRIMARY KEY);
+CREATE TEMP TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+INSERT INTO child VALUES (1);
+INSERT INTO parent VALUES (1);
+INSERT INTO audited VALUES (1)
+"""
+
+
+def test_deferred_triggers_find_what_their_transaction_has_left_in_the_session(narrow: Run) -> None:
+    with narrow.transaction() as transaction:
+        transaction.execute_script(AUDIT)
+    for _ in range(2):
+        with narrow.transaction() as transaction:
+            transaction.execute_script(DEFERRED)
+    with narrow.reading() as transaction:
+        assert transaction.execute("SELECT n, who FROM audit", {}) == [(1, "ab"), (1, "ab")]
+
+
+def test_a_deferred_constraint_that_is_violated_stores_nothing(narrow: Run) -> None:
+    with narrow.transaction() as transaction:
+        transaction.execute_script("CREATE TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with pytest.raises(UniqueViolation), narrow.transaction() as transaction:
+        transaction.execute_script("INSERT INTO once VALUES (1); INSERT INTO once VALUES (1)")
+    with narrow.reading() as transaction:
+        assert transaction.execute("SELECT n FROM once", {}) == []
 
 
 def test_a_transaction_without_foreign_statements_cleans_nothing_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

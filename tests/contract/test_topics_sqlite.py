@@ -24,6 +24,7 @@ from ticklake.errors import (
     NestedTransaction,
     ReadingOnly,
     SchemaTooNew,
+    TableHidden,
     UnknownDatabase,
 )
 from ticklake.topics import Run
@@ -94,6 +95,36 @@ FILL = """
 """
 FENCED = ("ack", "extend", "release", "acknowledged")
 HOT = ("look", "expire", "available", "fresh", "claim_fresh", "claim_after_reset", "reclaim", "advance", *FENCED)
+
+
+@pytest.mark.parametrize("script", ["CREATE TEMP TABLE scratch (x int)", "CREATE TEMP VIEW scratch AS SELECT 1"])
+def test_what_a_transaction_leaves_in_its_connection_is_gone_after_it(run: Run, script: str) -> None:
+    for _ in range(3):
+        with run.transaction() as transaction:
+            transaction.execute_script(script)
+    with run.transaction() as transaction, pytest.raises(DatabaseUnusable, match="no such table"):
+        transaction.execute("SELECT * FROM scratch", {})
+    with run.writer("t") as writer:
+        writer.send(BatchInfo(tick_start=0))
+    assert len(run.browse("t")) == 1
+
+
+def test_an_attached_database_is_gone_after_its_transaction(run: Run, tmp_path: Path) -> None:
+    for _ in range(3):
+        with run.transaction() as transaction:
+            transaction.execute(f"ATTACH '{tmp_path / 'other'}' AS other", {})
+
+
+def test_a_temporary_table_with_the_name_of_ours_takes_no_messages(run: Run) -> None:
+    with run.writer("t") as writer:
+        writer.send(BatchInfo(tick_start=0))
+        with pytest.raises(TableHidden, match="'Topic_Messages'"), run.transaction() as transaction:
+            ((text,),) = transaction.execute("SELECT sql FROM main.sqlite_schema WHERE name = 'topic_messages'", {})
+            columns = text[text.index("(") :]
+            transaction.execute_script(f"CREATE TEMP TABLE Topic_Messages {columns}")
+            writer.send(BatchInfo(tick_start=1), connection=transaction)
+        writer.send(BatchInfo(tick_start=2))
+    assert len(run.browse("t")) == 2
 
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(1_000_000, marks=pytest.mark.long)])

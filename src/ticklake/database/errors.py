@@ -203,6 +203,15 @@ class StatementOfSavepoint(TickLakeError):
     statement: str
 
 
+class TableHidden(TickLakeError):
+    message = (
+        "A temporary table {table!r} was refused in run {run_id!r}: it hides the table of that name, so rows could be "
+        "stored in it and lost. Nothing was stored. Give it another name."
+    )
+    run_id: str
+    table: str
+
+
 class TransactionGone(TickLakeError):
     message = (
         "The transaction in run {run_id!r} was ended inside its `with` block, so its changes may be lost. Only the "

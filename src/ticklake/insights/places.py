@@ -74,10 +74,18 @@ class Places:
             attempts.raise_first()
         return (self._report(run_id, attempts) for run_id in runs)
 
+    @property
+    def unlisted(self) -> list[str]:
+        """Why runs may be missing in the last list of runs: files of databases that cannot be read."""
+        return [reason for one in self.databases for reason in one.damaged]
+
     def report(self, run_id: str | None) -> RunReport:
-        """Returns the report of a run, with missing ticks. Default: the newest run."""
+        """Returns the report of a run, with missing ticks. Default: the newest run of those that can be listed."""
         attempts = Attempts()
         found = self._report(self.chosen(run_id, attempts), attempts)
+        if run_id is None and self.unlisted:
+            errors = dict.fromkeys([*found.errors, *self.unlisted])
+            found = replace(found, error=" ".join(errors))
         if self.presence is None or self.catalog is None:
             return found
         return replace(found, tables=with_missing(found.tables, self.catalog, found.run_id, self.presence))
@@ -91,6 +99,7 @@ class Places:
         """Returns what a live view shows of a run. Default: the newest run. `at` is when the tables were read."""
         attempts = Attempts()
         chosen = self.chosen(run_id, attempts)
+        unlisted = self.unlisted if run_id is None else []
         tables, at = attempts.read(self.catalog, lambda: self._tables(chosen)) or [], clock()
         groups: list[GroupReport] = []
         gaps: list[GapsReport] = []
@@ -100,7 +109,7 @@ class Places:
             groups += attempts.read(one, partial(groups_of, [one], chosen)) or []
             gaps += attempts.read(one, partial(place.gaps, chosen)) or []
             held_back += map(str, attempts.read(one, partial(held_back_of, [one], chosen)) or [])
-        return Glance(chosen, at, tables, groups, gaps, held_back, attempts.errors)
+        return Glance(chosen, at, tables, groups, gaps, held_back, list(dict.fromkeys([*attempts.errors, *unlisted])))
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -112,6 +121,9 @@ class Places:
         """Returns the given run; by default the newest. If a place cannot be read, its error is raised instead of a
         claim that the run does not exist."""
         runs = self.known_runs(attempts)
+        if run_id is not None and run_id not in runs and self.unlisted:
+            for one in self.databases:  # the file that cannot be read may be its own
+                attempts.read(one, partial(groups_of, [one], run_id))
         if not runs or (run_id is not None and run_id not in runs):
             attempts.raise_first()
         return chosen_run(run_id, runs, self)

@@ -98,7 +98,7 @@ class Database:
 
     @property
     def damaged(self) -> list[str]:
-        """Why runs are missing in the last result of `runs`: their files are damaged."""
+        """Why runs are missing in the last result of `runs`: their files cannot be read."""
         return self._backend.damaged
 
     @property

@@ -14,6 +14,7 @@ from click.testing import Result
 from ticklake.contracts import BatchInfo
 from ticklake.doctor import Subject, examine
 from ticklake.doctor.subject import Store
+from ticklake.errors import DatabaseDamaged, DatabaseFileUnusable
 from ticklake.topics import Database
 
 from .conftest import add_ticks
@@ -94,6 +95,47 @@ def test_a_file_whose_run_is_not_known_any_more_is_named(
     assert done.exit_code == 1 and NEW in done.stdout and f"{file.name} is damaged" in done.stderr
     errors = [text for check, level, text in findings(places, maker) if level == "error"]
     assert len(errors) == 1 and file.name in errors[0]
+
+
+def garbage(file: Path) -> None:
+    file.write_bytes(b"this is no database" * 1000)
+
+
+def folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+@pytest.mark.warns("is damaged", "cannot be used")
+@pytest.mark.parametrize("damage", [garbage, folder])
+def test_a_file_that_cannot_be_read_may_be_the_newest_run(
+    ticklake: Run, places: Path, damage: Callable[[Path], None]
+) -> None:
+    (file,) = (one for one in (places / "database").glob("*.sqlite") if "AAAAAAAA" in one.name)
+    damage(file)
+    database = ("--database", f"sqlite:///{places / 'database'}")
+    for command in (["status"], ["runs"], ["top", "--once"], ["topics"]):
+        done = ticklake(*command, *database)
+        assert done.exit_code == 1, command
+        assert OLD in done.stdout and file.name in done.output
+    assert json.loads(ticklake("status", *database, "--json").stdout)["run_id"] == OLD
+    assert ticklake("status", OLD, *database).exit_code == 0
+    with pytest.raises((DatabaseDamaged, DatabaseFileUnusable), match=file.name):
+        ticklake("status", NEW, *database)
+
+
+@pytest.mark.warns("is damaged", "cannot be used")
+@pytest.mark.parametrize("damage", [garbage, folder])
+def test_a_run_is_not_the_only_one_if_another_cannot_be_read(
+    ticklake: Run, places: Path, damage: Callable[[Path], None]
+) -> None:
+    (file,) = (one for one in (places / "database").glob("*.sqlite") if "AAAAAAAA" in one.name)
+    damage(file)
+    database = ("--database", f"sqlite:///{places / 'database'}")
+    reset = ("groups", "reset", "batch-topic", "dead", "--to", "earliest", "--dry-run")
+    done = ticklake(*reset, *database)
+    assert done.exit_code == 2 and "Choose a run" in done.stderr and file.name in done.stderr
+    assert ticklake(*reset, *database, "--run", OLD).exit_code == 0
 
 
 def test_db_upgrade_upgrades_the_others(ticklake: Run, damaged: Path) -> None:

@@ -22,7 +22,7 @@ def runs(storage: str | None, lake: str | None, database: tuple[str, ...], as_js
     """List the runs in a storage, a lake or databases. Exit code 1 if one of them cannot be read."""
     with open_places(storage, lake, database) as places:
         reports = list(places.reports())
-        unlisted = [reason for one in places.databases for reason in one.damaged]
+        unlisted = places.unlisted
     if as_json:
         print_json(reports)
     elif reports:

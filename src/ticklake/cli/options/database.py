@@ -36,17 +36,12 @@ def open_databases(urls: Sequence[str]) -> Iterator[list[Database]]:
         yield opened
 
 
-@contextmanager
-def open_runs(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run]]:
-    """Opens the given run, or all runs, in each of the databases."""
+def _given(databases: Sequence[Database], run_id: str) -> list[Run]:
+    """Opens a run in each of the databases that has it."""
     from ticklake.topics import runs_in
 
-    with open_databases(databases) as opened:
-        if run_id is None:
-            yield [database.run(name, create=False) for database in opened for name in database.runs()]
-        else:
-            # If no database has the run, the first one raises the error.
-            yield runs_in(opened, run_id) or [opened[0].run(run_id, create=False)]
+    # If no database has the run, the first one raises the error.
+    return runs_in(databases, run_id) or [databases[0].run(run_id, create=False)]
 
 
 def from_runs(
@@ -58,8 +53,8 @@ def from_runs(
     error is raised.
     """
     if run_id is not None:
-        with open_runs(databases, run_id) as runs:
-            return [(run.id, one) for run in runs for one in read(run)], []
+        with open_databases(databases) as opened:
+            return [(run.id, one) for run in _given(opened, run_id) for one in read(run)], []
     from ticklake.attempts import Attempts
 
     found: list[tuple[str, Item]] = []
@@ -82,13 +77,19 @@ def from_runs(
 
 @contextmanager
 def open_one(databases: Sequence[str], run_id: str | None) -> Iterator[list[Run]]:
-    """Opens the given run, or the only one, in each database that has it."""
-    with open_runs(databases, run_id) as runs:
-        names = sorted({run.id for run in runs})
-        if len(names) != 1:
+    """Opens the given run, or the only one, in each database that has it. A file that cannot be read may be another."""
+    from ticklake.topics import runs_in
+
+    with open_databases(databases) as opened:
+        if run_id is not None:
+            yield _given(opened, run_id)
+            return
+        names = sorted({name for database in opened for name in database.runs()})
+        unlisted = [reason for database in opened for reason in database.damaged]
+        if len(names) != 1 or unlisted:
             found = ", ".join(names[:5]) or "none"
-            raise click.UsageError(f"Choose a run with --run RUN; known runs: {found}.")
-        yield runs
+            raise click.UsageError(" ".join([f"Choose a run with --run RUN; known runs: {found}.", *unlisted]))
+        yield runs_in(opened, names[0])
 
 
 @contextmanager

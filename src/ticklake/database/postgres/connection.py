@@ -11,10 +11,13 @@ from ticklake.database.statements import statements
 
 OWN = "ticklake.database"
 _CLEAN = (
+    b"SET CONSTRAINTS ALL IMMEDIATE; "
     b"SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); CLOSE ALL; "
     b"DISCARD TEMP; "
 )
-"""Resets what foreign statements may have changed in the session. Prepared statements stay, because some are ours."""
+"""Resets what foreign statements may have changed in the session. Prepared statements stay, because some are ours.
+
+Deferred triggers come first: they may use a setting, a role or a temporary table of the transaction."""
 
 
 class Connection(psycopg.Connection[Row]):

@@ -18,9 +18,7 @@ from ticklake import faults
 from ticklake.database.errors import (
     DatabaseBusy,
     DatabaseClosed,
-    DatabaseDamaged,
     DatabaseInUseAtFork,
-    DatabaseLocked,
     DatabaseMoved,
     DatabaseUnusable,
     NestedTransaction,
@@ -29,12 +27,13 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.names import schema_name
-from ticklake.database.outages import Fault, sqlite_fault, translate
+from ticklake.database.outages import UNREADABLE
 from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
-from ticklake.database.sqlite.connecting import connect
+from ticklake.database.sqlite.connecting import connect, translated
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
+from ticklake.database.sqlite.leftovers import check_hidden, has_leftovers
 from ticklake.database.sqlite.stamps import stamps_of
 from ticklake.database.sqlite.wakeups import HintListener, Hints
 from ticklake.database.waiting import Turn
@@ -77,7 +76,7 @@ class SqliteBackend(Inheritable):
             return self._schemas[run_id]
 
     def runs(self) -> list[str]:
-        """Lists the runs. Skips, with one warning, damaged files and files that do not match their run (copies)."""
+        """Lists the runs. Skips, with one warning, unreadable files and files that do not match their run (copies)."""
         # glob would hide an error of the directory
         files = self._directory.iterdir() if self._directory.exists() else ()
         found: list[str] = []
@@ -85,9 +84,10 @@ class SqliteBackend(Inheritable):
         for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
             try:
                 ids = _run_ids(path)
-            except DatabaseDamaged as error:
-                self._skip(path, str(error))
-                damaged.append(str(error))
+            except UNREADABLE as error:
+                if os.path.lexists(path):  # it was not removed meanwhile
+                    self._skip(path, str(error))
+                    damaged.append(str(error))
                 continue
             found += [run_id for run_id in ids if schema_name(run_id) == path.stem]
             if ids and (name := schema_name(ids[0])) != path.stem:
@@ -236,7 +236,7 @@ class SqliteTransaction(Transaction):
         except apsw.Error as error:
             if isinstance(error, apsw.ReadOnlyError) and self._connection.pragma("query_only"):
                 raise ReadingOnly(run_id=self.run_id) from error
-            raise _translate(error, self._connection.filename) from error
+            raise translated(error, self._connection.filename, LOCK_SECONDS) from error
 
 
 class SqliteWork(Work[SqliteTransaction]):
@@ -271,6 +271,8 @@ class SqliteWork(Work[SqliteTransaction]):
         faults.reach("database.commit.before")
         if self._transaction is not None:
             self._transaction.check_open()
+            if self._transaction.foreign:
+                check_hidden(self._shared.connected(), self._schema.run_id)
         self._shared.guard.may_commit = True
         self._shared.connected().execute("COMMIT")
         self._shared.check_place()
@@ -288,12 +290,14 @@ class SqliteWork(Work[SqliteTransaction]):
         try:
             self._shared.roll_back()
             if self._transaction is not None:
+                if self._transaction.foreign:
+                    self._shared.clean()
                 self._schema.count_statements(self._transaction.executed)
         finally:
             self._shared.turn.release(self._reference)
 
     def _translate(self, error: apsw.Error) -> TickLakeError:
-        return _translate(error, str(self._schema.path))
+        return translated(error, str(self._schema.path), LOCK_SECONDS)
 
 
 class _Closing:
@@ -364,6 +368,11 @@ class _SharedConnection(Inheritable):
             _log.debug("Cannot roll back, closing %s: %s", self._path, error)
             self._drop(self._connection, force=True)
 
+    def clean(self) -> None:
+        """Closes the connection if the next transaction would see what foreign statements have left in it."""
+        if self._connection is not None and has_leftovers(self._connection):
+            self._disconnect()
+
     def remember_place(self) -> None:
         """Records the open files before a transaction. They may be moved while it waits for its lock."""
         if self._place is None or not self._place.complete:
@@ -433,17 +442,9 @@ def _run_ids(path: Path) -> list[str]:
     try:
         with schema.reading() as view:
             return [row[0] for row in view.sql(_OWN).read_run()]
-    except (DatabaseDamaged, DatabaseInUseAtFork):
+    except (*UNREADABLE, DatabaseInUseAtFork):
         raise
     except TickLakeError:
         return []
     finally:
         schema.close()
-
-
-def _translate(error: apsw.Error, path: str) -> TickLakeError:
-    """Translates an error of the driver."""
-    fault = sqlite_fault(getattr(error, "result", 0))
-    if fault is Fault.LOCKED:
-        return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
-    return translate(fault, path, str(error) or type(error).__name__)
