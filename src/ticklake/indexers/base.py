@@ -112,7 +112,7 @@ class Indexer(Service):
 
     @property
     def idle_seconds(self) -> float | None:
-        """For how long this indexer has found no work; None while it has some, or has not looked yet."""
+        """For how long this indexer has found no more work; None while it finds some, or has not looked yet."""
         return None
 
     def pause(self) -> None:

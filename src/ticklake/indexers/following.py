@@ -177,7 +177,7 @@ class Following:
         self._turns.end(run_id)
         self._unfinished.ask_again(run_id, now)
         child.release()
-        if child.error is None:
+        if child.error is None and child.monitor.healthy:
             self._failures.pop(run_id, None)
             self._not_before[run_id] = now + _REST  # its messages may have to wait for another attempt
         else:

@@ -76,6 +76,21 @@ def test_a_failing_run_that_needs_no_work_any_more_is_no_failure(
     eventually(lambda: indexer.monitor.healthy)
 
 
+def test_a_run_whose_turn_ends_while_its_flushes_fail_counts_as_failing(
+    maker: Any, database: Database, announce: Any, eventually: Eventually
+) -> None:
+    class Unhealthy(Waiting):
+        def index_run(self, run_id: str) -> None:
+            self.monitor.healthy = run_id != run_of(1)
+
+    announce(run_of(1))
+    announce(run_of(2))
+    resources = IndexerResources(maker.storage, database=database, topic=TOPIC, group=GROUP)
+    with Unhealthy("waiting", resources, IndexerOptions(runs="all", poll_interval_ms=10)) as indexer:
+        eventually(lambda: indexer.monitor.snapshot()["runs_failing"] == 1)
+        eventually(lambda: not indexer.monitor.healthy)
+
+
 @pytest.mark.warns("is not in the storage any more")
 def test_a_run_that_is_deleted_while_it_is_followed_ends_and_the_others_go_on(
     indexer: Waiting, announce: Any, eventually: Eventually
