@@ -6,15 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
+import apsw
+import psycopg
 import pytest
 
 from ticklake import BatchInfo, Database, SimulationMetadata
-from ticklake.indexers.unfinished import SLICE, WARM_SECONDS, Unfinished, unacknowledged
+from ticklake.database.names import schema_name
+from ticklake.errors import DatabaseUnavailable
+from ticklake.indexers import unfinished as module
+from ticklake.indexers.unfinished import RETRY_SECONDS, SLICE, WARM_SECONDS, Unfinished, unacknowledged
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.topics import Run
 
 TOPIC, GROUP = "batch-topic", "indexer"
+FIRST = Path(__file__).parent / "first_version"
+FIRST_RUN = "20251014-143025-550e8400"
 Eventually = Callable[..., None]
 
 
@@ -37,6 +44,26 @@ def database(database_url: str) -> Database:
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
     return Storage(tmp_path / "storage")
+
+
+@pytest.fixture
+def older(database_url: str) -> Callable[[str], None]:
+    """Makes a run as the first version of TickLake left it, with one message."""
+
+    def make(run_id: str) -> None:
+        script = (FIRST / ("sqlite.sql" if database_url.startswith("sqlite") else "postgres.sql")).read_text("utf-8")
+        script = script.replace(FIRST_RUN, run_id).replace(schema_name(FIRST_RUN), schema_name(run_id))
+        if not database_url.startswith("sqlite"):
+            with psycopg.connect(database_url, autocommit=True) as connection:
+                connection.execute(script)
+            return
+        folder = Path(database_url.removeprefix("sqlite:///"))
+        folder.mkdir(exist_ok=True)
+        file = apsw.Connection(str(folder / f"{schema_name(run_id)}.sqlite"))
+        file.execute(script)
+        file.close()
+
+    return make
 
 
 THIS = {"prefix": ""}
@@ -167,3 +194,129 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path, storage: Storage, eventual
         eventually(lambda: unfinished.look(0.0, ()) is not None and len(monitor.errors) > 0)
         unfinished.look(0.0, ())
         assert [error.code for error in monitor.errors] == ["RUN_UNREADABLE"]
+
+
+def test_a_server_that_fails_in_the_middle_of_a_look_hides_no_run(database: Database, storage: Storage) -> None:
+    answers = False
+
+    def has_work(run: Run) -> bool:
+        if run.id == name(1) and not answers:
+            raise DatabaseUnavailable(database="server", reason="it restarts")
+        return unacknowledged(run, TOPIC, GROUP)
+
+    with database:
+        for number in range(3):
+            send(database, stored(storage, number))
+        unfinished = Unfinished(storage, database, "all", has_work, Monitor("test"))
+        with pytest.raises(DatabaseUnavailable):
+            unfinished.look(0.0, ())
+        answers = True
+        assert unfinished.look(1.0, ()) == [name(2), name(1), name(0)]
+
+
+@pytest.mark.warns("Cannot check run")
+def test_a_file_that_cannot_be_opened_hides_no_other_and_is_tried_again(tmp_path: Path, storage: Storage) -> None:
+    with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+        for number in range(3):
+            send(database, stored(storage, number))
+    broken = next(path for path in (tmp_path / "database").glob("*.sqlite") if "00001" in path.name)
+    broken.rename(tmp_path / "away")
+    broken.mkdir()
+    with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        assert unfinished.look(0.0, ()) == [name(2), name(0)]
+        assert unfinished.look(1.0, [name(2), name(0)]) == []
+        assert not unfinished.complete
+        broken.rmdir()
+        (tmp_path / "away").rename(broken)
+        assert unfinished.look(RETRY_SECONDS, [name(2), name(0)]) == [name(1)]
+
+
+@pytest.mark.warns("Cannot check run .*UnicodeDecodeError")
+def test_a_run_that_raises_anything_hides_no_other(database: Database, storage: Storage) -> None:
+    """Random damage of a file has shown this error, from a text in a table."""
+
+    def has_work(run: Run) -> bool:
+        if run.id == name(1):
+            b"\xa8".decode()
+        return unacknowledged(run, TOPIC, GROUP)
+
+    with database:
+        for number in range(3):
+            send(database, stored(storage, number))
+        unfinished = Unfinished(storage, database, "all", has_work, Monitor("test"))
+        found = {run_id for now in range(2) for run_id in unfinished.look(float(now), ())}
+        assert found == {name(2), name(0)}
+
+
+def test_finished_runs_are_asked_once_after_a_start(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr(module, "SLICE", 3)
+    monkeypatch.setattr(module, "RECENT", 1)
+    with database:
+        for number in range(9):
+            send(database, stored(storage, number))
+            finish(database, name(number))
+        stamps: dict[str, object] = {}
+        runs = storage.runs()
+
+        def settled() -> bool:
+            nonlocal stamps
+            before, stamps = stamps, database.stamps(runs)
+            return before == stamps and None not in stamps.values()
+
+        eventually(settled)
+        if database.url.startswith("postgres"):  # a server may still count what was written before
+            database.stamps = lambda run_ids: {run_id: stamps[run_id] for run_id in run_ids}  # type: ignore[method-assign]
+        asked = Asked()
+        unfinished = Unfinished(storage, database, "all", asked, Monitor("test"))
+        for now in range(12):
+            assert unfinished.look(float(now), ()) == []
+        assert sorted(asked.runs) == runs
+
+
+def test_all_runs_are_checked_before_none_has_work(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLICE", 3)
+    monkeypatch.setattr(module, "RECENT", 1)
+    with database:
+        for number in range(8):
+            stored(storage, number)
+        send(database, name(0))
+        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        for _ in range(2):
+            assert unfinished.look(0.0, ()) == []
+            assert not unfinished.complete
+        assert unfinished.look(0.0, ()) == [name(0)]
+        assert not unfinished.complete
+        finish(database, name(0))
+        for now in range(1, 4):
+            unfinished.ask_again(name(0), float(now))
+            unfinished.look(float(now), ())
+        assert unfinished.complete
+        assert unfinished.is_finished(name(0))
+
+
+def test_a_run_whose_tables_are_of_an_older_version_may_have_work(
+    database: Database, storage: Storage, older: Callable[[str], None]
+) -> None:
+    """Who opens it for work upgrades it. A look does not."""
+    with database:
+        older(stored(storage, 1))
+        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        assert unfinished.look(0.0, ()) == [name(1)]
+        finish(database, name(1))
+        unfinished.ask_again(name(1), 1.0)
+        assert unfinished.look(1.0, ()) == []
+
+
+def test_a_run_id_without_a_time_is_not_the_newest(database: Database, storage: Storage) -> None:
+    with database:
+        send(database, stored(storage, 1))
+        storage.write_metadata(SimulationMetadata(simulation_run_id=f"test-{THIS['prefix']}", sampling_interval=1))
+        send(database, f"test-{THIS['prefix']}")
+        for wanted, found in (("newest", [name(1)]), ("all", [name(1), f"test-{THIS['prefix']}"])):
+            unfinished = Unfinished(storage, database, wanted, Asked(), Monitor("test"))
+            assert unfinished.look(0.0, ()) == found

@@ -112,7 +112,7 @@ class Indexer(Service):
 
     @property
     def idle_seconds(self) -> float | None:
-        """For how long this indexer has found no work; None while it has some, or has not looked yet."""
+        """For how long this indexer has found no more work; None while it finds some, or has not looked yet."""
         return None
 
     def pause(self) -> None:
@@ -125,6 +125,11 @@ class Indexer(Service):
         if self._following is not None:
             self._following.resume()
 
+    def ask_to_stop(self) -> None:
+        super().ask_to_stop()
+        if self._following is not None:
+            self._following.wake()
+
     def release(self) -> None:
         """Closes what this indexer of one run does not share with others."""
         if self._branch is not None:
@@ -135,20 +140,25 @@ class Indexer(Service):
         if self.resources.database is None:
             raise DatabaseNeeded(name=self.name, topic=self.resources.topic)
         unfinished = Unfinished(self.resources.storage, self.resources.database, wanted, self.has_work, self.monitor)
-        self._following = Following(unfinished, self._of_run, self.monitor)
+        seconds = self.options.poll_interval_ms / 1000
+        self._following = Following(unfinished, self._of_run, self.monitor, interval=seconds)
         try:
             while self._proceed_with_children():
                 busy = self._following.step(time.monotonic(), end_idle=self.options.until_caught_up)
                 if self.options.until_caught_up and not busy:
                     break
-                self.wait(self.options.poll_interval_ms / 1000)
+                self._following.rest(seconds)
         finally:
             self._following.stop()
 
     def _proceed_with_children(self) -> bool:
+        """Waits while paused. Then the children are in the same state as this indexer, whoever came first."""
         if self._following is not None and self.state is State.PAUSED:
             self._following.pause()  # also those that started after the pause was requested
-        return self.proceed()
+        proceeds = self.proceed()
+        if self._following is not None and self.state is State.RUNNING:
+            self._following.resume()  # also those that were paused during `resume`
+        return proceeds
 
     def _of_run(self, run_id: str) -> Indexer:
         """Returns an indexer of one run. It counts into this one's metrics."""

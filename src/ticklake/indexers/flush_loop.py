@@ -90,6 +90,7 @@ class FlushLoop:
         # Bytes of Parquet per byte of batch file; an estimate before the first flush.
         self._output_ratio = 1.0
         self._idle_since: float | None = None
+        self._source_failed = False
         monitor.gauge("batches_buffered", lambda: len(buffer))
         monitor.gauge("ticks_buffered", lambda: buffer.ticks)
 
@@ -104,7 +105,10 @@ class FlushLoop:
 
     @property
     def idle_seconds(self) -> float | None:
-        """For how long there have been no batches; None while there are some, or before the first look."""
+        """For how long no further batches have come; None while there are some, or before the first look.
+
+        Batches that only wait for more do not count: a stop flushes them.
+        """
         since = self._idle_since
         return None if since is None else time.monotonic() - since
 
@@ -130,15 +134,18 @@ class FlushLoop:
     def _try_round(self, one_round: Callable[[], bool]) -> bool:
         """Waits if a database or a storage does not answer, then continues. Batches without an ack come again."""
         try:
-            return one_round()
+            goes_on = one_round()
         except TickLakeError as error:
             # For a new table the indexer must start again, because the group and the coordinator record the table id.
             if self._until_caught_up or isinstance(error, TableReplaced):
                 raise
-            self._monitor.healthy = False
+            self._monitor.healthy, self._source_failed = False, True
             self._monitor.errors.record("SOURCE_FAILED", error)
             log.warning("Trying again in %g seconds: %s", _SOURCE_RETRY_SECONDS, error)
             return self._lifecycle.wait(_SOURCE_RETRY_SECONDS)
+        if self._source_failed and not self._suspicious:
+            self._monitor.healthy, self._source_failed = True, False
+        return goes_on
 
     def _proceed(self, executor: ThreadPoolExecutor) -> bool:
         if self._lifecycle.interrupted():
@@ -161,15 +168,20 @@ class FlushLoop:
         if self._active and (self._buffer.full or self._nothing_more()):
             self._wait_for_flush(seconds)
         elif not self._buffer.full:
-            found = self._batches.poll(_POLL_LIMIT, seconds)
-            for delivery in found:
-                self._buffer.add(delivery, time.monotonic())
-            if found or self._active or self._buffer:
-                self._idle_since = None
-            elif self._idle_since is None:
-                self._idle_since = time.monotonic()
+            self._poll(seconds)
         else:
             self._lifecycle.wait(max(0.0, min(self._not_before - time.monotonic(), seconds)))
+
+    def _poll(self, seconds: float) -> None:
+        """Fills the buffer. The first poll after work does not wait: other runs may need this run's place."""
+        may_be_idle = not self._active and not self._suspicious
+        found = self._batches.poll(_POLL_LIMIT, 0.0 if may_be_idle and self._idle_since is None else seconds)
+        for delivery in found:
+            self._buffer.add(delivery, time.monotonic())
+        if found or not may_be_idle:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = time.monotonic()
 
     def _wait_for_flush(self, seconds: float) -> None:
         wait([active.result for active in self._active], seconds, return_when=FIRST_COMPLETED)

@@ -16,6 +16,9 @@ from ticklake.topics import Run, TopicReader, new_consumer_id
 
 log = logging.getLogger(__name__)
 
+MANY_CLAIMS = 100
+"""A message that was claimed this often may end the process that indexes it."""
+
 
 def subscribe(
     indexer: Indexer,
@@ -70,9 +73,16 @@ def open_reader(resources: IndexerResources, run: Run, topic: str, group: str, o
 
 
 def _release_earlier(run: Run, topic: str, group: str, life: str) -> None:
+    """Releases claims of ended processes of this node.
+
+    A process that is killed or restarted says nothing about its messages, so these deliveries do not count as attempts.
+    After very many of them they count: then the message may be what ends the process.
+    """
     node = life.partition("/")[0]
     held = run.claims.list(topic=topic, group=group, limit=None)
     earlier = [one for one in held if one.consumer.startswith(f"{node}/") and not one.consumer.startswith(f"{life}:")]
-    if earlier:
-        released = run.claims.release(earlier)
+    suspects = [one for one in earlier if one.version >= MANY_CLAIMS]
+    released = run.claims.release([one for one in earlier if one.version < MANY_CLAIMS], forgiven=True)
+    released += run.claims.release(suspects)
+    if released:
         log.info("Run %s: released %d claims that this node held before it was restarted", run.id, released)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,14 @@ LIVE_SECONDS = 60.0
 """The newest run keeps its place this long without work: its producer is probably alive."""
 
 
+_TIME = re.compile(r"[0-9]{8}-[0-9]{6}")
+
+
+def by_age(run_id: str) -> tuple[bool, str]:
+    """A sort key: the oldest first. Run ids begin with the time of their start; ids without a time count as old."""
+    return _TIME.match(run_id) is not None, run_id
+
+
 @dataclass
 class _Active:
     since: float
@@ -24,8 +33,9 @@ class _Active:
 class Turns:
     """A fixed number of places for any number of runs.
 
-    The newest run that has work gets a place as soon as possible, and keeps it. All others take turns, so an old
-    backlog and a live run do not delay each other. A run without work keeps its place until another run needs it.
+    The newest run that has work gets a place as soon as possible, and keeps it. All others take turns. A free place
+    goes in turn to the run that has waited longest, and to the newest of those that wait: so an old backlog and
+    several live runs do not delay each other. A run without work keeps its place until another run needs it.
     """
 
     def __init__(self, places: int = PLACES, seconds: float = TURN_SECONDS) -> None:
@@ -35,6 +45,7 @@ class Turns:
         self._seconds = seconds
         self._waiting: dict[str, None] = {}  # in the order of their last turns
         self._active: dict[str, _Active] = {}
+        self._newest_is_next = False
 
     @property
     def active(self) -> list[str]:
@@ -48,6 +59,10 @@ class Turns:
         """The run has work. It waits for a place, unless it has one."""
         if run_id not in self._active:
             self._waiting.setdefault(run_id)
+
+    def withdraw(self, run_id: str) -> None:
+        """The run does not wait any more."""
+        self._waiting.pop(run_id, None)
 
     def begin(self, now: float) -> list[str]:
         """Gives the free places away. Returns the runs that begin their turn."""
@@ -79,14 +94,13 @@ class Turns:
         del self._active[run_id]
 
     def _next(self) -> str | None:
-        """The newest run first. The others leave one place free for the newest."""
         if not self._waiting or len(self._active) >= self._places:
             return None
         newest = self._newest()
         if newest in self._waiting:
             return newest
-        reserved = 0 if newest in self._active else 1
-        return next(iter(self._waiting)) if len(self._active) + reserved < self._places else None
+        self._newest_is_next = not self._newest_is_next
+        return next(iter(self._waiting)) if self._newest_is_next else max(self._waiting, key=by_age)
 
     def _is_over(self, run_id: str, now: float, idle: float | None, is_newest: bool) -> bool:
         if is_newest:
@@ -94,5 +108,4 @@ class Turns:
         return idle is not None or now - self._active[run_id].since >= self._seconds
 
     def _newest(self) -> str | None:
-        """Run ids begin with the time of their start."""
-        return max((*self._waiting, *self._active), default=None)
+        return max((*self._waiting, *self._active), key=by_age, default=None)

@@ -7,18 +7,25 @@ from collections.abc import Callable, Collection
 from fnmatch import fnmatchcase
 
 from ticklake.database import OUTAGES
-from ticklake.errors import TickLakeError
+from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
+from ticklake.indexers.turns import by_age
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
+from ticklake.text import error_text
 from ticklake.topics import Database, Run
+from ticklake.topics.errors import SchemaOutdated
 
 log = logging.getLogger(__name__)
 
 ALL, NEWEST = "all", "newest"
 SLICE = 200
 """Checks at most this many unchanged runs in one look, so that its cost does not grow with their number."""
+RECENT = 20
+"""Each look checks this many of the newest runs: their producers may write again."""
 WARM_SECONDS = 60.0
 """Asks again after a change: a batch file appears in the storage a moment before its message."""
+RETRY_SECONDS = 10.0
+"""Asks again after this time if the file of one run did not answer."""
 
 HasWork = Callable[[Run], bool]
 
@@ -36,60 +43,94 @@ class Unfinished:
         self._has_work = has_work
         self._stamps: dict[str, object] = {}
         self._warm: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
         self._next = 0
-        self._looked = False
+        self._first: frozenset[str] | None = None
+        self._finished: set[str] = set()
         self._unreadable: dict[str, str] = {}
+        self.known: frozenset[str] = frozenset()
+        """The runs that the storage had at the last look."""
+        self.complete = False
+        """Whether all runs were checked since the last one with work was found."""
 
     def look(self, now: float, busy: Collection[str]) -> list[str]:
-        """Returns runs with work, without those in `busy`."""
-        runs = self._runs()
-        known = frozenset(runs)
-        self._stamps = {run_id: stamp for run_id, stamp in self._stamps.items() if run_id in known}
-        due = self._due([run_id for run_id in reversed(runs) if run_id not in busy], now)
+        """Returns runs with work, without those in `busy`. If the database does not answer, the next look repeats."""
+        stored = sorted(self._storage.runs(), key=by_age, reverse=True)
+        self._forget_all_but(frozenset(stored))
+        runs = [run_id for run_id in self._select(stored) if run_id not in busy]
+        due = self._due(runs, now)
         stamps = self._database.stamps(due)
-        found = [run_id for run_id in due if self._check(run_id, stamps.get(run_id, _ABSENT), now)]
-        self._looked = True
+        found: list[str] = []
+        try:
+            for run_id in due:
+                if self._check(run_id, stamps.get(run_id, _ABSENT), now):
+                    found.append(run_id)
+        except DatabaseUnavailable:
+            for run_id in found:
+                del self._stamps[run_id]
+            raise
+        self._finished = set() if found else self._finished.difference(busy).union(due).difference(self._not_before)
+        self.complete = self._finished.issuperset(runs)
         return found
 
     def ask_again(self, run_id: str, now: float) -> None:
         """The next looks check this run, even if nothing has changed."""
         self._warm[run_id] = now
 
-    def _runs(self) -> list[str]:
-        runs = self._storage.runs()
+    def is_finished(self, run_id: str) -> bool:
+        """Returns whether one of the last looks found no work for this run, or the storage does not have it."""
+        return run_id in self._finished or run_id not in self.known
+
+    def _select(self, runs: list[str]) -> list[str]:
         if self._wanted == ALL:
             return runs
         if self._wanted == NEWEST:
-            return runs[-1:]
+            return runs[:1]
         return [run_id for run_id in runs if fnmatchcase(run_id, self._wanted)]
 
+    def _forget_all_but(self, known: frozenset[str]) -> None:
+        if self._first is None:
+            self._first = known
+        self.known = known
+        self._stamps = {run_id: stamp for run_id, stamp in self._stamps.items() if run_id in known}
+        self._unreadable = {run_id: text for run_id, text in self._unreadable.items() if run_id in known}
+
     def _due(self, runs: list[str], now: float) -> list[str]:
-        """Runs that changed lately, runs that were never checked, and a slice of the others."""
+        """Runs that changed lately, runs that were never checked, the newest ones, and a slice of the others."""
         self._warm = {run_id: since for run_id, since in self._warm.items() if now - since < WARM_SECONDS}
-        warm = [run_id for run_id in runs if run_id in self._warm]
-        new = [run_id for run_id in runs if run_id not in self._stamps and run_id not in self._warm]
-        calm = [run_id for run_id in runs if run_id in self._stamps and run_id not in self._warm]
-        start = self._next if self._next < len(calm) else 0
-        self._next = start + SLICE
-        return [*warm, *new[:SLICE], *calm[start : start + SLICE]]
+        self._not_before = {run_id: then for run_id, then in self._not_before.items() if then > now}
+        askable = [run_id for run_id in runs if run_id not in self._not_before]
+        warm = [run_id for run_id in askable if run_id in self._warm]
+        new = [run_id for run_id in askable if run_id not in self._stamps and run_id not in self._warm]
+        calm = [run_id for run_id in askable if run_id in self._stamps and run_id not in self._warm]
+        recent, others = calm[:RECENT], calm[RECENT:]
+        start = self._next if self._next < len(others) else 0
+        self._next = start + SLICE - RECENT
+        return [*warm, *new[:SLICE], *recent, *others[start : self._next]]
 
     def _check(self, run_id: str, stamp: object, now: float) -> bool:
         """Asks the run for work if something was written to it."""
         is_new, before = run_id not in self._stamps, self._stamps.get(run_id)
         self._stamps[run_id] = stamp
         changed = stamp is None or stamp != before
-        if changed and (self._looked or not is_new):
+        if changed and not (is_new and self._first is not None and run_id in self._first):
             self._warm[run_id] = now
         due = stamp != _ABSENT and (changed or run_id in self._warm)
-        return due and self._ask_if_readable(run_id, is_settled=stamp is not None)
+        return due and self._ask_if_readable(run_id, now, is_settled=stamp is not None)
 
-    def _ask_if_readable(self, run_id: str, *, is_settled: bool) -> bool:
+    def _ask_if_readable(self, run_id: str, now: float, *, is_settled: bool) -> bool:
+        """Asks one run. A run that cannot be read hides no other; only a server that does not answer does."""
         try:
             found = self._ask(run_id)
-        except OUTAGES:
+        except DatabaseUnavailable:
             del self._stamps[run_id]
             raise
-        except TickLakeError as error:
+        except SchemaOutdated:
+            return True  # whoever works on the run upgrades its tables, and finds out
+        except Exception as error:  # a damaged file can lead to any error
+            if isinstance(error, (*OUTAGES, TransactionAborted)):
+                del self._stamps[run_id]
+                self._not_before[run_id] = now + RETRY_SECONDS
             if is_settled:  # otherwise its tables may just be created
                 self._report(run_id, error)
             return False
@@ -103,11 +144,12 @@ class Unfinished:
         finally:
             branch.close()
 
-    def _report(self, run_id: str, error: TickLakeError) -> None:
-        if self._unreadable.get(run_id) != str(error):
-            self._unreadable[run_id] = str(error)
+    def _report(self, run_id: str, error: Exception) -> None:
+        text = error_text(error)
+        if self._unreadable.get(run_id) != text:
+            self._unreadable[run_id] = text
             self._monitor.errors.record("RUN_UNREADABLE", error, run_id)
-            log.warning("Cannot check run %s for work: %s", run_id, error)
+            log.warning("Cannot check run %s for work: %s", run_id, text)
 
 
 def unacknowledged(run: Run, topic: str, group: str) -> bool:

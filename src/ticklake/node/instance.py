@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -28,6 +29,7 @@ class Instance:
         self._name = name
         self._shared = instances == "compete"
         self._held: int | None = None
+        self._node = ""
         self._life = secrets.token_hex(4)
 
     def acquire(self) -> None:
@@ -40,6 +42,7 @@ class Instance:
                 name=self._name, directory=self._file.parent, pid=holder.get("pid"), host=holder.get("host")
             )
         self._held = descriptor
+        self._node = "" if self._shared else self._node_id(descriptor)
         self.write_holder()
 
     def consumer(self) -> str:
@@ -47,18 +50,26 @@ class Instance:
 
         While this process holds the lock, all other lives of the node are over.
         """
-        if self._held is None or self._shared:
-            return ""
-        return f"{self._node_id()}/{self._life}"
+        return f"{self._node}/{self._life}" if self._held is not None and self._node else ""
 
-    def _node_id(self) -> str:
-        """Returns the node's name with a random part that its directory keeps. A lost file only costs a wait."""
+    def _node_id(self, lock: int) -> str:
+        """Returns the node's name with a part that belongs to this lock file.
+
+        A copy of the directory, or a lock file that was removed and made again, is another node: the process that
+        holds the first lock may be alive. If the lock file or the id is lost, this only costs a wait.
+        """
+        secret = f"{self._secret()}/{os.fstat(lock).st_ino}"
+        return f"{self._name}-{hashlib.sha256(secret.encode()).hexdigest()[:16]}"
+
+    def _secret(self) -> str:
+        """Returns a random text that the directory keeps."""
         file = self._file.with_name(f"{self._name}.id")
         with suppress(OSError, ValueError):
             if _NODE_ID.fullmatch(found := file.read_text(encoding="utf-8")):
                 return found
         made = f"{self._name}-{secrets.token_hex(8)}"
-        file.write_text(made, encoding="utf-8")
+        with suppress(OSError):  # without it, the next life waits for the claims of this one
+            file.write_text(made, encoding="utf-8")
         return made
 
     def write_holder(self, **more: object) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ticklake.errors import FlushFailed, LakeUnreadable, SparkUnavailable, TickLakeError
-from ticklake.indexers.batches import TopicBatches
+from ticklake.errors import DatabaseFull, FlushFailed, LakeUnreadable, SparkUnavailable, TickLakeError
+from ticklake.indexers import flush_loop
+from ticklake.indexers.batches import Delivery, TopicBatches
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.flush_loop import FlushLoop
 from ticklake.lake.flush.flush import Flushed
@@ -63,7 +64,7 @@ class Indexing(Service):
         self._batches = TopicBatches(run, reader, lease, maker.storage, self.monitor, None)
         self._buffer = TickBuffer(insert_batch_size, flush_timeout, step=1)
         self.flushes: list[HeldFlush] = []
-
+        self.loop: FlushLoop | None = None
         self.deadly: TickLakeError | None = None
         self.sick = 0
         self.checks = 0
@@ -89,7 +90,8 @@ class Indexing(Service):
     def run(self) -> None:
         flusher: Any = self
         with self._batches:
-            FlushLoop(self._batches, self._buffer, flusher, self.monitor, self, until_caught_up=False).run()
+            self.loop = FlushLoop(self._batches, self._buffer, flusher, self.monitor, self, until_caught_up=False)
+            self.loop.run()
 
     def wake(self) -> None:
         self._batches.wake()
@@ -326,3 +328,42 @@ def test_one_that_waits_for_the_cores_behind_another_is_not_stuck(
 def test_what_a_flush_logs_names_its_service(index, eventually):
     indexing = index(2)
     eventually(lambda: [flush.service for flush in indexing.flushes] == [GROUP, GROUP])
+
+
+def test_a_loop_that_has_read_all_batches_is_idle_at_once_and_a_stop_flushes_what_it_has(
+    run: Run, maker: Any, eventually: Callable[..., None]
+) -> None:
+    """Another run may need its place: it does not have to wait until a flush is due."""
+    maker.publish(*maker.batches(1, ticks=TICKS, cells=1))
+    indexing = Indexing(run, maker, insert_batch_size=1000, flush_timeout=NEVER, lease=NEVER)
+    with indexing:
+        eventually(lambda: len(indexing._buffer) == 1)
+        eventually(lambda: indexing.loop is not None and indexing.loop.idle_seconds is not None)
+        assert indexing.flushes == []
+        indexing.end()
+    assert acknowledged(run) == [0]
+
+
+class Hiccup(TopicBatches):
+    """A topic whose disk was full for a moment."""
+
+    failed = False
+
+    def poll(self, limit: int, timeout: float) -> list[Delivery]:
+        if not self.failed:
+            self.failed = True
+            raise DatabaseFull(database="database")
+        return super().poll(limit, timeout)
+
+
+@pytest.mark.warns("Trying again")
+def test_a_loop_without_batches_is_healthy_again_after_an_outage(
+    run: Run, maker: Any, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flush_loop, "_SOURCE_RETRY_SECONDS", 0.01)
+    indexing = Indexing(run, maker, insert_batch_size=1000, flush_timeout=NEVER, lease=NEVER)
+    reader = run.reader("batch-topic", group=GROUP)
+    indexing._batches = Hiccup(run, reader, NEVER, maker.storage, indexing.monitor, None)
+    with indexing:
+        eventually(lambda: len(indexing.monitor.errors) == 1)
+        eventually(lambda: indexing.monitor.healthy)

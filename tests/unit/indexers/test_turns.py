@@ -15,17 +15,43 @@ def turns_of(*runs: str, places: int = 2) -> Turns:
     return turns
 
 
-def test_the_newest_run_begins_first_and_the_others_in_the_order_of_their_requests() -> None:
-    turns = turns_of("2", "1", "9", "3", places=3)
-    assert turns.begin(0.0) == ["9", "2", "1"]
+def test_the_newest_run_begins_first_then_in_turn_the_longest_waiting_and_the_newest() -> None:
+    turns = turns_of("2", "1", "9", "3", "4", places=4)
+    assert turns.begin(0.0) == ["9", "2", "4", "1"]
     assert turns.waiting == ["3"]
 
 
-def test_one_place_stays_free_for_the_newest_run() -> None:
-    turns = turns_of("1", places=2)
+def test_two_live_runs_are_served_next_to_thousands_of_old_ones_and_these_go_on() -> None:
+    old = [f"20240101-000000-{number:05}" for number in range(3000)]
+    live = ["20261117-120000-a", "20261117-120001-b"]
+    turns, now, served = turns_of(*old, *live, places=PLACES), 0.0, set[str]()
+    waited = 0.0
+    for _ in range(1000):
+        for run in turns.begin(now):
+            served.add(run)
+        waited = 0.0 if live[0] in turns.active else waited + 1.0
+        assert live[1] in turns.active
+        assert waited <= TURN_SECONDS
+        now += 1.0
+        for run in turns.to_end(now, {}):
+            turns.end(run)
+            turns.request(run)  # all have more work than fits into a turn
+    assert len(served & set(old)) > 100
+    assert set(old[:100]) <= served
+
+
+def test_a_run_id_without_a_time_is_not_the_newest() -> None:
+    turns = turns_of("test", "20240101-000000-a", "zzz")
+    assert turns.begin(0.0) == ["20240101-000000-a", "test"]
+    turns.request("20261117-120000-b")
+    assert turns.to_end(0.1, {}) == ["20240101-000000-a"]
+
+
+def test_a_withdrawn_run_does_not_begin() -> None:
+    turns = turns_of("1", "2")
+    turns.withdraw("2")
+    turns.withdraw("3")
     assert turns.begin(0.0) == ["1"]
-    turns.request("2")
-    assert turns.begin(0.0) == ["2"]
 
 
 def test_a_new_run_gets_a_place_at_once() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -59,6 +61,13 @@ def test_a_killed_process_holds_nothing(hold, tmp_path: Path) -> None:
     assert read_holder(tmp_path / "data" / "lake.lock") == {}
 
 
+def test_a_paused_process_keeps_its_lock(hold, tmp_path: Path) -> None:
+    holder = hold("refuse")
+    holder.send_signal(signal.SIGSTOP)
+    with pytest.raises(InstanceRunning):
+        Instance(tmp_path / "data", "lake").acquire()
+
+
 def test_those_that_compete_bear_each_other_but_nobody_who_wants_to_be_alone(hold, tmp_path: Path) -> None:
     hold("compete")
     second = Instance(tmp_path / "data", "lake", "compete")
@@ -73,6 +82,53 @@ def test_another_name_or_directory_is_another_node(hold, tmp_path: Path) -> None
     for other in (Instance(tmp_path / "data", "other"), Instance(tmp_path / "elsewhere", "lake")):
         other.acquire()
         other.release()
+
+
+def node_of(instance: Instance) -> str:
+    return instance.consumer().partition("/")[0]
+
+
+def test_the_next_life_of_a_node_knows_the_earlier_ones(tmp_path: Path) -> None:
+    lives = []
+    for _ in range(2):
+        instance = Instance(tmp_path / "data", "lake")
+        assert instance.consumer() == ""
+        instance.acquire()
+        lives.append(instance.consumer())
+        node = node_of(instance)
+        instance.release()
+    assert lives[0] != lives[1]
+    assert all(life.startswith(f"{node}/") for life in lives)
+
+
+def test_a_copied_directory_is_another_node(tmp_path: Path) -> None:
+    first = Instance(tmp_path / "data", "lake")
+    first.acquire()
+    assert first.consumer()
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    second = Instance(tmp_path / "copy", "lake")
+    second.acquire()
+    assert node_of(first) != node_of(second)
+    for instance in (first, second):
+        instance.release()
+
+
+def test_a_removed_lock_file_makes_another_node_because_the_first_may_be_alive(tmp_path: Path) -> None:
+    first = Instance(tmp_path / "data", "lake")
+    first.acquire()
+    (tmp_path / "data" / "lake.lock").unlink()
+    second = Instance(tmp_path / "data", "lake")
+    second.acquire()
+    assert node_of(first) != node_of(second)
+    for instance in (first, second):
+        instance.release()
+
+
+def test_those_that_compete_know_nothing_of_each_other(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "data", "lake", "compete")
+    instance.acquire()
+    assert instance.consumer() == ""
+    instance.release()
 
 
 @pytest.mark.parametrize("text", ["", "x", "[1]", "[" * 100_000])

@@ -61,18 +61,25 @@ class Claims:
             raise NoClaimsNamed()
         return self.list(topic=topic, group=group, message_id=message_id, stuck=stuck, limit=None)
 
-    def release(self, claims: Sequence[HeldClaim]) -> int:
-        """Releases claims of any holder; later acks of the holder are refused. Returns how many were still held."""
-        return sum(self._release(claims[start : start + CHUNK]) for start in range(0, len(claims), CHUNK))
+    def release(self, claims: Sequence[HeldClaim], *, forgiven: bool = False) -> int:
+        """Releases claims of any holder; later acks of the holder are refused. Returns how many were still held.
 
-    def _release(self, claims: Sequence[HeldClaim]) -> int:
+        `forgiven`: the deliveries do not count as attempts.
+        """
+        return sum(self._release(claims[start : start + CHUNK], forgiven) for start in range(0, len(claims), CHUNK))
+
+    def _release(self, claims: Sequence[HeldClaim], forgiven: bool) -> int:
         def release(transaction: Transaction) -> int:
             sql = transaction.sql(PACKAGE)
             released = [
                 row
                 for claim in claims
                 for row in sql.force_release(
-                    topic=claim.topic, group=claim.group, message_id=claim.message_id, version=claim.version
+                    topic=claim.topic,
+                    group=claim.group,
+                    message_id=claim.message_id,
+                    version=claim.version,
+                    forgiven=int(forgiven),
                 )
             ]
             for topic in sorted({claim.topic for claim in claims}):

@@ -87,8 +87,10 @@ ORDER BY claimed_at, id
 LIMIT %(limit)s::bigint
 
 -- name: force_release
--- For operators: releases the claim of any consumer. The holder's ack will be refused.
+-- For operators, and for a node whose earlier processes have ended: releases the claim of any consumer. The holder's ack
+-- will be refused. `forgiven` is 1 if the delivery does not count as an attempt.
 UPDATE topic_consumer_group SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL,
+    attempts = attempts - %(forgiven)s::integer,
     not_before = (SELECT p.free FROM topic_group_positions AS p
                   WHERE p.topic_name = %(topic)s::text AND p.consumer_group = %(group)s::text)
 WHERE topic_name = %(topic)s::text AND consumer_group = %(group)s::text AND message_id = %(message_id)s::text AND claim_version = %(version)s::integer

@@ -151,8 +151,10 @@ ORDER BY claimed_at, id
 LIMIT :limit
 
 -- name: force_release
--- For operators: releases the claim of any consumer. The holder's ack will be refused.
-UPDATE topic_consumer_group SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, not_before = 0
+-- For operators, and for a node whose earlier processes have ended: releases the claim of any consumer. The holder's ack
+-- will be refused. `forgiven` is 1 if the delivery does not count as an attempt.
+UPDATE topic_consumer_group SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, not_before = 0,
+    attempts = attempts - :forgiven
 WHERE topic_name = :topic AND consumer_group = :group AND message_id = :message_id AND claim_version = :version
   AND acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NULL
 RETURNING message_id

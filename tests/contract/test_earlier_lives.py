@@ -1,0 +1,85 @@
+"""A restarted node takes over what its earlier processes held, and nothing of anybody else, on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ticklake import BatchInfo, Database
+from ticklake.indexers import subscription
+from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.subscription import open_reader
+from ticklake.storage import Storage
+from ticklake.topics import Run, TopicReader
+
+TOPIC, GROUP = "batch-topic", "indexer"
+NODE, OTHER = "node-0123456789abcdef", "node-fedcba9876543210"
+Open = Callable[[str], TopicReader]
+
+
+@pytest.fixture
+def open_as(run: Run, database: Database, tmp_path) -> Open:
+    """Opens a reader of a process. Nobody closes it: its process is killed, or lives."""
+
+    def open_as(life: str) -> TopicReader:
+        resources = IndexerResources(Storage(tmp_path / "storage"), database=database, consumer=lambda: life)
+        return open_reader(resources, run, TOPIC, GROUP, IndexerOptions())
+
+    return open_as
+
+
+@pytest.fixture(autouse=True)
+def messages(run: Run, batch: Callable[[int], BatchInfo]) -> None:
+    with run.writer(TOPIC) as writer:
+        writer.send_many([batch(number) for number in range(3)])
+
+
+def test_a_restarted_node_takes_over_at_once(open_as: Open) -> None:
+    killed = open_as(f"{NODE}/00000001")
+    held = killed.poll_many(10, 5)
+    assert len(held) == 3
+    with open_as(f"{NODE}/00000002") as reader:
+        taken = reader.poll_many(10, 5)
+        assert [one.id for one in taken] == [one.id for one in held]
+        reader.ack_many(taken)
+
+
+@pytest.mark.warns("STALE_ACK")
+def test_what_a_paused_process_held_is_refused_when_it_wakes_up(open_as: Open, run: Run) -> None:
+    paused = open_as(f"{NODE}/00000001")
+    held = paused.poll_many(10, 5)
+    with open_as(f"{NODE}/00000002") as reader:
+        taken = reader.poll_many(10, 5)
+        assert not any(paused.ack_many(held))
+        assert all(reader.ack_many(taken))
+    assert [one.lag for one in run.groups.list(TOPIC)] == [0]
+
+
+@pytest.mark.parametrize("alive", [f"{OTHER}/00000001", f"{NODE}2/00000001", f"{NODE}/00000002", ""])
+def test_claims_of_a_process_that_may_be_alive_stay(alive: str, open_as: Open) -> None:
+    """Another node, a node whose name begins in the same way, another indexer of this process, or somebody unknown."""
+    held = open_as(alive).poll_many(10, 5)
+    assert len(held) == 3
+    with open_as(f"{NODE}/00000002") as reader:
+        assert reader.poll_many(10, 0) == []
+
+
+def test_a_node_that_is_killed_often_loses_no_message(open_as: Open, run: Run) -> None:
+    """A kill says nothing about the messages that the process held."""
+    for life in range(20):
+        assert len(open_as(f"{NODE}/{life:08x}").poll_many(10, 5)) == 3
+    assert [(one.lag, one.dead_letters) for one in run.groups.list(TOPIC)] == [(3, 0)]
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_a_message_that_ends_its_process_again_and_again_becomes_a_dead_letter(
+    open_as: Open, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "MANY_CLAIMS", 10)
+    lives = 0
+    while open_as(f"{NODE}/{lives:08x}").poll_many(10, 0):
+        lives += 1
+        assert lives < 20
+    assert lives > 10
+    assert [(one.lag, one.dead_letters) for one in run.groups.list(TOPIC)] == [(0, 3)]
