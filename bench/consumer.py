@@ -20,10 +20,7 @@ from ticklake.topics import Run
 
 MESSAGES, DUPLICATES = 20_000, 5_000
 IN, OUT = "ingestion-topic", "validation-topic"
-INSERT = {
-    "sqlite": "INSERT INTO booked (tick) VALUES (:tick)",
-    "postgres": "INSERT INTO booked (tick) VALUES (%(tick)s)",
-}
+INSERT = "INSERT INTO booked (tick) VALUES (:tick)"
 HOW = (
     f"{MESSAGES:,} messages through one consumer in one thread: mark, savepoint, one row by the handler, one outbox"
     " row, ack; 100 messages a transaction, each on its own where it fails; durable commits. `with relay` has the"
@@ -71,7 +68,7 @@ def _prepared(database: Database) -> Run:
 
 
 def _book(payload: BatchInfo, tx: Transaction) -> MetadataInfo:
-    tx.execute(INSERT[tx.dialect], {"tick": payload.tick_start})
+    tx.execute(INSERT, {"tick": payload.tick_start})
     return MetadataInfo(simulation_run_id=payload.simulation_run_id, written_at_ms=payload.tick_start)
 
 

@@ -25,7 +25,10 @@ class TickRange(NamedTuple):
         return isinstance(tick, int) and self.start <= tick <= self.end
 
     def __str__(self) -> str:
-        return f"[{self.start}, {self.end}]"
+        """Formats the range for people: `0–1,999`, one tick as `5`, an empty range as `none`."""
+        if not self:
+            return "none"
+        return f"{self.start:,}" if self.start == self.end else f"{self.start:,}–{self.end:,}"
 
     def overlaps(self, other: TickRange) -> bool:
         """Returns True if the two ranges share a tick."""
@@ -76,8 +79,8 @@ def common(ranges: Sequence[TickRange], others: Sequence[TickRange], step: int) 
 def merged(ranges: Iterable[TickRange], step: int) -> list[TickRange]:
     """Returns the sampled ticks in as few ranges as possible, in order. Ranges without sampled ticks are left out.
 
-    Ranges may come from another sampling interval. They are put on the grid before they are joined: [1, 9] and
-    [11, 19] have no sampled tick if every 10th is sampled, so they are not neighbours.
+    Ranges may come from another sampling interval. They are put on the grid before they are joined: 1–9 and
+    11–19 have no sampled tick if every 10th is sampled, so they are not neighbours.
     """
     result: list[TickRange] = []
     for one in sorted(sampled for one in ranges if (sampled := on_grid(one, step))):

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -332,6 +333,25 @@ def test_a_message_that_spoils_the_commit_does_not_take_others_with_it(
     consume(orphans, max_delivery_attempts=2).run_until_caught_up()
     assert ledger.booked == published(run) == [0, 1, 2, 4]
     assert lag(run) == [(0, 1)]
+
+
+@pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")
+def test_a_consumer_whose_event_id_gives_none_says_so_in_one_line(run: Run, ledger: Ledger) -> None:
+    send(run, trade(1))
+    nothing = consumer(IN, group="g", publishes=OUT, event_id=lambda _: None, max_delivery_attempts=2, retry_delay=0.01)
+    with nothing(ledger).on(run) as opened:
+        opened.run_until_caught_up()
+    (letter,) = run.dead_letters.list()
+    assert "An event id must be a UUID, but this is None." in letter.error and "\n" not in letter.error
+    assert ledger.booked == []
+
+
+@pytest.mark.parametrize("wrong", [None, "event_id"])
+def test_an_event_id_that_is_no_function_is_refused_when_the_consumer_is_defined(run: Run, wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"event_id cannot be {wrong!r}: it is a function"):
+        consumer(IN, group="g", event_id=wrong)
+    with pytest.raises(InvalidOption, match="event_id"):
+        IdempotentConsumer(run, IN, "g", lambda _payload, _tx: None, event_id=wrong)
 
 
 @pytest.mark.warns("MESSAGE_FAILED", "DEAD_LETTER")

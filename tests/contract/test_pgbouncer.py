@@ -123,7 +123,7 @@ def test_statements_that_are_repeated_often_work(bouncer_url: str) -> None:
         run = new_run(database)
         for _ in range(20):
             with run.reading() as one, run.transaction() as two:
-                assert one.execute("SELECT %(x)s::int", {"x": 1}) == two.execute("SELECT %(x)s::int", {"x": 1})
+                assert one.execute("SELECT :x::int", {"x": 1}) == two.execute("SELECT :x::int", {"x": 1})
 
 
 def test_a_waiting_reader_gets_what_is_sent(bouncer_url: str, eventually: Callable[..., None]) -> None:

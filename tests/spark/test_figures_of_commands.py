@@ -168,9 +168,9 @@ def test_the_demo_counts_what_it_has_written(tmp_path: Path, options: tuple[str,
         }
         assert 0 < report["seconds"] < seconds
         return
-    assert f"{len(files)} batch files, {as_size(size)}, ticks [0, 39]." in shown
+    assert f"{len(files)} batch files, {as_size(size)}, ticks 0–39." in shown
     for name, (rows, count, taken) in tables.items():
-        span = ["[0, 39]"] if name in TABLES else []
+        span = ["0–39"] if name in TABLES else []
         assert [name, f"{rows:,}", str(count), as_size(taken), *span] in shown_rows(shown)
     said = re.search(rf"Run {run.name}: ([\d.]+) s from the first tick to the last row, ([\d,]+) rows/s", shown)
     assert said is not None and float(said[1]) < seconds

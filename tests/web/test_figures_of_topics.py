@@ -427,7 +427,7 @@ def test_status_of_a_backlog(told: Told) -> None:
         "metadata": (None, None, None),
     }
     text = told.command("status", STORY.run_id)
-    assert f"{len(files)} batch files, {stories.as_size(size)}, ticks [0, 69], open" in text
+    assert f"{len(files)} batch files, {stories.as_size(size)}, ticks 0–69, open" in text
     gaps = told.json("gaps", STORY.run_id)
     assert {tuple(map(tuple, one["coverage"]["missing"])) for one in gaps["tables"]} == {((30, 69),)}
 

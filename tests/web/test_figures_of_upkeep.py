@@ -162,7 +162,7 @@ def test_reconcile_counts_files_messages_and_ticks(tmp_path: Path) -> None:
     assert list(shown.values()) == [unannounced[:20], vanished[:20]]
     assert ["and 4 more", "publish to batch-topic"] in rows
     assert ["and 5 more", "none: the files are gone"] in rows
-    assert [f"not in {TABLES[0]}", "[30, 53]"] in [row[:2] for row in rows]
+    assert [f"not in {TABLES[0]}", "30–53"] in [row[:2] for row in rows]
 
     count = "SELECT count(*) FROM topic_messages WHERE topic_name = 'batch-topic'"
     before = plain.number(count)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
+from ticklake.consumer.deliveries import check_event_id
 from ticklake.consumer.idempotent import Handler, IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.topics import Run
@@ -33,8 +34,10 @@ class ConsumerFunction:
 def consumer(
     topic: str, *, group: str, publishes: str | None = None, **options: Any
 ) -> Callable[[Handler], ConsumerFunction]:
-    """Makes a handler a consumer. Accepts the options of `IdempotentConsumer`.
+    """Makes a handler a consumer. Accepts the options of `IdempotentConsumer`, and refuses a wrong `event_id` at once.
 
     Example: `@consumer("ingestion-topic", group="validation-consumer-group", publishes="validation-topic")`.
     """
+    if "event_id" in options:
+        check_event_id(options["event_id"])
     return lambda function: ConsumerFunction(function, topic, group, publishes, options)

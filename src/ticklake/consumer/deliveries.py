@@ -9,6 +9,7 @@ from uuid import UUID
 
 from google.protobuf.message import Message as Payload
 
+from ticklake.checks.numbers import InvalidOption
 from ticklake.consumer.errors import InvalidEventId
 from ticklake.consumer.outbox import Result
 from ticklake.topics import Message
@@ -53,9 +54,16 @@ def payloads_of(returned: Any) -> Iterable[Payload]:
     return [returned] if one else returned
 
 
-def uuid_of(event_id: str) -> str:
+def check_event_id(function: object) -> None:
+    """Raises `InvalidOption` if the option `event_id` of a consumer is not a function."""
+    if not callable(function):
+        allowed = "it is a function that returns the UUID of a message's event; omit it if each message is an event"
+        raise InvalidOption(option="event_id", value=function, allowed=allowed)
+
+
+def uuid_of(event_id: str | UUID) -> str:
     """Returns the standard spelling of an event id. Raises `InvalidEventId` if it is not a UUID."""
     try:
-        return str(UUID(event_id))
+        return str(event_id if isinstance(event_id, UUID) else UUID(event_id))
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidEventId(event_id=event_id) from error

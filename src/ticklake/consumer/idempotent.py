@@ -9,14 +9,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from google.protobuf.message import Message as Payload
 
 from ticklake import defaults, faults
 from ticklake.backoff import pause_after
 from ticklake.checks.numbers import check_count, check_seconds
-from ticklake.consumer.deliveries import Delivery, Outcome, copied, first_of_each_event, payloads_of, uuid_of
+from ticklake.consumer.deliveries import (
+    Delivery,
+    Outcome,
+    check_event_id,
+    copied,
+    first_of_each_event,
+    payloads_of,
+    uuid_of,
+)
 from ticklake.consumer.errors import NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.patience import INTERRUPTIONS, OUTAGE_PAUSE, Patience
@@ -74,7 +82,7 @@ class IdempotentConsumer:
         handler: Handler,
         publishes: str | None = None,
         *,
-        event_id: Callable[[Message], str] = lambda message: message.id,
+        event_id: Callable[[Message], str | UUID] = lambda message: message.id,
         batch_size: int = 100,
         claim_timeout: float = defaults.CLAIM_TIMEOUT_SECONDS,
         max_delivery_attempts: int = defaults.MAX_DELIVERY_ATTEMPTS,
@@ -84,6 +92,7 @@ class IdempotentConsumer:
         check_count("batch_size", batch_size, least=1)
         check_count("max_delivery_attempts", max_delivery_attempts, least=1, most=MOST_ATTEMPTS)
         check_seconds("retry_delay", retry_delay)
+        check_event_id(event_id)
         check_seconds("relay_lease", relay_lease, above_zero=True)
         self.monitor = Monitor(f"{group} on {topic}")
         self._run = run

@@ -13,15 +13,16 @@ from typing import NamedTuple
 _FLAGS = re.IGNORECASE | re.DOTALL
 _SUSPICIOUS = re.compile(r"\b(?:COMMIT|END|ABORT|ROLLBACK|PREPARE|SAVEPOINT|RELEASE)\b", _FLAGS)
 _PREPARE = re.compile(r"\bPREPARE\b", _FLAGS)
-_LETTER = r"[A-Za-z_\u0080-\U0010ffff]"
-_TOKEN = re.compile(
-    r"--[^\r\n]*"
-    r"|E'(?:[^'\\]|\\.|'')*'"
+LETTER = r"[A-Za-z_\u0080-\U0010ffff]"
+QUOTED = (
+    r"E'(?:[^'\\]|\\.|'')*'"
     r"|'(?:[^']|'')*'"
     r'|"(?:[^"]|"")*"'
-    rf"|\$(?P<tag>(?:{_LETTER}(?:{_LETTER}|\d)*)?)\$.*?\$(?P=tag)\$"
-    rf"|(?P<word>{_LETTER}(?:{_LETTER}|[\d$])*)"
-    r"|(?P<sign>/\*|[;()])",
+    rf"|\$(?P<tag>(?:{LETTER}(?:{LETTER}|\d)*)?)\$.*?\$(?P=tag)\$"
+)
+"""Text and quoted names, as PostgreSQL reads them."""
+_TOKEN = re.compile(
+    rf"--[^\r\n]*|{QUOTED}|(?P<word>{LETTER}(?:{LETTER}|[\d$])*)|(?P<sign>/\*|[;()])",
     _FLAGS,
 )
 _COMMENT = re.compile(r"/\*|\*/")
@@ -75,7 +76,7 @@ def split(text: str) -> Iterator[Statement]:
     while found := _TOKEN.search(text, at):
         at, word, sign = found.end(), found["word"], found["sign"]
         if sign == "/*":
-            at = _after_comment(text, at)
+            at = after_comment(text, at)
         elif sign in ("(", ")"):
             depth = max(0, depth + (1 if sign == "(" else -1))
         elif sign == ";" and in_body:
@@ -92,7 +93,7 @@ def split(text: str) -> Iterator[Statement]:
     yield Statement(text[start:], " ".join(words))
 
 
-def _after_comment(text: str, at: int) -> int:
+def after_comment(text: str, at: int) -> int:
     """Returns the position after a comment. Comments can be nested."""
     depth = 1
     while depth and (found := _COMMENT.search(text, at)):

@@ -185,6 +185,19 @@ class BadStatement(TickLakeError):
     reason: str
 
 
+class WrongPlaceholder(TickLakeError):
+    message = (
+        "A statement in run {run_id!r} was not executed: {reason}. Write each value as :name, on every database, and "
+        "give a value for each name."
+    )
+    run_id: str
+    reason: str
+
+
+class StatementFailed(DatabaseUnusable):
+    message = "A statement failed in {database}: {reason}. Check the statement, and whether this user may execute it."
+
+
 class StatementEndsTransaction(TickLakeError):
     message = (
         "{statement} was refused: only the `with` block or the consumer that began the transaction in run {run_id!r} "

@@ -11,12 +11,16 @@ from typing import Any, Protocol
 from ticklake import faults
 from ticklake.database.endings import ending, prepares, savepoint
 from ticklake.database.errors import (
+    DatabaseUnusable,
     SchemaTooNew,
     StatementEndsTransaction,
+    StatementFailed,
     StatementOfSavepoint,
     TransactionGone,
     TransactionOver,
+    WrongPlaceholder,
 )
+from ticklake.database.placeholders import placeholders
 from ticklake.database.statements import migrations, statements
 
 _log = logging.getLogger(__name__)
@@ -88,14 +92,17 @@ class Transaction(ABC):
             raise
 
     def execute(self, text: str, values: Mapping[str, Any]) -> list[Row]:
-        """Executes a statement and returns its rows."""
+        """Executes a statement and returns its rows. It names its values `:name`, on every database."""
         self.admit(text)
-        return self._execute(text, values)
+        with self._caller_fault():
+            return self._execute(self._bound(text, values), values)
 
     def execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         """Executes a statement for each set of values and returns all rows."""
         self.admit(text)
-        return self._execute_many(text, values)
+        given = list(values)
+        with self._caller_fault():
+            return self._execute_many(self._bound(text, *given), given)
 
     def execute_script(self, text: str) -> None:
         """Executes several statements without values."""
@@ -110,6 +117,29 @@ class Transaction(ABC):
             raise StatementOfSavepoint(run_id=self.run_id, statement=statement)
         self.foreign = True
         self.prepares = self.prepares or prepares(text)
+
+    def _bound(self, text: str, *values: Mapping[str, Any]) -> str:
+        """Returns a caller's statement as the driver expects it. Raises `WrongPlaceholder` if its values do not fit."""
+        names, percents, psycopg = placeholders(text)
+        reason = None
+        if percents and (names or self.dialect != "postgres"):
+            reason = f"it names a value %({min(percents)})s"
+        for given in values:
+            if missing := names - given.keys():
+                reason = f"it has no value for :{min(missing)}"
+        if reason is not None:
+            raise WrongPlaceholder(run_id=self.run_id, reason=reason)
+        return psycopg if self.dialect == "postgres" else text
+
+    @contextmanager
+    def _caller_fault(self) -> Iterator[None]:
+        """Says that a caller's statement is wrong, not the database."""
+        try:
+            yield
+        except DatabaseUnusable as error:
+            if type(error) is not DatabaseUnusable:
+                raise
+            raise StatementFailed(database=error.database, reason=error.reason) from error
 
     @abstractmethod
     def _is_gone(self) -> bool:
@@ -158,7 +188,7 @@ class Statements:
         if name not in self._texts:
             raise AttributeError(f"There is no statement {name}; known: {', '.join(sorted(self._texts))}.")
         if not self._package.startswith("ticklake."):
-            self._transaction.admit(self._texts[name])
+            return ForeignStatement(self._transaction, self._texts[name])
         if faults.armed:
             point = f"sql.{self._package.removeprefix('ticklake.')}.{name}"
             return FaultyStatement(self._transaction, self._texts[name], point)
@@ -181,6 +211,20 @@ class Statement:
     def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         self._transaction.executed += 1
         return self._transaction._execute_many(self._text, values)
+
+
+class ForeignStatement(Statement):
+    """A statement of a package that is not ours."""
+
+    __slots__ = ()
+
+    def __call__(self, **values: Any) -> list[Row]:
+        self._transaction.executed += 1
+        return self._transaction.execute(self._text, values)
+
+    def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
+        self._transaction.executed += 1
+        return self._transaction.execute_many(self._text, values)
 
 
 class FaultyStatement(Statement):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ticklake.errors import TickLakeError
+from ticklake.ticks import TickRange
 
 
 class BadTable(TickLakeError):
@@ -100,12 +101,11 @@ class DamagedFileOfTable(DamagedTableFile):
 
 class DamageNotCovered(TickLakeError):
     message = (
-        "{file} is damaged: {reason}. The valid batch files lack some of its ticks {first} to {last}, so it is not "
-        "replaced. Restore it, or the batch files, from a backup."
+        "{file} is damaged: {reason}. The valid batch files lack some of its ticks {ticks}, so it is not replaced. "
+        "Restore it, or the batch files, from a backup."
     )
     file: object
-    first: int
-    last: int
+    ticks: TickRange
     reason: object
 
 

@@ -110,9 +110,7 @@ class Ledger(DeltaLog):
                 if not within.covers(file.ticks):
                     raise
                 if not self._is_replaceable(file, ticks, step):
-                    raise DamageNotCovered(
-                        file=error.file, first=error.first, last=error.last, reason=error.reason
-                    ) from error
+                    raise DamageNotCovered(file=error.file, ticks=file.ticks, reason=error.reason) from error
                 damaged.append(file)
         stay = np.setdiff1d(joined(there), ticks)
         parts = np.split(ticks, np.searchsorted(ticks, stay))

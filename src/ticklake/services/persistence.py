@@ -19,6 +19,7 @@ from ticklake.services.base import Service
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import BatchFile, EncodedTick, Storage
+from ticklake.ticks import TickRange
 from ticklake.topics import Run
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ class PersistenceService(Service):
         faults.reach("persistence.published")
 
     def _write(self, ticks: list[EncodedTick]) -> BatchFile:
-        what = f"Writing ticks {ticks[0].number} to {ticks[-1].number} of run {self._run.id}"
+        what = f"Writing ticks {TickRange(ticks[0].number, ticks[-1].number)} of run {self._run.id}"
         with self.monitor.percentiles("write_latency").timed():
             file = self._retried(what, partial(self._write_once, ticks), "write_retries")
         self.monitor.counter("ticks_written").add(len(ticks))

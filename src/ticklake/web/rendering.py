@@ -205,8 +205,8 @@ def asked_ticks(request: Request, whole: TickRange) -> TickRange:
         raise InvalidOption(option="from", value=start, allowed=f"a tick of at most `to`, {end}")
     shown = TickRange(start, end).within(whole)
     if not shown:
-        allowed = f"a range that overlaps the existing ticks, {whole.start} to {whole.end}"
-        raise InvalidOption(option="from and to", value=f"{start} to {end}", allowed=allowed)
+        allowed = f"a range that overlaps the existing ticks, {whole}"
+        raise InvalidOption(option="from and to", value=str(TickRange(start, end)), allowed=allowed)
     return shown
 
 

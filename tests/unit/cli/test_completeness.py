@@ -112,8 +112,8 @@ def test_what_is_missing_is_named_and_exits_1(pipeline: Pipeline, ticklake: Comm
     pipeline.end(49)
     result = ticklake("verify", *pipeline.places)
     assert result.exit_code == 1
-    assert "organism_data: missing, no file: [20, 29], [40, 49]" in result.stdout
-    assert "organism_data: missing, has a file: [10, 19]" in result.stdout
+    assert "organism_data: missing, no file: 20–29, 40–49" in result.stdout
+    assert "organism_data: missing, has a file: 10–19" in result.stdout
     assert "30 missing, 0 duplicated" in result.stdout
     (table,) = report("verify", *pipeline.places)["tables"]
     assert table["coverage"]["missing"] == [[10, 29], [40, 49]]
@@ -143,7 +143,7 @@ def test_rows_of_no_tick_are_named(pipeline: Pipeline, ticklake: Command, number
     write_deltalake(table, row, mode="append")
     result = ticklake("verify", *pipeline.places)
     assert result.exit_code == 1
-    assert ("unexpected ticks: [-5, -5]" if number else "it has rows without tick_number") in result.stdout
+    assert ("unexpected ticks: -5\n" if number else "it has rows without tick_number") in result.stdout
 
 
 def test_a_run_that_never_ended_is_running_and_says_since_when_it_is_silent(pipeline: Pipeline, ticklake: Command):
@@ -300,7 +300,7 @@ def test_a_later_end_than_the_last_file_leaves_what_is_missing(pipeline: Pipelin
     pipeline.index(0)
     ticklake("end", pipeline.maker.run_id, *pipeline.places[:2], "--last-tick", "19", "--silent-for", "0")
     result = ticklake("verify", *pipeline.places)
-    assert (result.exit_code, "missing, no file: [10, 19]" in result.stdout) == (1, True)
+    assert (result.exit_code, "missing, no file: 10–19" in result.stdout) == (1, True)
 
 
 def test_the_end_is_announced_once_where_there_is_a_database(pipeline: Pipeline, ticklake: Command):
@@ -400,7 +400,7 @@ def test_a_table_that_was_asked_for_and_is_not_there_lacks_everything(pipeline: 
     pipeline.end(9)
     result = ticklake("verify", *pipeline.places, "--table", "organism_data", "--table", "environment_data")
     assert result.exit_code == 1
-    assert "environment_data: missing, has a file: [0, 9]" in result.stdout
+    assert "environment_data: missing, has a file: 0–9" in result.stdout
 
 
 def test_a_run_without_tables_is_not_complete(pipeline: Pipeline, ticklake: Command):
@@ -424,10 +424,10 @@ def test_gaps_draws_what_is_there_waiting_and_missing(pipeline: Pipeline, tickla
     pipeline.index(0, 30)
     pipeline.end(39)
     lines = ticklake("gaps", *pipeline.places).stdout.splitlines()
-    assert "organism_data: incomplete, 20 of 40 ticks in [0, 39]" in lines
+    assert "organism_data: incomplete, 20 of 40 ticks in 0–39" in lines
     assert f"  {'█' * 10}{'▒' * 10}{'?' * 10}{'█' * 10}" in lines
-    assert "  waiting: [10, 19]" in lines
-    assert "  missing: [20, 29]" in lines
+    assert "  waiting: 10–19" in lines
+    assert "  missing: 20–29" in lines
 
 
 @pytest.mark.warns("Permanent gap")
@@ -441,7 +441,7 @@ def test_gaps_tells_what_is_given_up_and_how_far_files_reach(pipeline: Pipeline,
         coordinator.make_permanent(0)
     lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
     assert f"  {'█' * 10}{'x' * 10}{'█' * 10}┃{'?' * 10}" in lines
-    assert "  missing permanently: [10, 19]" in lines
+    assert "  missing permanently: 10–19" in lines
 
 
 @pytest.mark.warns("Permanent gap")
@@ -457,7 +457,7 @@ def test_gaps_draws_only_what_is_still_missing_of_a_gap_that_was_given_up(pipeli
     pipeline.end(39)
     lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
     assert f"  {'█' * 20}{'x' * 10}{'█' * 10}" in lines
-    assert "  missing permanently: [20, 29]" in lines
+    assert "  missing permanently: 20–29" in lines
 
 
 @pytest.mark.warns("Permanent gap")
@@ -473,8 +473,8 @@ def test_gaps_keeps_the_rest_of_a_range_that_was_given_up_in_part(pipeline: Pipe
     pipeline.index(0)
     pipeline.end(39)
     lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
-    assert "  missing: [20, 39]" in lines
-    assert "  missing permanently: [10, 19]" in lines
+    assert "  missing: 20–39" in lines
+    assert "  missing permanently: 10–19" in lines
 
 
 def test_gaps_of_another_lake_and_gaps_that_were_filled_are_none(

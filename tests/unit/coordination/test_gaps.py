@@ -246,3 +246,11 @@ def test_the_sampled_ticks_of_a_long_even_run_are_one_range() -> None:
     assert even_on_grid(0, 10**15, 1, 10**6) == [TickRange(0, 10**15)]
     assert even_on_grid(5, 10**15, 5, 10) == [TickRange(10, 10**15)]
     assert even_on_grid(5, 10**15, 10, 10) == []
+
+
+@pytest.mark.parametrize(
+    ("ticks", "text"),
+    [(TickRange(0, 1_999), "0–1,999"), (TickRange(1_300, 1_300), "1,300"), (TickRange(5, 4), "none")],
+)
+def test_a_range_reads_as_two_numbers_one_or_none(ticks: TickRange, text: str) -> None:
+    assert str(ticks) == f"{ticks}" == text

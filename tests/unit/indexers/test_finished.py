@@ -274,7 +274,7 @@ def test_what_the_table_lacks_beside_damaged_files_is_indexed_again(maker: Any) 
 def test_a_damaged_table_file_stays_if_a_batch_file_of_it_is_gone(maker: Any, damaged: Path) -> None:
     (gone,) = Path(maker.storage.url, maker.run_id).glob("batch_*20_*29*")
     gone.unlink()
-    with pytest.raises(DamageNotCovered, match="0 to 29"):
+    with pytest.raises(DamageNotCovered, match="ticks 0–29,"):
         index(maker, replace=True, kind=OrganismIndexer)
     ledger = maker.lake.ledger(maker.run_id, OrganismIndexer.table)
     assert [file.path for file in ledger.files.overlapping(TickRange(0, 29))] == [damaged.name]

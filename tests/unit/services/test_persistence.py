@@ -192,7 +192,7 @@ def test_a_failed_write_is_tried_again_and_counted(
     snapshot = persistence.monitor.snapshot()
     assert (snapshot["write_retries"], snapshot["batches_written"], snapshot["error_count"]) == (3, 1, 3)
     assert len(warnings(caplog)) == 3
-    assert all("Writing ticks 0 to 9" in line and "No space left" in line for line in warnings(caplog))
+    assert all("Writing ticks 0–9" in line and "No space left" in line for line in warnings(caplog))
 
 
 @pytest.mark.warns("No space left")

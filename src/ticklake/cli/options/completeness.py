@@ -46,7 +46,7 @@ def open_run(
 
 def ranges_text(ranges: Sequence[TickRange]) -> str:
     """Formats the first ranges and the number of the others."""
-    shown = ", ".join(f"[{one.start:,}, {one.end:,}]" for one in ranges[:SHOWN])
+    shown = ", ".join(map(str, ranges[:SHOWN]))
     more = f" and {len(ranges) - SHOWN:,} more" if len(ranges) > SHOWN else ""
     return shown + more or "none"
 

@@ -124,7 +124,7 @@ def _asked(request: Request, whole: TickRange, step: int) -> TickRange:
     shown = on_grid(asked, step)
     if not shown:
         allowed = f"a range with a sampled tick, which is a multiple of {step}"
-        raise InvalidOption(option="from and to", value=f"{asked.start} to {asked.end}", allowed=allowed)
+        raise InvalidOption(option="from and to", value=str(asked), allowed=allowed)
     return shown
 
 

@@ -194,7 +194,7 @@ class Chart {
     });
     if (at !== null) {
       const where = document.createElement("strong");
-      where.textContent = bars ? x[at] : `${this.data.unit ?? ""} ${rounded(until ? this.data.since[at] : x[at])}${until && until[at] !== this.data.since[at] ? ` – ${rounded(until[at])}` : ""}`.trim();
+      where.textContent = bars ? x[at] : `${this.data.unit ?? ""} ${rounded(until ? this.data.since[at] : x[at])}${until && until[at] !== this.data.since[at] ? `–${rounded(until[at])}` : ""}`.trim();
       items.unshift(where);
     }
     this.readout.replaceChildren(...items);
@@ -347,7 +347,7 @@ function spread(found) {
   }
   const form = by("range");
   form.elements.from.value = from; form.elements.to.value = to;
-  by("extent").textContent = `ticks ${rounded(from)} to ${rounded(to)}`;
+  by("extent").textContent = `ticks ${rounded(from)}${to === from ? "" : `–${rounded(to)}`}`;
   const missing = ["organism_data", "environment_data"].filter((table) => column[`${table}_ticks`]?.some((count, i) => found.exact ? count < column.ticks[i] : !count));
   const lacks = missing.length ? [`some ticks of this range are not in ${missing.join(" and ")}; figures cover the others`] : [];
   const read = found.exact ? `every ${step > 1 ? "sampled " : ""}tick was read` : "too many rows to read all: each point is the mean of some ticks of its range";
