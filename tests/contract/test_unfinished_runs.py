@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -108,6 +109,19 @@ def test_a_stamp_changes_after_every_write_and_stays_without_one(database: Datab
         eventually(lambda: database.stamps([first])[first] not in (None, before[first]))
         if database.url.startswith("sqlite"):  # a server may still count what was written before
             assert database.stamps([other])[other] == before[other]
+
+
+def test_a_file_from_the_future_counts_as_written_long_ago(tmp_path: Path) -> None:
+    """The clock was wrong when it was written, and was corrected. Otherwise it would count as written just now."""
+    with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+        send(database, name(1))
+        assert database.stamps([name(1)]) == {name(1): None}
+        for path in (tmp_path / "database").iterdir():
+            os.utime(path, (4e9, 4e9))
+        before = database.stamps([name(1)])[name(1)]
+        assert before is not None
+        send(database, name(1))
+        assert database.stamps([name(1)])[name(1)] != before
 
 
 def test_a_closed_branch_leaves_the_database_open(database: Database) -> None:

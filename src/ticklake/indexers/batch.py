@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -58,6 +59,7 @@ class BatchIndexer(Indexer):
         for latency in ("flush", "get_metadata_latency", "has_metadata_latency"):
             self.monitor.percentiles(latency)
         self._loop: FlushLoop | None = None
+        self._waiting_since: float | None = None
         if resources.sharing is not None and self.table is not None:
             resources.sharing.expect(self.table.name)
 
@@ -95,7 +97,10 @@ class BatchIndexer(Indexer):
 
     @property
     def idle_seconds(self) -> float | None:
-        return self._loop.idle_seconds if self._loop is not None else None
+        if self._loop is not None:
+            return self._loop.idle_seconds
+        since = self._waiting_since
+        return None if since is None else time.monotonic() - since
 
     def _at_work(self) -> list[BatchIndexer]:
         """This indexer, or its indexers of single runs."""
@@ -133,7 +138,7 @@ class BatchIndexer(Indexer):
         """Returns the flusher of a run; None if the indexer is stopped before the metadata exists."""
         metadata, world = self.components().metadata, None
         if metadata is not None:
-            world = metadata.load(metadata_of(self.resources, run_id), run_id, self.wait, self.monitor)
+            world = metadata.load(metadata_of(self.resources, run_id), run_id, self._wait_for_metadata, self.monitor)
             if world is None:
                 return None
         if self.resources.spark is None:
@@ -143,6 +148,12 @@ class BatchIndexer(Indexer):
         jobs = sharing.run_job if sharing else run_job
         work = self.work(self.resources.storage, world, ledger.directory if ledger else None)
         return Flusher(self.resources.spark, work, ledger, jobs)
+
+    def _wait_for_metadata(self, seconds: float) -> bool:
+        """Waits as `wait` does. Meanwhile this run has no work, and other runs may have its place."""
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+        return self.wait(seconds)
 
     def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None, step: int) -> Batches:
         if self._batches_of is not None:

@@ -11,6 +11,7 @@ import pytest
 
 from ticklake import BatchInfo, Database
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
+from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.storage import Storage
 
 Eventually = Callable[..., None]
@@ -154,3 +155,12 @@ def test_a_place_that_becomes_free_is_given_away_at_once(
     resources = IndexerResources(maker.storage, database=database, topic=TOPIC, group=GROUP)
     with Short("waiting", resources, IndexerOptions(runs="all", poll_interval_ms=3_600_000)):
         eventually(lambda: len(seen) == 8)
+
+
+def test_a_run_that_waits_for_its_metadata_leaves_its_place_to_others(
+    maker: Any, database: Database, eventually: Eventually
+) -> None:
+    resources = IndexerResources(maker.storage, maker.lake, database)
+    options = IndexerOptions(run_id=run_of(1), poll_interval_ms=3_600_000, max_poll_duration_ms=7_200_000)
+    with EnvironmentIndexer("environment-indexer", resources, options) as indexer:
+        eventually(lambda: indexer.idle_seconds is not None)

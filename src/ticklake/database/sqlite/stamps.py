@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 SETTLE_NS = 2_000_000_000
+SKEW_NS = 3600 * 1_000_000_000
+"""A time further in the future than this is from a clock that was wrong. The next write will have another one."""
 
 
 def stamps_of(files: Mapping[str, Path]) -> dict[str, object]:
@@ -25,7 +27,7 @@ class Stamp(NamedTuple):
     @property
     def fresh(self) -> bool:
         """Whether another write could leave the same times: file systems do not record every nanosecond."""
-        return time.time_ns() - max(self.file[0], self.wal[0]) < SETTLE_NS
+        return -SKEW_NS < time.time_ns() - max(self.file[0], self.wal[0]) < SETTLE_NS
 
 
 def _stamp(path: Path) -> Stamp | None:
