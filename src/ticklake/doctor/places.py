@@ -125,9 +125,10 @@ def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
         catalog = Catalog(lake)
         runs = catalog.runs()
         scope = in_newest(len(runs)).replace(" in", ",", 1)
-        tables = [lake / run / table for run in runs[-NEWEST_RUNS:] for table in catalog.tables(run)]
+        listed, unlisted = of_each("orphaned files", runs[-NEWEST_RUNS:], catalog.tables)
+        tables = [lake / run / table for run, names in listed.items() for table in names]
         read, failed = of_each("orphaned files", tables, lambda table: _orphaned(table, table.parent.name))
-        yield from failed.values()
+        yield from (*unlisted.values(), *failed.values())
         found = [one for files in read.values() for one in files]
         if found:
             message = (
@@ -135,7 +136,7 @@ def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
             )
             paths = tuple(str(one.path) for one in found[:100])
             yield warning("orphaned files", message, f"ticklake vacuum --lake {lake}", paths)
-        elif not failed:
+        elif not failed and not unlisted:
             yield ok("orphaned files", f"none in {lake}{scope}")
 
 

@@ -189,6 +189,15 @@ class TableUnreadable(TickLakeError):
     reason: object
 
 
+class RunFolderUnreadable(TickLakeError):
+    message = (
+        "Folder {folder} of the lake cannot be read: {reason}. It may have tables. Check its permissions and its disk; "
+        "`--run RUN` uses another run alone."
+    )
+    folder: object
+    reason: object
+
+
 class UnknownTableFormat(TableUnreadable):
     message = (
         "Table {table} has a format that this TickLake does not know: {reason}. Upgrade TickLake, undo the change that "

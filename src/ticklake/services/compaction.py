@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ticklake.checks.places import lake_path
 from ticklake.errors import TickLakeError
-from ticklake.lake.errors import LakeNotFound
+from ticklake.lake.errors import LakeNotFound, RunFolderUnreadable
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Compaction, Policy, open_table
 from ticklake.services.base import Service
@@ -60,7 +60,15 @@ class CompactionService(Service):
             # The first table creates the directory.
             return []
         runs = [self._only] if self._only else catalog.runs()
-        return [catalog.root / run / table for run in runs for table in catalog.tables(run)]
+        return [catalog.root / run / table for run in runs for table in self._tables_of(catalog, run)]
+
+    def _tables_of(self, catalog: Catalog, run: str) -> list[str]:
+        try:
+            return catalog.tables(run)
+        except RunFolderUnreadable as error:
+            self.monitor.errors.record("COMPACTION_FAILED", error, run)
+            log.warning("Could not compact the tables of run %s: %s", run, error)
+            return []
 
     def _compact(self, table: Path) -> None:
         if table not in self._compactions:

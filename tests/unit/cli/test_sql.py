@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from ticklake.errors import BadQuery, QueryTooSlow, RunNotInLake
+from ticklake.doctor import Subject, examine
+from ticklake.errors import BadQuery, QueryTooSlow, RunFolderUnreadable, RunNotInLake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.queries import Limits, limited_query, opened, query
 
@@ -218,6 +219,34 @@ def test_a_query_over_a_run_that_is_refused_is_refused(ticklake, report, lake, t
     assert report("sql", "SELECT count(*) AS rows FROM cells", "--lake", lake) == [{"rows": 5}], (
         "others are not refused"
     )
+
+
+@pytest.mark.parametrize("target", ["nothing", OLD])
+def test_a_folder_of_a_run_that_cannot_be_listed_leaves_nothing_out(ticklake, report, lake, target):
+    """It is a link to nothing, such as a disk that is not mounted, or to itself. No permission is the same."""
+    shutil.rmtree(lake / OLD)
+    (lake / OLD).symlink_to(target)
+    query = "SELECT count(*) AS rows FROM organism_data"
+    with pytest.raises(RunFolderUnreadable, match=OLD):
+        ticklake("sql", query, "--lake", lake)
+    assert report("sql", query, "--lake", lake, "--run", NEW) == [{"rows": 5}]
+    done = ticklake("runs", "--lake", lake)
+    assert done.exit_code == 1 and OLD in done.stdout and NEW in done.stdout and OLD in done.stderr
+    assert ticklake("status", OLD, "--lake", lake).exit_code == 1
+    assert ticklake("status", NEW, "--lake", lake).exit_code == 0
+    with Subject((), (lake,)) as subject:
+        found = [one.message for one in examine(subject) if one.level == "error"]
+    assert found and all(OLD in message and "check itself" not in message for message in found)
+
+
+@pytest.mark.warns("Skipped: Table")
+@pytest.mark.parametrize("target", ["nothing", "organism_data"])
+def test_a_folder_of_a_table_that_cannot_be_opened_leaves_nothing_out(ticklake, lake, target):
+    shutil.rmtree(lake / OLD / "organism_data")
+    (lake / OLD / "organism_data").symlink_to(target)
+    with pytest.raises(BadQuery, match="organism_data"):
+        ticklake("sql", "SELECT count(*) FROM organism_data", "--lake", lake)
+    assert "organism_data" in ticklake("status", OLD, "--lake", lake).stderr
 
 
 def test_status_ends_with_exit_code_1_if_a_table_is_refused(ticklake, lake):

@@ -91,6 +91,17 @@ def test_a_broken_table_does_not_keep_it_from_the_others(ledger: Ledger, tmp_pat
     assert duty.monitor.errors.recorded.value == 1
 
 
+@pytest.mark.warns("Could not compact the tables of run")
+def test_a_run_that_cannot_be_listed_does_not_keep_it_from_the_others(ledger: Ledger, tmp_path: Path) -> None:
+    (tmp_path / "20200101-000000-aaaaaaaa").symlink_to("nothing")
+    for tick in range(8):
+        add(ledger, tick)
+    duty = CompactionService(tmp_path)
+    duty.compact_all()
+    assert len(DeltaTable(ledger.directory).file_uris()) == 1
+    assert duty.monitor.errors.recorded.value == 1
+
+
 def test_a_table_made_anew_in_the_same_place_is_compacted_too(ledger: Ledger, tmp_path: Path) -> None:
     duty = CompactionService(tmp_path)
     for tick in range(8):

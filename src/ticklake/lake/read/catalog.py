@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ticklake.checks.places import lake_path
 from ticklake.lake.delta import (
+    LOG,
     DeltaError,
     DeltaTable,
     check_readable,
@@ -26,7 +27,7 @@ from ticklake.lake.delta import (
     sizes_of,
 )
 from ticklake.lake.empty import EmptyTicks
-from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunNotInLake, TableUnreadable
+from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunFolderUnreadable, RunNotInLake, TableUnreadable
 from ticklake.lake.table import is_table_name
 from ticklake.storage import is_safe
 from ticklake.ticks import TickRange
@@ -56,15 +57,31 @@ class Catalog:
             raise LakeNotFound(lake=self.root)
 
     def runs(self) -> list[str]:
-        """Returns the runs that have tables, oldest first."""
-        return sorted(entry.name for entry in self.root.iterdir() if self.tables(entry.name))
+        """Returns the runs that have tables, oldest first, including those whose folder cannot be read."""
+        return sorted(entry.name for entry in self.root.iterdir() if self._may_have_tables(entry.name))
 
     def tables(self, run_id: str) -> list[str]:
-        """Returns the tables of a run. Skips folders without the name of a table, such as `cells.old`."""
-        if not is_safe(run_id):
+        """Returns the tables of a run, including those that cannot be read.
+
+        Skips folders without the name of a table, such as `cells.old`. Raises `RunFolderUnreadable` if nobody can say
+        which tables there are.
+        """
+        folder = self.root / run_id
+        if not is_safe(run_id) or not _may_exist(folder, folder):
             return []
-        found = (log.parent.name for log in (self.root / run_id).glob("*/_delta_log"))
-        return sorted(filter(is_table_name, found))
+        try:
+            names = [entry.name for entry in folder.iterdir()]
+        except NotADirectoryError:
+            return []
+        except OSError as error:
+            raise RunFolderUnreadable(folder=folder, reason=error.strerror or error) from error
+        return sorted(n for n in names if is_table_name(n) and _may_exist(folder / n / LOG, folder / n))
+
+    def _may_have_tables(self, run_id: str) -> bool:
+        try:
+            return bool(self.tables(run_id))
+        except RunFolderUnreadable:
+            return True
 
     def chosen(self, run_id: str | None) -> list[str]:
         """Returns all runs, or the given run. Raises `RunNotInLake` if it does not exist."""
@@ -108,6 +125,17 @@ class Catalog:
         check_readable(delta, directory)
         check_run(delta, directory, run_id)
         return delta
+
+
+def _may_exist(path: Path, folder: Path) -> bool:
+    """Returns False only if there is no such path. A folder that is a link to nothing may be on an unmounted disk."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return folder.is_symlink() and not folder.exists()
+    except OSError:
+        return True
+    return True
 
 
 def empty_of(delta: DeltaTable, directory: Path) -> EmptyTicks:
