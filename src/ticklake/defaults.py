@@ -31,3 +31,6 @@ TOPIC_POLL_TIMEOUT_MS = 30_000
 INSERT_BATCH_SIZE = 1000
 FLUSH_TIMEOUT_MS = 5000
 GAP_WARNING_TIMEOUT_MS = 60_000
+
+NEWEST = "newest"
+"""What users write instead of a run id for the newest run."""

@@ -13,6 +13,7 @@ from ticklake.cli.errors import WebMissing
 from ticklake.cli.options.logs import set_up_logs
 from ticklake.cli.options.numbers import PORT, Seconds
 from ticklake.cli.terminal.interrupt import end_now, graceful_stop
+from ticklake.cli.terminal.output import note
 
 if TYPE_CHECKING:
     from ticklake.node.node import Node
@@ -38,7 +39,7 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
         end_now(LATE)  # threads that did not stop would keep the process alive
     if node.failed:
         raise click.exceptions.Exit(FAILED)
-    click.echo("Stopped. Everything that was accepted is written.", err=True)
+    note("Stopped. Everything that was accepted is written.")
 
 
 def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: float | None) -> bool:
@@ -48,7 +49,7 @@ def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: flo
         return True
     http = node.settings.node.http
     with _http(node, http.port if port is None else port):
-        click.echo(f"Running {', '.join(node.services)}. Ctrl-C stops.", err=True)
+        note(f"Running {', '.join(node.services)}. Ctrl-C stops.")
         while not node.ended and not stop.wait(POLL_SECONDS):
             pass
         return node.stop(stop_timeout)
