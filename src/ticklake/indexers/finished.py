@@ -9,21 +9,19 @@ from functools import partial
 from typing import Self
 
 from ticklake import defaults
-from ticklake.errors import TickLakeError
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
 from ticklake.indexers.builtin import MetadataIndexer
 from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.errors import NothingToIndex
-from ticklake.lake.delta import DeltaError
 from ticklake.lake.empty import joined
 from ticklake.lake.flush import Sharing
-from ticklake.lake.ledger import Ledger, Removal, open_existing
+from ticklake.lake.ledger import Ledger, Removal, lacks_ticks
 from ticklake.monitoring import Monitor
 from ticklake.storage import MAX_TICK, check_run_id
 from ticklake.storage.errors import RunNotFound
-from ticklake.ticks import TickRange, merged, ranges_of, subtract
+from ticklake.ticks import TickRange, merged, ranges_of
 from ticklake.world import World
 
 log = logging.getLogger(__name__)
@@ -94,19 +92,11 @@ class FinishedRun:
 
         If a table cannot be read, this returns True: indexing then repairs it or says what is wrong.
         """
-        storage = self._resources.storage
-        step = World.of(storage.read_metadata(self._run_id)).sampling_interval
-        wanted = merged((file.ticks.within(self._ticks) for file in storage.every_batch(self._run_id)), step)
-        try:
-            return any(self._lacks(indexer, wanted, step) for indexer in self._indexers)
-        except (TickLakeError, DeltaError, OSError) as error:
-            log.debug("A table of run %s cannot be read: %s", self._run_id, error)
-            return True
-
-    def _lacks(self, indexer: BatchIndexer, wanted: list[TickRange], step: int) -> bool:
-        assert indexer.table is not None  # noqa: S101
-        ledger = open_existing(self._resources.tables.directory(self._run_id, indexer.table.name), self._run_id)
-        return ledger is None or bool(subtract(wanted, ranges_of(ledger.present(wanted), step), step))
+        storage, run_id = self._resources.storage, self._run_id
+        step = World.of(storage.read_metadata(run_id)).sampling_interval
+        wanted = merged((file.ticks.within(self._ticks) for file in storage.every_batch(run_id)), step)
+        tables = [self._resources.tables.directory(run_id, one.table.name) for one in self._indexers if one.table]
+        return any(lacks_ticks(table, run_id, wanted, step) for table in tables)
 
     def remove(self) -> Self:
         """Removes the ticks from the tables, so that they are indexed again, for example by a corrected indexer.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import click
 from ticklake import defaults
 from ticklake.cli.options.completeness import ranges_text
 from ticklake.cli.options.numbers import TickRangeOption, count
-from ticklake.cli.options.places import PlaceOption, lake_options, needed, storage_option
+from ticklake.cli.options.places import PlaceOption, lake_options, needed, opened_all, storage_option
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
 from ticklake.cli.terminal.output import json_option, print_json, print_table
 from ticklake.cli.terminal.progress import Bars
@@ -77,18 +76,10 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 )
 @json_option
 def index(
-    run: str | None,
-    storage: str | None,
-    lake: str | None,
-    shared: str | None,
-    tables: tuple[str, ...],
-    ticks: TickRange | None,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    insert_batch_size: int,
-    replace: bool,
-    as_json: bool,
-) -> None:
+    run: str | None, storage: str | None, lake: str | None, shared: str | None, tables: tuple[str, ...],
+    ticks: TickRange | None, master: str, settings: tuple[tuple[str, str], ...], insert_batch_size: int,
+    replace: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Index RUN from its batch files. Default: the newest run.
 
     Skips ticks that a table already has, so it can be repeated at any time. If nothing is left, Spark is not started.
@@ -104,16 +95,15 @@ def index(
         from ticklake.lake.lake import Lake
         from ticklake.lake.session import open_session
         from ticklake.storage import Storage
-        from ticklake.topics import Database
 
         kinds = indexers_of(tables)
         if stop.is_set():
             raise StoppedEarly(RESUMABLE)
         session = partial(open_session, master, dict(settings))
-        with Database(shared) if shared else nullcontext() as opened, Bars(as_json) as bars:
+        with opened_all([shared] if shared else []) as databases, Bars(as_json) as bars:
             files = Storage(storage)
             run = chosen_run(run, files.runs(), files.url)
-            resources = IndexerResources(files, Lake(lake), opened, spark=session)
+            resources = IndexerResources(files, Lake(lake), next(iter(databases), None), spark=session)
             work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
             if replace or work.has_ticks_left():
                 bars.update("starting Spark", 0, 1)

@@ -11,6 +11,7 @@ from ticklake.cli.options.places import lake_options, needed
 from ticklake.cli.pipeline.index import RESUMABLE, SparkSetting
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
 from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.defaults import NEWEST
 
 COLUMNS = ("table", "batches", "failed", "rows")
 
@@ -35,7 +36,9 @@ def index_events(
         from ticklake.lake.read import Catalog
         from ticklake.lake.session import open_session
 
-        run, tables = named_run(run, [Catalog(lake)]), Lake(lake)
+        tables = Lake(lake)
+        if run == NEWEST:
+            run = named_run(run, [Catalog(lake)])
         queue = IndexerQueue(events)
         check_queue(queue.path)
         if stop.is_set():
