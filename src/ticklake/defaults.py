@@ -34,3 +34,6 @@ GAP_WARNING_TIMEOUT_MS = 60_000
 
 SEND_PATIENCE_SECONDS = 60.0
 """How long a sender waits for a database that is away, before it raises."""
+
+NEWEST = "newest"
+"""What users write instead of a run id for the newest run."""

@@ -6,8 +6,9 @@ import json
 import logging
 import re
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import Literal, TextIO
+
+from ticklake.text import utc_text
 
 Format = Literal["text", "json"]
 
@@ -41,9 +42,8 @@ class JsonLines(logging.Formatter):
     """One JSON object per line: `ts`, `level`, `logger`, `message`, and `service` in a service's thread."""
 
     def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         event = {
-            "ts": at.replace("+00:00", "Z"),
+            "ts": utc_text(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": _one_line(record),

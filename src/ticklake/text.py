@@ -1,8 +1,9 @@
-"""Converts foreign text into a form that every database, log and page can store."""
+"""Text that every database, log and page can store, and the one format of times for programs."""
 
 from __future__ import annotations
 
 import traceback
+from datetime import UTC, datetime
 
 MAX_LENGTH = 64 * 1024
 """In characters. An error of foreign code may contain all of its data, which no database can store."""
@@ -39,3 +40,9 @@ def _text_of(error: BaseException | str) -> str:
         return storable(str(error))
     except Exception as problem:
         return f"its text cannot be formatted ({type(problem).__name__})"
+
+
+def utc_text(moment: datetime | float) -> str:
+    """Formats a time, or seconds since 1970, as ISO 8601 in UTC: `2026-01-31T12:00:00.000Z`."""
+    time = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

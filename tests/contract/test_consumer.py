@@ -348,7 +348,7 @@ def test_a_consumer_whose_event_id_gives_none_says_so_in_one_line(run: Run, ledg
 
 @pytest.mark.parametrize("wrong", [None, "event_id"])
 def test_an_event_id_that_is_no_function_is_refused_when_the_consumer_is_defined(run: Run, wrong: Any) -> None:
-    with pytest.raises(InvalidOption, match=f"event_id cannot be {wrong!r}: it is a function"):
+    with pytest.raises(InvalidOption, match=f"event_id cannot be {wrong!r}: it must be a function"):
         consumer(IN, group="g", event_id=wrong)
     with pytest.raises(InvalidOption, match="event_id"):
         IdempotentConsumer(run, IN, "g", lambda _payload, _tx: None, event_id=wrong)

@@ -380,7 +380,7 @@ def test_the_command_prints_a_line_each_and_its_exit_code_tells_of_errors(tmp_pa
     (tmp_path / "a file").touch()
     broken = doctor("--storage", tmp_path / "a file", "--json")
     assert broken.exit_code == 1
-    findings = json.loads(broken.stdout)
+    findings = json.loads(broken.stdout)["findings"]
     assert {"check", "level", "message", "remedy", "details"} == set(findings[0])
     assert [one["check"] for one in findings if one["level"] == "error"] == ["permissions"]
     with Database(f"sqlite:///{tmp_path}/db") as database:

@@ -6,17 +6,20 @@ import json
 import re
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from printed import read_json
 
 from ticklake import BatchInfo
 from ticklake.cli import cli
+from ticklake.cli.errors import DeadLetterNotFound, TopicNotFound
 from ticklake.cli.messages.topics import _messages
-from ticklake.errors import InvalidOption, TimeOutOfRange
+from ticklake.errors import InvalidOption, TimeOutOfRange, UnknownMessage
 from ticklake.topics import Run
+from ticklake.topics.admin.browse import PAGE
 
 Command = Callable[..., Result]
 
@@ -35,7 +38,7 @@ def command(database_url: str, run: Run) -> Command:
 
 @pytest.fixture
 def data(command: Command) -> Callable[..., Any]:
-    return lambda *words: json.loads(command(*words, "--json").output)
+    return lambda *words: read_json(command(*words, "--json").output)
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +74,7 @@ def test_a_topic_is_looked_into(command: Command, five: list[str]) -> None:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_following_shows_as_many_as_asked_for_and_what_comes(run: Run, five: list[str], count: int) -> None:
-    following = _messages(run, "t", count, follow=True, group=None)
+    following = _messages(run, "t", run.position_before_last("t", count), None, None)
     came = threading.Event()
     sent: list[str] = []
 
@@ -114,7 +117,7 @@ def test_a_wrong_message_is_wrong_usage(command: Command, wrong: tuple[str, ...]
 def test_groups_are_listed_and_reset(command: Command, data: Callable[..., Any], five: list[str]) -> None:
     (group,) = data("groups")
     assert (group["lag"], group["claimed"], group["dead_letters"]) == (3, 1, 1)
-    assert group["oldest_ms"] >= 0
+    assert group["oldest_seconds"] >= 0
     assert "would have 5 messages" in command("groups", "reset", "t", "g", "--to", "earliest", "--dry-run").output
     assert data("groups", "reset", "t", "g", "--to", five[3])["messages_ahead"] == 2
     assert data("groups", "reset", "t", "g", "--to", "2001-01-01T00:00")["messages_ahead"] == 5
@@ -162,7 +165,7 @@ def test_the_time_that_tail_shows_as_stored_is_the_one_that_reset_goes_by(
 ) -> None:
     lines = command("topics", "tail", "slow").output.splitlines()
     objects = [json.loads(line) for line in command("topics", "tail", "slow", "--json").output.splitlines()]
-    assert [found["published_at_ms"] for found in objects] == [1000] * 3
+    assert [found["published_at"] for found in objects] == ["1970-01-01T00:00:01.000Z"] * 3
     for number, (line, found) in enumerate(zip(lines, objects, strict=True)):
         (shown,) = re.findall(r"  stored (\S+)  ", line)
         assert shown == found["stored_at"]
@@ -172,8 +175,7 @@ def test_the_time_that_tail_shows_as_stored_is_the_one_that_reset_goes_by(
 @pytest.mark.usefixtures("stored_apart")
 def test_the_times_of_a_topic_are_never_later_than_its_messages(data: Callable[..., Any]) -> None:
     (status,) = [one for one in data("topics") if one["topic"] == "slow"]
-    for moment, ahead in ((status["first_ms"], 3), (status["last_ms"], 1)):
-        written = datetime.fromtimestamp(moment / 1000, UTC).isoformat(timespec="milliseconds")
+    for written, ahead in ((status["first_at"], 3), (status["last_at"], 1)):
         assert data("groups", "reset", "slow", "g", "--to", written, "--dry-run")["messages_ahead"] == ahead
 
 
@@ -188,7 +190,7 @@ def test_a_reset_to_a_time_that_utc_does_not_have_is_refused(command: Command) -
 
 def test_claims_are_listed_and_released(command: Command, data: Callable[..., Any], five: list[str]) -> None:
     (claim,) = data("claims")
-    assert (claim["message_id"], claim["consumer"], claim["expires_in_ms"]) == (five[2], "me", None)
+    assert (claim["message_id"], claim["consumer"], claim["expires_in_seconds"]) == (five[2], "me", None)
     assert data("claims", "--stuck") == []
     assert "never" in command("claims").output
     command("claims", "release", code=2)
@@ -223,6 +225,67 @@ def test_dead_letters_are_shown_replayed_and_discarded(
     assert command("dead-letters", "replay", five[0]).output == "1 dead letters replayed.\n"
     assert command("dead-letters", "list").output == "No dead letters.\n"
     assert data("groups")[0]["lag"] == 4
+
+
+@pytest.mark.usefixtures("five")
+@pytest.mark.parametrize("words", [["show"], ["replay"], ["discard"], ["replay", "--dry-run"]], ids=" ".join)
+def test_a_dead_letter_that_does_not_exist_is_an_error(command: Command, words: list[str]) -> None:
+    refused = command("dead-letters", *words, "nope", code=1)
+    assert isinstance(refused.exception, DeadLetterNotFound)
+    assert "has no dead letter 'nope'" in str(refused.exception)
+
+
+def test_a_topic_that_does_not_exist_is_an_error(command: Command, five: list[str]) -> None:
+    assert isinstance(command("topics", "tail", "nope", code=1).exception, TopicNotFound)
+    assert isinstance(command("topics", "tail", "t", "--after", "nope", code=1).exception, UnknownMessage)
+
+
+def test_a_topic_is_paged_through_and_what_is_left_is_counted(command: Command, five: list[str]) -> None:
+    seen, after = [], "earliest"
+    for left in (3, 1, 0):
+        page = command("topics", "tail", "t", "-n", "2", "--after", after, "--json")
+        seen += [json.loads(line)["id"] for line in page.stdout.splitlines()]
+        after = seen[-1]
+        assert page.stderr == (f"{left} more; continue with --after {after}.\n" if left else "")
+    assert seen == five
+
+
+def test_browse_stops_at_nothing(run: Run) -> None:
+    with run.writer("many") as writer:
+        ids = writer.send_many(BatchInfo(tick_start=n) for n in range(2 * PAGE + 1))
+    assert [one.message_id for one in run.browse("many")] == ids
+    page = run.browse("many", limit=PAGE + 1)
+    assert [one.message_id for one in page] == ids[: PAGE + 1]
+    assert [one.message_id for one in run.browse("many", after=page[-1].id)] == ids[PAGE + 1 :]
+
+
+ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def test_json_says_its_version_and_has_one_unit_and_one_format_of_times(
+    command: Command, run: Run, five: list[str]
+) -> None:
+    listings = {
+        "topics": ["topics"],
+        "groups": ["groups"],
+        "claims": ["claims"],
+        "dead_letters": ["dead-letters", "list"],
+        "packages": ["db", "status"],
+    }
+    for name, words in listings.items():
+        found = json.loads(command(*words, "--json").stdout)
+        assert found["version"] == 1 and found[name]
+        for one in found[name]:
+            assert not [key for key in one if key.endswith("_ms")], "times are ISO 8601 and durations in seconds"
+            assert all(ISO.fullmatch(value) for key, value in one.items() if key.endswith("_at") and value)
+            assert all(isinstance(value, float | None) for key, value in one.items() if key.endswith("_seconds"))
+    for line in command("topics", "tail", "t", "--json").stdout.splitlines():
+        message = json.loads(line)
+        assert message["version"] == 1
+        assert ISO.fullmatch(message["published_at"]) and ISO.fullmatch(message["stored_at"])
+    assert json.loads(command("dead-letters", "list", "--limit", "0", "--json").stdout)["more"] == 1
+    reset = json.loads(command("groups", "reset", "t", "g", "--to", "2026-01-31T12:00", "--dry-run", "--json").stdout)
+    assert reset["to"] == "2026-01-31T12:00:00.000Z"
 
 
 def test_old_messages_are_pruned(command: Command, data: Callable[..., Any]) -> None:

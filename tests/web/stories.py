@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
 from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
 from in_process import InProcess
+from printed import read_json
 
 from ticklake.cli import cli
 from ticklake.contracts import (
@@ -234,7 +235,7 @@ class Told:
         return done.stdout
 
     def json(self, *arguments: str, **options: Any) -> Any:
-        return json.loads(self.command(*arguments, "--json", **options))
+        return read_json(self.command(*arguments, "--json", **options))
 
 
 def shown_rows(text: str) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
+from printed import read_json
 from prometheus_client.parser import text_string_to_metric_families
 
 from ticklake.cli import cli
@@ -79,7 +79,7 @@ def holder(tmp_path: Path) -> Iterator[list[Any]]:
 def ask(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> Any:
     done = CliRunner().invoke(cli, [*map(str, arguments), "--json"])
     assert done.exit_code in codes, done.output
-    return json.loads(done.stdout)
+    return read_json(done.stdout)
 
 
 pytestmark = pytest.mark.warns("DEAD_LETTER")

@@ -570,7 +570,7 @@ def test_topics_groups_and_claims_are_counted(told: Told) -> None:
     (topic,) = told.json("topics", places="d")
     assert (topic["topic"], topic["messages"], topic["groups"]) == ("batch-topic", len(told.story.files), 2)
     groups = told.json("groups", places="d")
-    assert [(one["lag"], one["claimed"], one["dead_letters"], one["oldest_ms"]) for one in groups] == [
+    assert [(one["lag"], one["claimed"], one["dead_letters"], one["oldest_seconds"]) for one in groups] == [
         (0, 0, 0, None)
     ] * 2
     assert told.json("claims", places="d") == told.json("dead-letters", "list", places="d") == []

@@ -164,9 +164,13 @@ def own(tmp_path: Path, serve_site: Callable[..., httpx.Client]) -> Iterator[Tol
         yield Told(STORY, tmp_path, database.url, serve_site(Site(databases=[database])))
 
 
-def check_age(shown_ms: float, since: int, before: float) -> None:
+def check_age(shown: float, since: int, before: float) -> None:
     """An age lies between those at the beginning and at the end of a look."""
-    assert before * 1000 - since - 1 <= shown_ms <= time.time() * 1000 - since + 1
+    assert before * 1000 - since - 1 <= shown * 1000 <= time.time() * 1000 - since + 1
+
+
+def iso(ms: int) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(ms // 1000))}.{ms % 1000:03}Z"
 
 
 def clock(ms: int) -> str:
@@ -188,7 +192,8 @@ def test_topics_are_counted(told: Told) -> None:
     for topic, groups in (("batch-topic", 3), ("run-topic", 0)):
         ((messages, first, last),) = plain.rows(status, topic)
         one = found[topic]
-        assert (one["messages"], one["groups"], one["first_ms"], one["last_ms"]) == (messages, groups, first, last)
+        assert (one["messages"], one["groups"]) == (messages, groups)
+        assert (one["first_at"], one["last_at"]) == (iso(first), iso(last))
         assert [STORY.run_id, topic, str(messages), str(groups), clock(first), clock(last)] in text
         assert f"{topic} {messages} {groups} {clock(first)} {clock(last)}" in page
     states = [line["state"] for line in _tail(told, "--group", "audit", "-n", "9")]
@@ -212,7 +217,7 @@ def test_groups_are_counted_by_every_command(told: Told) -> None:
         name: one[:3] for name, one in truth.items()
     }
     for one in groups:
-        check_age(one["oldest_ms"], truth[one["group"]].since, before)
+        check_age(one["oldest_seconds"], truth[one["group"]].since, before)
     reports = [told.json("status", STORY.run_id), told.json("top", STORY.run_id, "--once")]
     reports.append(told.json("verify", STORY.run_id, codes=(0, 1, 2, 3))["messages"])
     reports += [one for one in told.json("runs") if one["run_id"] == STORY.run_id]
@@ -221,7 +226,7 @@ def test_groups_are_counted_by_every_command(told: Told) -> None:
         for one in report["groups"]:
             group = truth[one["group"]]
             assert (one["lag"], one["claimed"], one["dead_letters"]) == group[:3]
-            check_age(one["oldest_seconds"] * 1000, group.since, before)
+            check_age(one["oldest_seconds"], group.since, before)
     listed, status = told.command("groups", "--run", STORY.run_id, places="d"), told.command("status", STORY.run_id)
     top = told.command("top", STORY.run_id, "--once")
     for name, group in truth.items():
@@ -262,7 +267,7 @@ def test_groups_are_counted_on_their_page_and_in_the_metrics(
         labels = {"run": STORY.run_id, "topic": "batch-topic", "group": name}
         shown = {one.name.removeprefix("ticklake_group_"): one.value for one in metrics if one.labels == labels}
         assert [shown[one] for one in ("lag", "claimed", "dead_letters")] == list(group[:3])
-        check_age(shown["oldest_age_seconds"] * 1000, group.since, before)
+        check_age(shown["oldest_age_seconds"], group.since, before)
     assert node.stop(60)
 
 
@@ -279,11 +284,11 @@ def test_claims_are_listed_with_their_ages(told: Told) -> None:
     assert [tuple(one[name] for name in names) for one in found] == [row[:5] for row in truth]
     text, page = told.command("claims", "--run", STORY.run_id, places="d"), told.page("/topics")
     for one, (group, message, consumer, _, attempts, claimed_at, lease_until) in zip(found, truth, strict=True):
-        check_age(one["age_ms"], claimed_at, before)
+        check_age(one["age_seconds"], claimed_at, before)
         if lease_until is None:
-            assert one["expires_in_ms"] is None
+            assert one["expires_in_seconds"] is None
         else:
-            check_age(-one["expires_in_ms"], lease_until, before)
+            check_age(-one["expires_in_seconds"], lease_until, before)
         minutes = {"leased": 10, "unending": 20, "expired": 40}[consumer]
         left = {"leased": "3.0 h", "unending": "never", "expired": "expired"}[consumer]
         held = [f"{count} min" for count in range(minutes, minutes + 6)]  # the story was told a while ago
@@ -302,7 +307,7 @@ def letters_of(told: Told, *run_ids: str) -> list[tuple[Any, ...]]:
     return sorted(found, key=lambda row: int(row[4]))
 
 
-NAMES = ("run", "group", "message_id", "attempts", "dead_at_ms", "error")
+NAMES = ("run", "group", "message_id", "attempts", "dead_at", "error")
 
 
 def test_dead_letters_are_listed_and_counted(told: Told) -> None:
@@ -310,7 +315,9 @@ def test_dead_letters_are_listed_and_counted(told: Told) -> None:
     assert (len(mine), len(both)) == (3, 6)
     for truth, options in ((mine, ("--run", STORY.run_id)), (both, ()), (both[:2], ("--limit", "2"))):
         found = told.json("dead-letters", "list", *options, places="d")
-        assert [tuple(one[name] for name in NAMES) for one in found] == truth
+        assert [tuple(one[name] for name in NAMES) for one in found] == [
+            (*row[:4], iso(row[4]), row[5]) for row in truth
+        ]
         text = shown_rows(told.command("dead-letters", "list", *options, places="d"))
         shown = [
             [run, "batch-topic", group, message, str(attempts), clock(at), error]
@@ -319,9 +326,9 @@ def test_dead_letters_are_listed_and_counted(told: Told) -> None:
         assert [row for row in text if row[0] in (STORY.run_id, OTHER)] == shown
     _, group, message, attempts, at, error = mine[0]
     (one,) = told.json("dead-letters", "show", message, "--group", group, "--run", STORY.run_id, places="d")
-    assert tuple(one[name] for name in NAMES[1:]) == (group, message, attempts, at, error)
+    assert tuple(one[name] for name in NAMES[1:]) == (group, message, attempts, iso(at), error)
     shown_one = told.command("dead-letters", "show", message, "--group", group, "--run", STORY.run_id, places="d")
-    assert f"attempts: {attempts}\n" in shown_one and f"dead_at_ms: {at}\n" in shown_one
+    assert f"attempts: {attempts}\n" in shown_one and f"dead_at: {iso(at)}\n" in shown_one
 
 
 def test_dead_letters_have_a_page_with_their_reasons(told: Told) -> None:

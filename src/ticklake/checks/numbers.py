@@ -44,3 +44,9 @@ def check_count(option: str, value: int, *, least: int = 0, most: int = LARGEST_
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_function(option: str, value: object) -> None:
+    """Raises `InvalidOption` if a value cannot be called."""
+    if not callable(value):
+        raise InvalidOption(option=option, value=value, allowed="it must be a function; omit it for the default")

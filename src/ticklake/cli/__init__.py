@@ -49,10 +49,16 @@ def _commands() -> dict[str, str]:
 @click.group(cls=CommandFolder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ticklake", message="ticklake %(version)s")
 @click.option("-v", "--verbose", count=True, help="Log to stderr; -vv logs every detail.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only results and errors: no progress, notes or warnings.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of log lines; default: text.")
-def cli(verbose: int, log_format: logs.Format | None) -> None:
+@click.pass_context
+def cli(context: click.Context, verbose: int, quiet: bool, log_format: logs.Format | None) -> None:
     """Ticks in, tables out, exactly once."""
-    logs.set_up(level_of(verbose), log_format or "text")
+    if verbose and quiet:
+        raise click.UsageError("Give --verbose or --quiet, not both.")
+    if os.environ.get("NO_COLOR"):  # https://no-color.org; rich obeys it by itself
+        context.color = False
+    logs.set_up(level_of(verbose, quiet), log_format or "text")
 
 
 def main() -> None:

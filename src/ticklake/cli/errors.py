@@ -17,6 +17,12 @@ class TopicNotFound(TickLakeError):
     topics: str
 
 
+class DeadLetterNotFound(TickLakeError):
+    message = "Run {run_id} has no dead letter {message_id!r}. `ticklake dead-letters list` lists them."
+    run_id: str
+    message_id: str
+
+
 class WebMissing(TickLakeError):
     message = "HTTP needs {module}, which is not installed: pip install 'ticklake[web]'."
     module: str | None

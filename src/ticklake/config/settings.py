@@ -44,16 +44,25 @@ class ServiceSettings:
 
 
 class NamedPlaces(NamedTuple):
-    """The places of a configuration that reports show. `others` are storages and lakes that they leave out."""
+    """The places that a configuration names."""
 
-    storage: str | None
-    lake: str | None
+    storages: tuple[str, ...]
+    lakes: tuple[str, ...]
     databases: tuple[str, ...]
-    others: list[str]
     batch_topic: str | None = None
     """The topic on which batch files are announced, if there is exactly one. Its database comes first."""
     run_topic: str | None = None
     """The topic on which ends of runs are announced, if there is exactly one."""
+
+    @property
+    def storage(self) -> str | None:
+        """The first storage. Reports show only one."""
+        return next(iter(self.storages), None)
+
+    @property
+    def lake(self) -> str | None:
+        """The first lake. Reports show only one."""
+        return next(iter(self.lakes), None)
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class NodeSettings:
         return DatabaseOptions.model_construct(**options.model_dump(include=set(DatabaseOptions.model_fields)))
 
     def places(self) -> NamedPlaces:
-        """Returns all databases, the first storage and the first lake."""
+        """Returns the storages, the lakes, the databases and the topics for batch files and ends of runs."""
         options = [one.options for one in self.resources.values()]
         storages = [one.path for one in options if isinstance(one, StorageOptions)]
         lakes = [one.path for one in options if isinstance(one, LakeOptions)]
@@ -100,10 +109,9 @@ class NodeSettings:
         own = [cast(DatabaseOptions, one.options) for one in self.resources.values() if one.class_name == "Database"]
         databases = dict.fromkeys(one.dsn() for one in [*map(self.database_of, topics), *own])
         return NamedPlaces(
-            storage=next(iter(storages), None),
-            lake=next(iter(lakes), None),
+            storages=tuple(dict.fromkeys(storages)),
+            lakes=tuple(dict.fromkeys(lakes)),
             databases=tuple(databases),
-            others=storages[1:] + lakes[1:],
             batch_topic=batch_topic,
             run_topic=self.topic_of("CompletionService"),
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any
 
-from ticklake.consumer.deliveries import check_event_id
+from ticklake.checks.numbers import check_function
 from ticklake.consumer.idempotent import Handler, IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.topics import Run
@@ -39,5 +39,5 @@ def consumer(
     Example: `@consumer("ingestion-topic", group="validation-consumer-group", publishes="validation-topic")`.
     """
     if "event_id" in options:
-        check_event_id(options["event_id"])
+        check_function("event_id", options["event_id"])
     return lambda function: ConsumerFunction(function, topic, group, publishes, options)

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from google.protobuf.message import Message as Payload
 
-from ticklake.checks.numbers import InvalidOption
 from ticklake.consumer.errors import InvalidEventId
 from ticklake.consumer.outbox import Result
 from ticklake.topics import Message
@@ -52,13 +51,6 @@ def payloads_of(returned: Any) -> Iterable[Payload]:
     """Returns the result of a handler as several payloads."""
     one = isinstance(returned, Payload) or not isinstance(returned, Iterable)  # a Struct is iterable, too
     return [returned] if one else returned
-
-
-def check_event_id(function: object) -> None:
-    """Raises `InvalidOption` if the option `event_id` of a consumer is not a function."""
-    if not callable(function):
-        allowed = "it is a function that returns the UUID of a message's event; omit it if each message is an event"
-        raise InvalidOption(option="event_id", value=function, allowed=allowed)
 
 
 def uuid_of(event_id: str | UUID) -> str:

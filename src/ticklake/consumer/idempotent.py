@@ -15,16 +15,8 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import defaults, faults
 from ticklake.backoff import pause_after
-from ticklake.checks.numbers import check_count, check_seconds
-from ticklake.consumer.deliveries import (
-    Delivery,
-    Outcome,
-    check_event_id,
-    copied,
-    first_of_each_event,
-    payloads_of,
-    uuid_of,
-)
+from ticklake.checks.numbers import check_count, check_function, check_seconds
+from ticklake.consumer.deliveries import Delivery, Outcome, copied, first_of_each_event, payloads_of, uuid_of
 from ticklake.consumer.errors import NowhereToPublish, ResultsNotPublished
 from ticklake.consumer.outbox import Outbox, Result
 from ticklake.consumer.patience import INTERRUPTIONS, OUTAGE_PAUSE, Patience
@@ -92,7 +84,7 @@ class IdempotentConsumer:
         check_count("batch_size", batch_size, least=1)
         check_count("max_delivery_attempts", max_delivery_attempts, least=1, most=MOST_ATTEMPTS)
         check_seconds("retry_delay", retry_delay)
-        check_event_id(event_id)
+        check_function("event_id", event_id)
         check_seconds("relay_lease", relay_lease, above_zero=True)
         self.monitor = Monitor(f"{group} on {topic}")
         self._run = run

@@ -17,11 +17,11 @@ from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.errors import NothingToIndex
 from ticklake.lake.empty import joined
 from ticklake.lake.flush import Sharing
-from ticklake.lake.ledger import Ledger, Removal
+from ticklake.lake.ledger import Ledger, Removal, lacks_ticks
 from ticklake.monitoring import Monitor
 from ticklake.storage import MAX_TICK, check_run_id
 from ticklake.storage.errors import RunNotFound
-from ticklake.ticks import TickRange, ranges_of
+from ticklake.ticks import TickRange, merged, ranges_of
 from ticklake.world import World
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,17 @@ class FinishedRun:
             raise NothingToIndex(run_id=self._run_id, storage=storage.url)
         MetadataIndexer("metadata-indexer", self._resources).write(self._run_id)
         return self
+
+    def has_ticks_left(self) -> bool:
+        """Returns whether a table lacks a tick that a file should have. Does not need Spark.
+
+        If a table cannot be read, this returns True: indexing then repairs it or says what is wrong.
+        """
+        storage, run_id = self._resources.storage, self._run_id
+        step = World.of(storage.read_metadata(run_id)).sampling_interval
+        wanted = merged((file.ticks.within(self._ticks) for file in storage.every_batch(run_id)), step)
+        tables = [self._resources.tables.directory(run_id, one.table.name) for one in self._indexers if one.table]
+        return any(lacks_ticks(table, run_id, wanted, step) for table in tables)
 
     def remove(self) -> Self:
         """Removes the ticks from the tables, so that they are indexed again, for example by a corrected indexer.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ticklake.attempts import Attempts
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
+from ticklake.defaults import NEWEST
 from ticklake.insights.reports import (
     Announcement,
     FilesReport,
@@ -121,10 +122,11 @@ class Places:
         """Returns the given run; by default the newest. If a place cannot be read, its error is raised instead of a
         claim that the run does not exist."""
         runs = self.known_runs(attempts)
-        if run_id is not None and run_id not in runs and self.unlisted:
+        wanted = None if run_id == NEWEST else run_id
+        if wanted is not None and wanted not in runs and self.unlisted:
             for one in self.databases:  # the file that cannot be read may be its own
-                attempts.read(one, partial(groups_of, [one], run_id))
-        if not runs or (run_id is not None and run_id not in runs):
+                attempts.read(one, partial(groups_of, [one], wanted))
+        if not runs or (wanted is not None and wanted not in runs):
             attempts.raise_first()
         return chosen_run(run_id, runs, self)
 
@@ -149,13 +151,13 @@ class Places:
 
 
 def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
-    """Returns the given run; by default the newest. Raises `RunNotFound` if it does not exist."""
+    """Returns the given run; by default, or of `newest`, the newest. Raises `RunNotFound` if it does not exist."""
     if run_id is not None and run_id in runs:
         return run_id
-    if run_id is None and runs:
+    if run_id in (None, NEWEST) and runs:
         return runs[-1]
     found = ", ".join(runs[-5:]) or "none"
-    if run_id is None:
+    if run_id in (None, NEWEST):
         raise NoRuns(run_id="", places=places, found=found)
     raise RunNotFound(run_id=run_id, places=places, found=found)
 

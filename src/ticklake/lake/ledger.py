@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ticklake import faults
+from ticklake.errors import TickLakeError
 from ticklake.lake.delta import (
     INDEXER,
     RUN,
@@ -44,7 +46,9 @@ from ticklake.lake.empty import REMOVED, Ticks, joined, ticks_of
 from ticklake.lake.errors import DamagedCommit, DamagedFileOfTable, DamagedTableFile, DamageNotCovered, StaleRewrite
 from ticklake.lake.order import beginnings
 from ticklake.lake.table import Table
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, ranges_of, subtract
+
+log = logging.getLogger(__name__)
 
 # Operations that write other rows than those of the files that they remove.
 _NOT_FROM_THE_FILES_BEFORE = ("RESTORE", "WRITE", "CREATE", "REPLACE")
@@ -240,6 +244,16 @@ def open_existing(directory: Path, run_id: str) -> Ledger | None:
     schema = pa.schema(delta.schema().to_arrow())
     table = Table(metadata.name or directory.name, schema, key)
     return Ledger(directory, table, create=False, properties={RUN: run_id})
+
+
+def lacks_ticks(directory: Path, run_id: str, wanted: Sequence[TickRange], step: int) -> bool:
+    """Returns whether a table lacks sampled ticks of these ranges, which is also so if it cannot be read."""
+    try:
+        ledger = open_existing(directory, run_id)
+        return ledger is None or bool(subtract(wanted, ranges_of(ledger.present(wanted), step), step))
+    except (TickLakeError, DeltaError, OSError) as error:
+        log.debug("Table %s cannot be read: %s", directory, error)
+        return True
 
 
 def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:

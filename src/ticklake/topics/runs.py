@@ -24,8 +24,10 @@ from ticklake.topics.admin import (
     Retention,
     StoredMessage,
     TopicStatus,
+    count_after,
     list_topics,
     position_before_last,
+    position_of,
     remove_outdated,
     stored_messages,
     topic_names,
@@ -281,8 +283,13 @@ class Run:
         """Returns the names of all topics. Counts nothing, so it is cheap."""
         return topic_names(self._topics()[0])
 
-    def browse(self, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None) -> list[StoredMessage]:
-        """Returns the messages after an id, without claiming them; with `group`, also their state for that group."""
+    def browse(
+        self, topic: str, *, after: int = 0, limit: int | None = None, group: str | None = None
+    ) -> list[StoredMessage]:
+        """Returns all messages after an id, without claiming them; with `group`, also their state for that group.
+
+        A topic may have more messages than memory. With `limit` this is a page; the next one is after its last id.
+        """
         return stored_messages(self._topics()[0], topic, after=after, limit=limit, group=group)
 
     def browse_last(self, topic: str, count: int, *, group: str | None = None) -> list[StoredMessage]:
@@ -292,6 +299,14 @@ class Run:
     def position_before_last(self, topic: str, count: int) -> int:
         """Returns the id before the last `count` messages, for `browse`. If `count` is 0, the end."""
         return position_before_last(self._topics()[0], topic, count)
+
+    def position_of(self, topic: str, message_id: str) -> int:
+        """Returns the id of a message, for `browse`; of `earliest`, the one before the first message."""
+        return position_of(self._topics()[0], topic, message_id)
+
+    def count_after(self, topic: str, position: int) -> int:
+        """Returns the number of messages after an id."""
+        return count_after(self._topics()[0], topic, position)
 
     def listen(self, topic: str) -> Listener:
         """Opens a listener that waits for the next message, without claiming it."""

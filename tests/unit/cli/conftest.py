@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from deltalake import write_deltalake
+from printed import read_json
 
 from ticklake.cli import cli
 
@@ -33,7 +33,7 @@ def ticklake() -> Run:
 @pytest.fixture
 def report(ticklake: Run) -> Callable[..., Any]:
     """What a command prints with --json."""
-    return lambda *arguments: json.loads(ticklake(*arguments, "--json").stdout)
+    return lambda *arguments: read_json(ticklake(*arguments, "--json").stdout)
 
 
 @pytest.fixture

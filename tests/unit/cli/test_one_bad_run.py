@@ -75,7 +75,7 @@ def test_runs_lists_every_run_and_what_is_known_of_the_damaged_one(ticklake: Run
     assert done.exit_code == 1
     assert OLD in done.stdout and NEW in done.stdout
     assert len(done.stderr.splitlines()) == 1 and "is damaged" in done.stderr
-    old, new = json.loads(ticklake("runs", *where, "--json").stdout)
+    old, new = json.loads(ticklake("runs", *where, "--json").stdout)["runs"]
     assert "is damaged" in old["error"] and new["error"] is None
     assert (old["storage"]["files"], old["tables"][0]["rows"], old["groups"]) == (2, 20, [])
     assert len(new["groups"]) == 2
@@ -150,7 +150,7 @@ def test_an_end_that_cannot_be_read_hides_no_run(ticklake: Run, places: Path, ma
     assert done.exit_code == 1
     assert "unknown" in done.stdout and "open" in done.stdout
     assert len(done.stderr.splitlines()) == 1 and f"{OLD}/completed.pb" in done.stderr
-    old, new = json.loads(ticklake("runs", "--storage", maker.storage.url, "--json").stdout)
+    old, new = json.loads(ticklake("runs", "--storage", maker.storage.url, "--json").stdout)["runs"]
     assert (old["storage"]["files"], old["storage"]["completed"]) == (2, None)
     assert f"{OLD}/completed.pb" in old["storage"]["error"]
     assert (new["storage"]["completed"], new["storage"]["error"], new["error"]) == (False, None, None)

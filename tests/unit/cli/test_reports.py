@@ -13,7 +13,7 @@ OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
 def test_runs_of_a_lake_with_their_tables(report, ticklake, lake):
     first, second = report("runs", "--lake", lake)
     assert (first["run_id"], second["run_id"]) == (OLD, NEW)
-    assert first["started_at"] == "2025-10-14 14:30:25+00:00"
+    assert first["started_at"] == "2025-10-14T14:30:25.000Z"
     assert [table["name"] for table in first["tables"]] == ["metadata", "organism_data"]
     assert first["storage"] is None
     shown = ticklake("runs", "--lake", lake).stdout

@@ -24,7 +24,7 @@ def runs(storage: str | None, lake: str | None, database: tuple[str, ...], as_js
         reports = list(places.reports())
         unlisted = places.unlisted
     if as_json:
-        print_json(reports)
+        print_json({"runs": reports})
     elif reports:
         print_table(COLUMNS, map(_row, reports), numbers=("files", "size", "ticks"))
     elif not unlisted:

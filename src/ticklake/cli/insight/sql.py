@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ticklake.cli.options.database import named_run
 from ticklake.cli.options.numbers import MAX_INTEGER, count
-from ticklake.cli.options.places import lake_option
-from ticklake.cli.terminal.output import plain, print_table
+from ticklake.cli.options.places import lake_options, needed
+from ticklake.cli.terminal.output import note, plain, print_table
 
 if TYPE_CHECKING:
     from ticklake.lake.read import Result
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("query")
-@lake_option
+@lake_options
 @click.option(
-    "--run", metavar="RUN", help="Only the tables of this run; default: all runs, distinguished by the column run_id."
+    "--run",
+    metavar="RUN",
+    help="Only the tables of this run, or of the newest; default: all runs, distinguished by the column run_id.",
 )
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True)
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
@@ -34,12 +37,12 @@ def sql(query: str, lake: str | None, run: str | None, form: str, limit: int) ->
 
     ticklake sql "SELECT run_id, max(tick_number) FROM organism_data GROUP BY ALL" --lake lake
     """
-    if not lake:
-        raise click.UsageError("Give --lake DIR.")
+    lake = needed("lake", lake, "it has the tables")
     from ticklake.lake.read import Catalog
     from ticklake.lake.read import query as ask
 
-    with ask(Catalog(lake), query, run) as result:
+    catalog = Catalog(lake)
+    with ask(catalog, query, run and named_run(run, [catalog])) as result:
         if form == "csv":
             write_csv(result)
         elif form == "json":
@@ -55,7 +58,7 @@ def show(result: Result, limit: int) -> None:
     numbers = [name for name, value in zip(result.columns, shown[0], strict=True) if is_number(value)] if shown else []
     print_table(result.columns, shown, numbers=numbers)
     if len(rows) > len(shown):
-        click.echo(f"Only the first {limit:,} rows. --limit 0 shows all; --format csv writes all as CSV.", err=True)
+        note(f"Only the first {limit:,} rows. --limit 0 shows all; --format csv writes all as CSV.")
 
 
 def write_csv(result: Result) -> None:

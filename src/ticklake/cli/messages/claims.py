@@ -9,7 +9,7 @@ import click
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.messages.groups import age_text
 from ticklake.cli.options.database import dry_run_option, from_runs, group_option, open_one, run_options, topic_option
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
+from ticklake.cli.terminal.output import end_with, json_fields, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.topics import HeldClaim
@@ -67,7 +67,7 @@ def release(
 
 def _print(found: list[tuple[str, HeldClaim]], as_json: bool, *, is_whole: bool) -> None:
     if as_json:
-        print_json([{"run": run, **claim._asdict()} for run, claim in found])
+        print_json({"claims": [{"run": run, **json_fields(claim)} for run, claim in found]})
     elif found:
         rows = [
             (run, c.topic, c.group, c.message_id, c.consumer, age_text(c.age_ms), _expiry(c.expires_in_ms), c.attempts)

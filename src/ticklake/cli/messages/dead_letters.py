@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from google.protobuf import json_format
 
+from ticklake.cli.errors import DeadLetterNotFound
 from ticklake.cli.messages.topics import clock_text
 from ticklake.cli.options.database import dry_run_option, from_runs, group_option, open_one, run_options, topic_option
 from ticklake.cli.options.numbers import count
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
+from ticklake.cli.terminal.output import end_with, json_fields, json_option, note, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.topics import DeadLetter, Run
@@ -55,7 +57,7 @@ def list_letters(
     found = sorted(letters, key=lambda one: one[1].dead_at_ms)[:limit]
     left = sum(count for _, (_, count) in every) - len(found)
     if as_json:
-        print_json([{"run": run, **_fields(letter)} for run, letter in found])
+        print_json({"dead_letters": [{"run": run, **_fields(letter)} for run, letter in found], "more": left})
     elif found:
         rows = [
             (run, x.topic, x.group, x.message_id, x.attempts, clock_text(x.dead_at_ms), x.error) for run, x in found
@@ -64,7 +66,7 @@ def list_letters(
     elif not failures:
         click.echo("No dead letters.")
     if left > 0:
-        click.echo(f"{left:,} more; a higher --limit shows them.", err=True)
+        note(f"{left:,} more; a higher --limit shows them.")
     end_with(failures)
 
 
@@ -84,14 +86,14 @@ def show(
         found = [
             one for run in runs for one in run.dead_letters.list(DeadLetterFilter(topic, group, message_id, error))
         ]
+        if not found:
+            raise DeadLetterNotFound(run_id=runs[0].id, message_id=message_id)
     if as_json:
-        print_json([_fields(letter) for letter in found])
+        print_json({"dead_letters": [_fields(letter) for letter in found]})
         return
     for letter in found:
         for name, value in _fields(letter).items():
             click.echo(f"{name}: {value}")
-    if not found:
-        click.echo("No such dead letter.")
 
 
 @dead_letters.command()
@@ -107,7 +109,7 @@ def replay(
 ) -> None:  # fmt: skip
     """Deliver a dead letter again, or all that match. The position of the group does not change."""
     _check_choice(message_id, every)
-    with open_one(database, run_id) as runs:
+    with _chosen(database, run_id, message_id) as runs:
         done = sum(_act(run, "replay", (topic, group, message_id, error), dry_run) for run in runs)
     _report("replayed", done, dry_run, as_json)
 
@@ -125,7 +127,7 @@ def discard(
 ) -> None:  # fmt: skip
     """Discard a dead letter, or all that match. They are never delivered to those groups again."""
     _check_choice(message_id, every)
-    with open_one(database, run_id) as runs:
+    with _chosen(database, run_id, message_id) as runs:
         done = sum(_act(run, "discard", (topic, group, message_id, error), dry_run) for run in runs)
     _report("discarded", done, dry_run, as_json)
 
@@ -133,6 +135,18 @@ def discard(
 def _check_choice(message_id: str | None, every: bool) -> None:
     if bool(message_id) == every:
         raise click.UsageError("Give a message id, or --all (with or without filters).")
+
+
+@contextmanager
+def _chosen(database: tuple[str, ...], run_id: str | None, message_id: str | None) -> Iterator[list[Run]]:
+    """Opens the run. Raises `DeadLetterNotFound` for an unknown message."""
+    from ticklake.topics import DeadLetterFilter
+
+    with open_one(database, run_id) as runs:
+        which = DeadLetterFilter(message_id=message_id)
+        if message_id and not any(run.dead_letters.count(which) for run in runs):
+            raise DeadLetterNotFound(run_id=runs[0].id, message_id=message_id)
+        yield runs
 
 
 def _act(run: Run, act: str, which: tuple[str | None, str | None, str | None, str | None], dry_run: bool) -> int:
@@ -154,4 +168,4 @@ def _report(act: str, number: int, dry_run: bool, as_json: bool) -> None:
 def _fields(letter: DeadLetter) -> dict[str, Any]:
     opened = letter.opened()
     payload = json_format.MessageToDict(opened.payload) if opened else None
-    return {**letter._asdict(), "envelope": letter.envelope.hex(), "payload": payload}
+    return {**json_fields(letter), "envelope": letter.envelope.hex(), "payload": payload}

@@ -6,7 +6,7 @@ import click
 
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.options.database import dry_run_option, from_runs, open_run, run_options, topic_option
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
+from ticklake.cli.terminal.output import end_with, json_fields, json_option, print_json, print_table
 
 COLUMNS = ("run", "topic", "group", "lag", "oldest", "claimed", "dead letters")
 
@@ -74,7 +74,7 @@ def release(database: tuple[str, ...], run_id: str | None, topic: str, group: st
 def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool) -> None:
     found, failures = from_runs(database, run_id, lambda run: run.groups.list(topic))
     if as_json:
-        print_json([{"run": run, **status._asdict()} for run, status in found])
+        print_json({"groups": [{"run": run, **json_fields(status)} for run, status in found]})
     elif found:
         rows = [(run, s.topic, s.group, s.lag, age_text(s.oldest_ms), s.claimed, s.dead_letters) for run, s in found]
         print_table(COLUMNS, rows, numbers=("lag", "oldest", "claimed", "dead letters"))

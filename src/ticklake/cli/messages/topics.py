@@ -14,7 +14,8 @@ from google.protobuf import json_format
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.options.database import check_topic, dry_run_option, from_runs, open_run, run_options
 from ticklake.cli.options.numbers import Seconds, count
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
+from ticklake.cli.terminal.output import end_with, json_fields, json_option, note, print_json, print_table, versioned
+from ticklake.text import utc_text
 
 if TYPE_CHECKING:
     from ticklake.topics import Run, StoredMessage
@@ -38,6 +39,9 @@ def topics(context: click.Context, database: tuple[str, ...], run_id: str | None
 @click.option(
     "-n", "--count", "number", type=count(), default=10, show_default=True, help="Number of messages to show."
 )
+@click.option(
+    "--after", metavar="ID", help="Show the messages after this one instead of the last ones; earliest: from the start."
+)
 @click.option("-f", "--follow", is_flag=True, help="Keep showing new messages.")
 @click.option("--group", metavar="GROUP", help="Show the state of each message for this consumer group.")
 @click.option("--json", "as_json", is_flag=True, help="Print each message as a JSON object on one line.")
@@ -46,11 +50,12 @@ def tail(
     run_id: str | None,
     topic: str,
     number: int,
+    after: str | None,
     follow: bool,
     group: str | None,
     as_json: bool,
 ) -> None:
-    """Show the last messages of a topic without claiming them.
+    """Show the last messages of a topic without claiming them, or page through it with --after.
 
     The first time is by the sender's clock. `groups reset --to` expects the time after "stored".
 
@@ -60,8 +65,14 @@ def tail(
     with open_run(database, run_id, topic) as run:
         if not follow:
             check_topic(run, topic)
-        for message in _messages(run, topic, number, follow, group):
-            click.echo(_json_line(message, group) if as_json else _line(message, group))
+        elif not any(one == topic for one in run.topic_names()):
+            note(f"Run {run.id} has no topic {topic!r} yet. Waiting for its first message.")
+        position = run.position_before_last(topic, number) if after is None else run.position_of(topic, after)
+        last = None
+        for last in _messages(run, topic, position, None if follow else number, group):
+            click.echo(_json_line(last, group) if as_json else _line(last, group))
+        if more := run.count_after(topic, last.id if last else position):
+            note(f"{more:,} more; continue with --after {last.message_id if last else after}.")
 
 
 @topics.command()
@@ -109,7 +120,7 @@ def prune(
 def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
     found, failures = from_runs(database, run_id, lambda run: run.topics())
     if as_json:
-        print_json([{"run": run, **status._asdict()} for run, status in found])
+        print_json({"topics": [{"run": run, **json_fields(status)} for run, status in found]})
     elif found:
         rows = [(run, s.topic, s.messages, s.groups, clock_text(s.first_ms), clock_text(s.last_ms)) for run, s in found]
         print_table(
@@ -124,12 +135,12 @@ def clock_text(ms: int | None) -> str | None:
     return None if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _messages(run: Run, topic: str, count: int, follow: bool, group: str | None) -> Iterator[StoredMessage]:
-    if not follow:
-        yield from run.browse_last(topic, count, group=group)
+def _messages(run: Run, topic: str, after: int, count: int | None, group: str | None) -> Iterator[StoredMessage]:
+    """Yields the next `count` messages; without a count, all, and then new ones for ever."""
+    if count is not None:
+        yield from run.browse(topic, after=after, limit=count, group=group)
         return
     with closing(run.listen(topic)) as listener:
-        after = run.position_before_last(topic, count)
         while True:
             found = run.browse(topic, after=after, limit=_FOLLOW_LIMIT, group=group)
             yield from found
@@ -143,22 +154,17 @@ def _line(message: StoredMessage, group: str | None) -> str:
     text = " ".join(str(opened.payload).split()) if opened else "cannot be decoded"
     kind = opened.payload.DESCRIPTOR.name if opened else "?"
     state = f"  {message.state:<12}" if group else ""
-    stored = f"  stored {_iso_text(message.stored_at_ms)}"
+    stored = f"  stored {utc_text(message.stored_at_ms / 1000)}"
     return f"{clock_text(message.published_at_ms)} UTC  {message.message_id}{stored}{state}  {kind} {text}"
-
-
-def _iso_text(ms: int) -> str:
-    """Formats a time as `groups reset --to` expects it."""
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
 
 def _json_line(message: StoredMessage, group: str | None) -> str:
     opened = message.opened()
     fields = {
         "id": message.message_id,
-        "published_at_ms": message.published_at_ms,
-        "stored_at": _iso_text(message.stored_at_ms),
+        "published_at": utc_text(message.published_at_ms / 1000),
+        "stored_at": utc_text(message.stored_at_ms / 1000),
         "type": opened.payload.DESCRIPTOR.full_name if opened else None,
         "payload": json_format.MessageToDict(opened.payload) if opened else None,
     }
-    return json.dumps(fields | ({"state": message.state} if group else {}))
+    return json.dumps(versioned(fields | ({"state": message.state} if group else {})))

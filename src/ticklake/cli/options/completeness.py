@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from ticklake.cli.options.places import open_places
+from ticklake.cli.options.places import needed, open_places
 
 if TYPE_CHECKING:
     from ticklake.completeness import Completeness
@@ -30,8 +28,9 @@ def open_run(
     topic: str | None = None,
 ) -> Iterator[Completeness]:
     """Opens the given run, or the newest one in the storage. Requires a storage."""
-    if not storage:
-        raise click.UsageError("Give --storage DIR: completeness is judged by the batch files of the run.")
+    storage = needed("storage", storage, "completeness is judged by the batch files of the run")
+    if lake is not None:
+        needed("lake", lake, "completeness is judged for one lake")
     from ticklake.completeness import Completeness
     from ticklake.insights import chosen_run
 

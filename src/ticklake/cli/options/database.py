@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from ticklake.cli.options.places import config_and_database_options, opened_all
+from ticklake.cli.options.places import config_and_database_options, needed_databases, opened_all
+from ticklake.defaults import NEWEST
 
 if TYPE_CHECKING:
     from ticklake.topics import Database, Run
 
 Item = TypeVar("Item")
+
+
+class HasRuns(Protocol):
+    """A place that lists its runs: a storage, a lake, a database."""
+
+    def runs(self) -> Sequence[str]: ...
+
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 topic_option = click.option("--topic", metavar="TOPIC", help="Only this topic.")
@@ -24,15 +33,15 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what wo
 def run_options(command: Command) -> Command:
     """Adds `--config`, `--database` and `--run`."""
     return config_and_database_options(
-        click.option("--run", "run_id", metavar="RUN", help="The run; default: the only one, or all.")(command)
+        click.option("--run", "run_id", metavar="RUN", help="The run, or newest; default: the only one, or all.")(
+            command
+        )
     )
 
 
 @contextmanager
 def open_databases(urls: Sequence[str]) -> Iterator[list[Database]]:
-    if not urls:
-        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
-    with opened_all(urls) as opened:
+    with opened_all(needed_databases(urls)) as opened:
         yield opened
 
 
@@ -40,8 +49,18 @@ def _given(databases: Sequence[Database], run_id: str) -> list[Run]:
     """Opens a run in each of the databases that has it."""
     from ticklake.topics import runs_in
 
+    wanted = named_run(run_id, databases)
     # If no database has the run, the first one raises the error.
-    return runs_in(databases, run_id) or [databases[0].run(run_id, create=False)]
+    return runs_in(databases, wanted) or [databases[0].run(wanted, create=False)]
+
+
+def named_run(run_id: str, places: Sequence[HasRuns]) -> str:
+    """Returns the given run; of `newest`, the newest run of these places."""
+    if run_id != NEWEST:
+        return run_id
+    from ticklake.insights import chosen_run
+
+    return chosen_run(run_id, sorted({name for place in places for name in place.runs()}), places[0])
 
 
 def from_runs(

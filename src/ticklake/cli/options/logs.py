@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 def set_up_logs(context: click.Context, configured: LogOptions) -> None:
     asked = context.find_root().params
     level = logging.getLevelNamesMapping()[configured.level.upper()]
-    logs.set_up(level_of(asked["verbose"]) if asked["verbose"] else level, asked["log_format"] or configured.format)
+    if asked["verbose"] or asked["quiet"]:
+        level = level_of(asked["verbose"], asked["quiet"])
+    logs.set_up(level, asked["log_format"] or configured.format)
 
 
-def level_of(verbose: int) -> int:
-    return [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
+def level_of(verbose: int, quiet: bool) -> int:
+    return logging.ERROR if quiet else [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from ticklake.cli.terminal.output import note
 
 if TYPE_CHECKING:
     from ticklake.insights import Places
@@ -18,7 +21,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _CONFIGURED = "ticklake.cli.configured"
 
 
-class _PlaceOption(click.Option):
+class _Configured(NamedTuple):
+    """The given configuration and the places that it names."""
+
+    file: str
+    places: dict[str, tuple[str, ...]]
+
+
+class PlaceOption(click.Option):
     """An option whose environment variable is ignored if a configuration is given."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
@@ -27,14 +37,14 @@ class _PlaceOption(click.Option):
 
 storage_option = click.option(
     "--storage",
-    cls=_PlaceOption,
+    cls=PlaceOption,
     metavar="DIR",
     envvar="TICKLAKE_STORAGE",
     show_envvar=True,
     help="Directory of the batch files.",
 )
 lake_option = click.option(
-    "--lake", cls=_PlaceOption, metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Directory of the tables."
+    "--lake", cls=PlaceOption, metavar="DIR", envvar="TICKLAKE_LAKE", show_envvar=True, help="Directory of the tables."
 )
 
 
@@ -55,7 +65,7 @@ class _Url(click.types.StringParamType):
 
 database_option = click.option(
     "--database",
-    cls=_PlaceOption,
+    cls=PlaceOption,
     metavar="URL",
     type=_Url(),
     multiple=True,
@@ -70,8 +80,8 @@ def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> s
     if file:
         from ticklake.config import load
 
-        context.meta[_CONFIGURED] = True
         found = load(file).places()
+        context.meta[_CONFIGURED] = _Configured(file, {"storage": found.storages, "lake": found.lakes})
         context.default_map = {
             "storage": found.storage,
             "lake": found.lake,
@@ -79,9 +89,6 @@ def _defaults(context: click.Context, _: click.Parameter, file: str | None) -> s
             "batch_topic": found.batch_topic,
             "run_topic": found.run_topic,
         }
-        if found.others:
-            names = ", ".join(found.others)
-            click.echo(f"Not shown, because only one storage and one lake are shown at a time: {names}", err=True)
     return file
 
 
@@ -96,10 +103,37 @@ def config_option(*, expose: bool) -> Callable[[Command], Command]:
     )
 
 
-def lake_or_usage_error(lake: str | None) -> str:
-    if not lake:
-        raise click.UsageError("Give --lake DIR, the directory of the tables.")
-    return lake
+def needed(kind: str, value: str | None, why: str) -> str:
+    """Returns the storage or the lake. Raises a usage error if it is not given or if a configuration names several."""
+    names = _configured(kind)
+    if names is not None and len(names) != 1:
+        has = f"names several {kind}s ({', '.join(names)})" if names else f"names no {kind}"
+        raise click.UsageError(f"{_file()} {has}. Choose one with --{kind} DIR: {why}.")
+    if not value:
+        raise click.UsageError(f"Give --{kind} DIR or --config FILE: {why}.")
+    return value
+
+
+def needed_databases(urls: Sequence[str]) -> Sequence[str]:
+    """Returns the databases. Raises a usage error if there is none."""
+    if not urls and _file():
+        raise click.UsageError(f"{_file()} names no database. Give --database URL.")
+    if not urls:
+        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
+    return urls
+
+
+def _configured(kind: str) -> tuple[str, ...] | None:
+    """Returns the places that the configuration names; None without one, or if the place was given as an option."""
+    context = click.get_current_context()
+    found: _Configured | None = context.meta.get(_CONFIGURED)
+    typed = context.get_parameter_source(kind) is ParameterSource.COMMANDLINE
+    return None if found is None or typed else found.places[kind]
+
+
+def _file() -> str | None:
+    found: _Configured | None = click.get_current_context().meta.get(_CONFIGURED)
+    return found.file if found else None
 
 
 def places_options(command: Command) -> Command:
@@ -110,6 +144,11 @@ def places_options(command: Command) -> Command:
 def config_and_places_options(command: Command) -> Command:
     """Adds the same options for a command that also reads the configuration itself."""
     return config_option(expose=True)(storage_option(lake_option(database_option(command))))
+
+
+def lake_options(command: Command) -> Command:
+    """Adds `--lake`, and `--config`, which can replace it."""
+    return config_option(expose=False)(lake_option(command))
 
 
 def config_and_database_options(command: Command) -> Command:
@@ -126,6 +165,8 @@ def open_places(storage: str | None, lake: str | None, databases: Sequence[str])
     from ticklake.storage import Storage
 
     _check_storage(storage)
+    if left_out := [name for kind in ("storage", "lake") for name in (_configured(kind) or ())[1:]]:
+        note(f"Not shown, because only one storage and one lake are shown at a time: {', '.join(left_out)}")
     with opened_all(databases) as opened:
         catalog = Catalog(lake) if lake else None
         yield Places(Storage(storage) if storage else None, catalog, opened, Presence())

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from ticklake import defaults
-from ticklake.cli import INTERRUPTED
 from ticklake.cli.options.completeness import ranges_text
 from ticklake.cli.options.numbers import TickRangeOption, count
+from ticklake.cli.options.places import PlaceOption, lake_options, needed, opened_all, storage_option
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
 from ticklake.cli.terminal.output import json_option, print_json, print_table
 from ticklake.cli.terminal.progress import Bars
@@ -45,16 +44,16 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 
 
 @click.command()
-@click.argument("run")
-@click.option(
-    "--storage", metavar="DIR", envvar="TICKLAKE_STORAGE", required=True, help="Directory of the batch files."
-)
-@click.option("--lake", metavar="DIR", envvar="TICKLAKE_LAKE", required=True, help="Directory of the tables.")
+@click.argument("run", required=False)
+@lake_options
+@storage_option
 @click.option(
     "--database",
+    "shared",
+    cls=PlaceOption,
     metavar="URL",
     envvar="TICKLAKE_DATABASE",
-    help="Database through which several processes share the work.",
+    help="Database through which several processes share the work. Not taken from a configuration.",
 )
 @click.option(
     "--table",
@@ -77,39 +76,39 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 )
 @json_option
 def index(
-    run: str,
-    storage: str,
-    lake: str,
-    database: str | None,
-    tables: tuple[str, ...],
-    ticks: TickRange | None,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    insert_batch_size: int,
-    replace: bool,
-    as_json: bool,
-) -> None:
-    """Index RUN from its batch files. Skips ticks that a table already has, so it can be repeated at any time."""
+    run: str | None, storage: str | None, lake: str | None, shared: str | None, tables: tuple[str, ...],
+    ticks: TickRange | None, master: str, settings: tuple[tuple[str, str], ...], insert_batch_size: int,
+    replace: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Index RUN from its batch files. Default: the newest run.
+
+    Skips ticks that a table already has, so it can be repeated at any time. If nothing is left, Spark is not started.
+    """
+    storage = needed("storage", storage, "it has the batch files")
+    lake = needed("lake", lake, "the tables are written there")
     with graceful_stop() as stop:
         from ticklake.indexers.base import IndexerResources
         from ticklake.indexers.finished import FinishedRun
         from ticklake.indexers.registry import indexers_of
+        from ticklake.insights import chosen_run
         from ticklake.lake.flush import warm_up
         from ticklake.lake.lake import Lake
         from ticklake.lake.session import open_session
         from ticklake.storage import Storage
-        from ticklake.topics import Database
 
         kinds = indexers_of(tables)
         if stop.is_set():
             raise StoppedEarly(RESUMABLE)
         session = partial(open_session, master, dict(settings))
-        with Database(database) if database else nullcontext() as opened, Bars(as_json) as bars:
-            resources = IndexerResources(Storage(storage), Lake(lake), opened, spark=session)
+        with opened_all([shared] if shared else []) as databases, Bars(as_json) as bars:
+            files = Storage(storage)
+            run = chosen_run(run, files.runs(), files.url)
+            resources = IndexerResources(files, Lake(lake), next(iter(databases), None), spark=session)
             work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
-            bars.update("starting Spark", 0, 1)
-            warm_up(session(), *(kind.rows for kind in kinds))
-            bars.update("starting Spark", 1, 1)
+            if replace or work.has_ticks_left():
+                bars.update("starting Spark", 0, 1)
+                warm_up(session(), *(kind.rows for kind in kinds))
+                bars.update("starting Spark", 1, 1)
             if replace and not stop.is_set():
                 work.remove()
             started = time.monotonic()
@@ -119,13 +118,15 @@ def index(
                     _show(bars, work.progress(), work.under_way())
                 work.stop()
             _show(bars, work.progress(), {})
-    failed = _report(work.progress(), time.monotonic() - started, lake, run, as_json)
+    seconds = time.monotonic() - started
+    if stop.is_set() and not as_json:
+        done = [f"{one.ticks + one.present:,} of {one.total:,} ticks in {one.table}" for one in work.progress()]
+        raise StoppedEarly(f"{RESUMABLE} So far: {', '.join(done)}.")
+    failed = _report(work.progress(), seconds, lake, run, as_json)
     if stop.is_set():
-        click.echo(RESUMABLE, err=True)
+        raise StoppedEarly(RESUMABLE)
     if failed or not work.wait(0):
         raise click.exceptions.Exit(1)
-    if stop.is_set():
-        raise click.exceptions.Exit(INTERRUPTED)
 
 
 def _show(bars: Bars, tables: list[Progress], under_way: dict[str, int]) -> None:

@@ -13,6 +13,7 @@ from ticklake.cli.errors import WebMissing
 from ticklake.cli.options.logs import set_up_logs
 from ticklake.cli.options.numbers import PORT, Seconds
 from ticklake.cli.terminal.interrupt import end_now, graceful_stop
+from ticklake.cli.terminal.output import note
 from ticklake.errors import TickLakeError
 from ticklake.logs import one_line, redacted
 
@@ -41,7 +42,7 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
         end_now(LATE)  # threads that did not stop would keep the process alive
     if node.failed:
         raise click.exceptions.Exit(FAILED)
-    click.echo("Stopped. Everything that was accepted is written.", err=True)
+    note("Stopped. Everything that was accepted is written.")
 
 
 def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: float | None) -> bool:
@@ -51,7 +52,7 @@ def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: flo
         return True
     http = node.settings.node.http
     with _http(node, http.port if port is None else port):
-        click.echo(f"Running {', '.join(node.services)}. Ctrl-C stops.", err=True)
+        note(f"Running {', '.join(node.services)}. Ctrl-C stops.")
         while not node.ended and not stop.wait(POLL_SECONDS):
             pass
         return node.stop(stop_timeout)
@@ -70,8 +71,8 @@ def build(config: str, port: int | None = None) -> Node:
     listens_on = http.port if port is None else port
     if listens_on is not None:
         found += _attempt(lambda: _check_http(http.host, listens_on, settings.node.directory))[0]
-    for note in report.notes:
-        click.echo(f"Note: {one_line(redacted(note))}", err=True)
+    for remark in report.notes:
+        note(f"Note: {one_line(redacted(remark))}")
     problems = [*found, *report.problems]
     if node is not None and not problems:
         return node

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from ticklake.cli.messages.groups import age_text
-from ticklake.cli.terminal.output import cell_text, size_text
+from ticklake.cli.terminal.output import cell_text, size_text, versioned
+from ticklake.text import utc_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,7 +60,7 @@ def as_json(frame: Frame) -> str:
         [{**asdict(table), "rows_per_second": frame.rates.get(table.name)} for table in seen.tables] if seen else []
     )
     fields: dict[str, Any] = {
-        "at": datetime.fromtimestamp(frame.at, UTC).isoformat(timespec="milliseconds"),
+        "at": utc_text(frame.at),
         "run_id": seen.run_id if seen else frame.run_id,
         "services": None if frame.services is None else [one._asdict() for one in frame.services],
         "groups": [asdict(group) for group in seen.groups] if seen else [],
@@ -68,7 +69,7 @@ def as_json(frame: Frame) -> str:
         "dead_letters": seen.dead_letters if seen else None,
         "errors": frame.errors,
     }
-    return json.dumps(fields)
+    return json.dumps(versioned(fields))
 
 
 def picture(frame: Frame) -> RenderableType:

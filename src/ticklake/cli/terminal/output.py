@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 import click
 
 from ticklake.logs import printable
+from ticklake.text import utc_text
+from ticklake.ticks import TickRange
 
+JSON_VERSION = 1
+"""Grows if a field of the JSON output changes its meaning or goes."""
+_DURATIONS = ("age", "expires_in", "oldest")
+"""Fields in milliseconds that are not points in time."""
 COLUMN_WIDTH = 80
 LINE_WIDTH = 400
 
@@ -23,13 +30,46 @@ def json_option(command: Command) -> Command:
 
 
 def print_json(value: Any) -> None:
-    """Prints a value as JSON. Dataclasses and named tuples become objects."""
-    click.echo(json.dumps(value, indent=2, default=plain))
+    """Prints an object as JSON, with the version of the format. A list needs a name: `{"runs": […]}`."""
+    click.echo(json.dumps(versioned(jsonable(value)), indent=2, default=plain))
+
+
+def versioned(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"version": JSON_VERSION, **fields}
+
+
+def jsonable(value: Any) -> Any:
+    """Converts records inside a value to objects with the fields of `json_fields`. Ranges of ticks stay two numbers."""
+    if isinstance(value, TickRange):
+        return list(value)
+    if hasattr(value, "_asdict") or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return json_fields(value)
+    if isinstance(value, Mapping):
+        return {key: jsonable(one) for key, one in value.items()}
+    return list(map(jsonable, value)) if isinstance(value, list | tuple) else value
+
+
+def json_fields(record: Any) -> dict[str, Any]:
+    """Returns the fields of a named tuple or a dataclass. Durations are in seconds, times are ISO 8601 in UTC."""
+    if hasattr(record, "_asdict"):
+        fields = record._asdict()
+    else:
+        fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    return dict(_in_units(name, jsonable(value)) for name, value in fields.items())
+
+
+def _in_units(name: str, value: Any) -> tuple[str, Any]:
+    stem = name.removesuffix("_ms")
+    if stem == name:
+        return name, value
+    if stem in _DURATIONS:
+        return f"{stem}_seconds", None if value is None else value / 1000
+    return f"{stem.removesuffix('_at')}_at", None if value is None else utc_text(value / 1000)
 
 
 def plain(value: Any) -> Any:
     """Converts a value that JSON cannot represent."""
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else str(value)
+    return utc_text(value) if isinstance(value, datetime) and value.tzinfo else str(value)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Iterable[str] = ()) -> None:
@@ -50,6 +90,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     # Wider than the terminal rather than wrapped: wrapped text cannot be copied.
     wanted = console.measure(table, options=console.options.update(width=LINE_WIDTH)).maximum
     Console(width=max(console.width, wanted)).print(table)
+
+
+def note(text: str) -> None:
+    """Prints what is good to know, but is not the result, to stderr; with --quiet nothing."""
+    if not is_quiet():
+        click.echo(text, err=True)
+
+
+def is_quiet() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.find_root().params.get("quiet"))
 
 
 def end_with(failures: Iterable[str]) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 import click
 
+from ticklake.cli.terminal.output import is_quiet
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
@@ -43,7 +45,7 @@ def time_left(done: int, total: int, per_second: float) -> str:
 
 
 class Bars:
-    """One bar per name. With `quiet`, nothing is printed."""
+    """One bar per name. With `quiet` or --quiet, nothing is printed."""
 
     def __init__(self, quiet: bool = False) -> None:
         from rich.console import Console
@@ -55,6 +57,7 @@ class Bars:
             TextColumn,
         )
 
+        quiet = quiet or is_quiet()
         console = Console(stderr=True)
         self._lines = not quiet and (not console.is_terminal or console.is_dumb_terminal)
         self._printed: dict[str, tuple[float, int]] = {}

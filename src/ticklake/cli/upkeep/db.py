@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ticklake.cli.options.database import run_options
+from ticklake.cli.options.database import named_run, run_options
+from ticklake.cli.options.places import needed_databases
 from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> Non
     changed = [one for _, versions, _ in done for one in versions]
     restored = {name: messages for name, _, messages in done if messages is not None}
     if as_json:
-        print_json([_as_dict(one) for one in changed])
+        print_json({"packages": [_as_dict(one) for one in changed]})
     for one in [] if as_json else changed:
         click.echo(f"{one.run_id}: {one.package} from version {one.version} to {one.wanted}")
     for name, messages in [] if as_json else restored.items():
@@ -82,6 +83,7 @@ def sql(database: tuple[str, ...], run_id: str | None) -> None:
     from ticklake.database.versions import creation_script, upgrade_script
 
     with _opened(database) as backends:
+        run_id = run_id and named_run(run_id, backends)
         if run_id is not None and not any(run_id in backend.runs() for backend in backends):
             scripts = [creation_script(backend.schema(run_id), PACKAGES) for backend in backends]
         else:
@@ -93,14 +95,13 @@ def sql(database: tuple[str, ...], run_id: str | None) -> None:
 def _opened(databases: Sequence[str]) -> Iterator[list[Backend]]:
     from ticklake.database import open_backend
 
-    if not databases:
-        raise click.UsageError("Give --database URL (sqlite:///DIRECTORY or postgresql://…) or --config FILE.")
     with ExitStack() as stack:
-        yield [stack.enter_context(closing(open_backend(url))) for url in databases]
+        yield [stack.enter_context(closing(open_backend(url))) for url in needed_databases(databases)]
 
 
 def _schemas(backends: Sequence[Backend], run_id: str | None) -> list[Schema]:
     """Returns the given run, or all, of each database that has it. If none has it, the first one raises the error."""
+    run_id = run_id and named_run(run_id, backends)
     runs = [(backend, backend.runs()) for backend in backends]
     found = [(backend, name) for backend, names in runs for name in names if run_id in (None, name)]
     if run_id is not None and not found:
@@ -128,7 +129,7 @@ def _of_each(
 
 def _print(found: list[PackageVersion], as_json: bool) -> None:
     if as_json:
-        print_json([_as_dict(one) for one in found])
+        print_json({"packages": [_as_dict(one) for one in found]})
     elif found:
         print_table(
             ("run", "package", "version", "wanted", "state"),

@@ -54,7 +54,7 @@ def doctor(
             if not as_json:
                 _print(finding.check, finding.level, finding.message, finding.remedy)
     if as_json:
-        print_json(found)
+        print_json({"findings": found})
     else:
         counts = {level: sum(one.level == level for one in found) for level in ("error", "warning")}
         click.echo(f"\n{counts['error']} errors, {counts['warning']} warnings.")

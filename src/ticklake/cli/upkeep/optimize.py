@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticklake.cli.options.places import lake_option, lake_or_usage_error
+from ticklake.cli.options.database import named_run
+from ticklake.cli.options.places import lake_options, needed
 from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
 from ticklake.cli.terminal.progress import Bars
 
@@ -18,7 +19,7 @@ COLUMNS = ("run", "table", "merged", "into", "before", "after", "files")
 
 @click.command()
 @click.argument("run", required=False)
-@lake_option
+@lake_options
 @click.option("--table", "tables", multiple=True, help="Only this table; may be repeated. Default: all tables.")
 @json_option
 def optimize(run: str | None, lake: str | None, tables: tuple[str, ...], as_json: bool) -> None:
@@ -26,10 +27,11 @@ def optimize(run: str | None, lake: str | None, tables: tuple[str, ...], as_json
     from ticklake.lake.read import Catalog
     from ticklake.lake.upkeep import optimize_tables
 
+    catalog = Catalog(needed("lake", lake, "it has the tables"))
     with Bars(quiet=as_json) as bars:
-        done = list(optimize_tables(Catalog(lake_or_usage_error(lake)), run, tables, bars.update))
+        done = list(optimize_tables(catalog, run and named_run(run, [catalog]), tables, bars.update))
     if as_json:
-        print_json(done)
+        print_json({"tables": done})
     elif done:
         print_table(COLUMNS, map(_row, done), numbers=COLUMNS[2:])
     else:

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from ticklake.cli.options.places import lake_option, lake_or_usage_error
+from ticklake.cli.options.database import named_run
+from ticklake.cli.options.places import lake_options, needed
 from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
 from ticklake.cli.terminal.progress import Bars
 
@@ -24,7 +25,7 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, value: str) -
 
 @click.command()
 @click.argument("run", required=False)
-@lake_option
+@lake_options
 @click.option("--table", "tables", multiple=True, help="Only this table; may be repeated. Default: all tables.")
 @click.option(
     "--older-than",
@@ -50,8 +51,9 @@ def vacuum(
     from ticklake.lake.read import Catalog
     from ticklake.lake.upkeep import vacuum_tables
 
+    catalog = Catalog(needed("lake", lake, "it has the tables"))
+    run = run and named_run(run, [catalog])
     with Bars(quiet=as_json) as bars:
-        catalog = Catalog(lake_or_usage_error(lake))
         done = list(vacuum_tables(catalog, run, tables, older_than, bars.update, force=force, dry_run=dry_run))
     if as_json:
         print_json({"dry_run": dry_run, "tables": done})

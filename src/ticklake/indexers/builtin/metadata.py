@@ -16,10 +16,14 @@ from ticklake.indexers.errors import DatabaseNeeded, MetadataNotAnnounced, NotAM
 from ticklake.indexers.subscription import open_reader
 from ticklake.lake.errors import LakeUnreadable, MetadataUnreadable
 from ticklake.lake.metadata import TABLE, Written, read_metadata, write_metadata
-from ticklake.topics import Message, TopicReader
+from ticklake.topics import Message, Run, TopicReader
 from ticklake.world import World
 
 log = logging.getLogger(__name__)
+
+
+LOST_SECONDS = 2.0
+"""If the file is there and no message comes for so long, the message is lost: a crash came before it."""
 
 
 class MetadataIndexer(Indexer):
@@ -27,6 +31,10 @@ class MetadataIndexer(Indexer):
 
     default_topic: ClassVar[str] = METADATA_TOPIC
     _reader: TopicReader | None = None
+
+    def has_work(self, run: Run) -> bool:
+        """Returns whether a run has a message, or a file without a table, whose message may be lost."""
+        return super().has_work(run) or (not self._is_indexed(run.id) and self._has_file(run.id))
 
     def wake(self) -> None:
         if self._reader is not None:
@@ -45,9 +53,12 @@ class MetadataIndexer(Indexer):
             while self.proceed():
                 # If the table exists, do not wait for a message.
                 left = 0.0 if self._is_indexed(run_id) else deadline - time.monotonic()
-                message = self._reader.poll(max(0.0, left))
+                message = self._reader.poll(max(0.0, min(left, LOST_SECONDS)))
                 if message is not None:
                     self._index(self._reader, message, run_id)
+                elif not self.stopping and not self._is_indexed(run_id) and self._has_file(run_id):
+                    log.info("Run %s: its metadata file was not announced; indexing it", run_id)
+                    self.write(run_id)
                 if self._is_indexed(run_id):
                     break
                 if time.monotonic() >= deadline:
@@ -81,8 +92,11 @@ class MetadataIndexer(Indexer):
         No message announces a correction.
         """
         exists = (self.resources.tables.directory(run_id, TABLE) / "_delta_log").is_dir()
-        if exists and stored_metadata(self.resources.storage, run_id) is not None:
+        if exists and self._has_file(run_id):
             self.write(run_id)
+
+    def _has_file(self, run_id: str) -> bool:
+        return stored_metadata(self.resources.storage, run_id) is not None
 
     def _is_indexed(self, run_id: str) -> bool:
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from ticklake.topics.admin.browse import (
     StoredMessage,
     TopicStatus,
+    count_after,
     list_topics,
     position_before_last,
+    position_of,
     stored_messages,
     topic_names,
 )
@@ -26,9 +28,11 @@ __all__ = [
     "Retention",
     "StoredMessage",
     "TopicStatus",
+    "count_after",
     "list_topics",
     "parse_position",
     "position_before_last",
+    "position_of",
     "remove_outdated",
     "reset_text",
     "stored_messages",

@@ -7,8 +7,11 @@ from typing import NamedTuple
 from ticklake.checks.numbers import check_count
 from ticklake.topics.admin.groups import COUNT_LIMIT
 from ticklake.topics.envelope import Opened, unwrap
-from ticklake.topics.errors import UndecodableMessage
+from ticklake.topics.errors import UndecodableMessage, UnknownMessage
 from ticklake.topics.store import PACKAGE, TopicStore
+
+PAGE = 1000
+MAX_COUNT = 2**63 - 1
 
 
 class TopicStatus(NamedTuple):
@@ -57,14 +60,39 @@ def topic_names(store: TopicStore) -> list[str]:
 
 
 def stored_messages(
-    store: TopicStore, topic: str, *, after: int = 0, limit: int = 100, group: str | None = None
+    store: TopicStore, topic: str, *, after: int = 0, limit: int | None = None, group: str | None = None
 ) -> list[StoredMessage]:
-    """Returns the next messages after an id, in order."""
+    """Returns the next messages after an id, in order; by default all. They are read page by page."""
     check_count("after", after)
-    check_count("limit", limit)
+    left = MAX_COUNT if limit is None else limit
+    check_count("limit", left)
+    found: list[StoredMessage] = []
+    while left:
+        page = min(left, PAGE)
+        with store.schema.reading() as transaction:
+            rows = transaction.sql(PACKAGE).browse(topic=topic, after=after, limit=page, group=group)
+        found += [StoredMessage(*row) for row in rows]
+        if len(rows) < page:
+            break
+        after, left = found[-1].id, left - page
+    return found
+
+
+def position_of(store: TopicStore, topic: str, message_id: str) -> int:
+    """Returns the id of a message, for `stored_messages`; of `earliest`, the one before the first message."""
+    if message_id == "earliest":
+        return 0
     with store.schema.reading() as transaction:
-        rows = transaction.sql(PACKAGE).browse(topic=topic, after=after, limit=limit, group=group)
-    return [StoredMessage(*row) for row in rows]
+        rows = transaction.sql(PACKAGE).position_of_message(topic=topic, message_id=message_id)
+    if not rows:
+        raise UnknownMessage(topic=topic, message_id=message_id)
+    return int(rows[0][0]) + 1
+
+
+def count_after(store: TopicStore, topic: str, position: int) -> int:
+    """Returns the number of messages after an id."""
+    with store.schema.reading() as transaction:
+        return int(transaction.sql(PACKAGE).count_after(topic=topic, frontier=position)[0][0])
 
 
 def position_before_last(store: TopicStore, topic: str, count: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
@@ -14,6 +13,7 @@ from ticklake.indexers.base import Indexer
 from ticklake.logs import redacted
 from ticklake.node.node import Node
 from ticklake.services import State
+from ticklake.text import utc_text
 
 
 def node_view(node: Node) -> dict[str, Any]:
@@ -99,4 +99,4 @@ def _resource_metrics(node: Node, name: str) -> Mapping[str, Any]:
 
 
 def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return None if seconds is None else utc_text(seconds)
