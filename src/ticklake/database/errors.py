@@ -236,3 +236,7 @@ class TransactionGone(TickLakeError):
 class ReadingOnly(TickLakeError):
     message = "`reading()` of run {run_id!r} cannot write. Use `transaction()`."
     run_id: str
+
+
+UNREADABLE = (DatabaseDamaged, DatabaseFileUnusable, DatabaseLocked)
+"""The errors of a file that may hold a run, although nobody can say which."""

@@ -26,9 +26,6 @@ from ticklake.errors import TickLakeError
 OUTAGES = (DatabaseFull, DatabaseLocked, DatabaseUnavailable, DatabaseFileUnusable)
 """The errors that do not count as an attempt. All others do."""
 
-UNREADABLE = (DatabaseDamaged, DatabaseFileUnusable, DatabaseLocked)
-"""The errors of a file that may hold a run, although nobody can say which."""
-
 
 class Fault(Enum):
     """The kinds of errors that callers distinguish."""

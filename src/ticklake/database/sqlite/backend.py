@@ -16,6 +16,7 @@ import apsw
 
 from ticklake import faults
 from ticklake.database.errors import (
+    UNREADABLE,
     DatabaseBusy,
     DatabaseClosed,
     DatabaseInUseAtFork,
@@ -27,7 +28,6 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.names import schema_name
-from ticklake.database.outages import UNREADABLE
 from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
