@@ -49,7 +49,10 @@ class Torment:
         """The name of what happened; of what found nothing to happen to, it says so."""
         self.relent()
         kind: str = self._rng.choice(self._kinds)
-        return f"{kind} missed" if getattr(self, f"_{kind}")() is False else kind
+        if getattr(self, f"_{kind}")() is not False:
+            return kind
+        self.relent()  # what has not met its fault yet would meet it later, and nobody would wait for that
+        return f"{kind} missed"
 
     def relent(self) -> None:
         """Every worker of a Spark is told of its driver's fault, and would die of it again and again."""

@@ -18,10 +18,16 @@ RUN_ID = "20251014-143025-550e8400"
 
 # Stands for a command: it waits for the signal, says that it is stopping, and takes for ever about it if asked to.
 COMMAND = """
-import sys, threading
+import os, signal, sys, threading
 from ticklake.cli.terminal.interrupt import graceful_stop
 with graceful_stop() as stop:
     print("running", flush=True)
+    if "at once" in sys.argv:
+        both = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, both)
+        for number in both:
+            os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
     stop.wait()
     print("stopping", flush=True)
     if "stuck" in sys.argv:
@@ -102,10 +108,7 @@ def test_the_second_signal_ends_a_command_that_is_stuck(started, eventually):
 
 
 def test_two_signals_at_once_are_one_wish(started):
-    process = started()
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGTERM)
+    process = started("at once")
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "stopping\nstopped\n")
     assert err == "Stopping. Press Ctrl-C again to stop at once.\n"
