@@ -366,3 +366,28 @@ def test_a_run_id_without_a_time_is_not_the_newest(database: Database, storage: 
         for wanted, found in (("newest", [name(1)]), ("all", [name(1), f"test-{THIS['prefix']}"])):
             unfinished = Unfinished(storage, database, wanted, Asked(), Monitor("test"))
             assert unfinished.look(0.0, ()) == found
+
+
+def test_a_run_whose_turn_has_ended_is_asked_a_few_times_and_not_before_its_pause_is_over(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Hundreds of runs may have ended in the last minute. Asking all of them in each look would delay the others."""
+    monkeypatch.setattr(module, "RECENT", 0)
+    asked = Asked()
+    with database:
+        send(database, stored(storage, 1))
+        finish(database, name(1))
+        eventually(lambda: database.stamps([name(1)])[name(1)] is not None)
+        stamps = database.stamps([name(1)])
+        database.stamps = lambda _: stamps  # type: ignore[method-assign, assignment]
+        unfinished = Unfinished(storage, database, "all", asked, Monitor("test"))
+        unfinished.look(0.0, ())
+        asked.runs.clear()
+        unfinished.ask_again(name(1), 10.0)
+        unfinished.look(9.0, ())
+        assert asked.runs == []
+        assert not unfinished.is_finished(name(1))
+        for now in range(10, 70):
+            unfinished.look(float(now), ())
+        assert 5 <= len(asked.runs) <= 8
+        assert unfinished.is_finished(name(1))

@@ -25,6 +25,8 @@ RECENT = 20
 """Each look checks this many of the newest runs: their producers may write again."""
 WARM_SECONDS = 60.0
 """Asks again after a change: a batch file appears in the storage a moment before its message."""
+FIRST_PAUSE = 1.0
+"""The pause between the first two questions to a run that is not among the newest."""
 RETRY_SECONDS = 10.0
 """Asks again after this time if the file of one run did not answer."""
 
@@ -51,6 +53,8 @@ class Unfinished:
         self._has_work = has_work
         self._stamps: dict[str, object] = {}
         self._warm: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
+        self._recent: frozenset[str] = frozenset()
         self._not_before: dict[str, float] = {}
         self._next = 0
         self._stored = _Listing(storage)
@@ -87,9 +91,10 @@ class Unfinished:
         self.complete = self._finished.issuperset(runs)
         return sorted(found, key=by_age, reverse=True)
 
-    def ask_again(self, run_id: str, now: float) -> None:
-        """The next looks check this run, even if nothing has changed."""
-        self._warm[run_id] = now
+    def ask_again(self, run_id: str, at: float) -> None:
+        """Asks this run at that time, and a few times after it, even if nothing has changed."""
+        self._warm[run_id] = at
+        self._asked.pop(run_id, None)
 
     def is_finished(self, run_id: str) -> bool:
         """Returns whether one of the last looks found no work for this run, or the storage does not have it."""
@@ -100,7 +105,8 @@ class Unfinished:
             self._finished.clear()
             return
         self._finished.update(checked)
-        self._finished.difference_update(busy, self._not_before)
+        planned = (run_id for run_id in self._warm if run_id not in self._asked)
+        self._finished.difference_update(busy, self._not_before, planned)
 
     def _select(self, runs: list[str]) -> list[str]:
         if self._wanted == ALL:
@@ -119,6 +125,8 @@ class Unfinished:
     def _due(self, runs: list[str], now: float) -> tuple[list[str], list[str]]:
         """Runs that changed lately, the newest ones and a slice of the others; and runs that were never checked."""
         self._warm = {run_id: since for run_id, since in self._warm.items() if now - since < WARM_SECONDS}
+        self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in self._warm}
+        self._recent = frozenset(runs[:RECENT])
         self._not_before = {run_id: then for run_id, then in self._not_before.items() if then > now}
         askable = [run_id for run_id in runs if run_id not in self._not_before]
         warm = [run_id for run_id in askable if run_id in self._warm]
@@ -136,8 +144,18 @@ class Unfinished:
         changed = stamp is None or stamp != before
         if changed and not (is_new and self._first is not None and run_id in self._first):
             self._warm[run_id] = now
-        due = stamp != _ABSENT and (changed or run_id in self._warm)
-        return due and self._ask_if_readable(run_id, now, is_settled=stamp is not None)
+        if stamp == _ABSENT or not (changed or self._is_due_again(run_id, now)):
+            return False
+        self._asked[run_id] = now
+        return self._ask_if_readable(run_id, now, is_settled=stamp is not None)
+
+    def _is_due_again(self, run_id: str, now: float) -> bool:
+        """The newest runs are asked in each look, the others after pauses that double."""
+        since = self._warm.get(run_id)
+        if since is None or now < since:
+            return False
+        asked = self._asked.get(run_id)
+        return asked is None or run_id in self._recent or now - asked >= max(FIRST_PAUSE, asked - since)
 
     def _ask_if_readable(self, run_id: str, now: float, *, is_settled: bool) -> bool:
         """Asks one run. A run that cannot be read hides no other; only a server that does not answer does."""
