@@ -194,6 +194,36 @@ def test_the_cost_of_a_look_does_not_grow_with_finished_runs(database: Database,
         assert set(asked.runs) == {name(0)}
 
 
+def test_a_look_at_many_new_runs_is_short_and_the_next_ones_check_the_others(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs that were found first begin meanwhile."""
+    monkeypatch.setattr(module, "NEW_SECONDS", 0.0)
+    with database:
+        for number in range(3):
+            send(database, stored(storage, number))
+        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        begun: list[str] = []
+        for number in (2, 1, 0):
+            assert unfinished.look(0.0, begun) == [name(number)]
+            begun.append(name(number))
+
+
+def test_a_storage_is_listed_again_only_after_a_change(database: Database, storage: Storage) -> None:
+    listed: list[float] = []
+    with database:
+        stored(storage, 1)
+        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        list_runs = storage.runs
+        storage.runs = lambda: listed.append(now) or list_runs()  # type: ignore[method-assign, func-returns-value]
+        for now in (0.0, 1.0, 2.0, 3.0, 50.0, 61.0, 62.0, 63.0):
+            unfinished.look(now, ())
+        assert listed == [0.0, 1.0, 2.0, 62.0]
+        send(database, stored(storage, 2))
+        now = 64.0
+        assert unfinished.look(now, ()) == [name(2)]
+
+
 @pytest.mark.warns("Cannot check run")
 def test_a_damaged_run_hides_no_other(tmp_path: Path, storage: Storage, eventually: Eventually) -> None:
     with Database(f"sqlite:///{tmp_path / 'database'}") as database:
@@ -268,6 +298,7 @@ def test_finished_runs_are_asked_once_after_a_start(
 ) -> None:
     monkeypatch.setattr(module, "SLICE", 3)
     monkeypatch.setattr(module, "RECENT", 1)
+    monkeypatch.setattr(module, "NEW_SECONDS", 3600.0)
     with database:
         for number in range(9):
             send(database, stored(storage, number))
@@ -295,6 +326,7 @@ def test_all_runs_are_checked_before_none_has_work(
 ) -> None:
     monkeypatch.setattr(module, "SLICE", 3)
     monkeypatch.setattr(module, "RECENT", 1)
+    monkeypatch.setattr(module, "NEW_SECONDS", 3600.0)
     with database:
         for number in range(8):
             stored(storage, number)
@@ -334,3 +366,28 @@ def test_a_run_id_without_a_time_is_not_the_newest(database: Database, storage: 
         for wanted, found in (("newest", [name(1)]), ("all", [name(1), f"test-{THIS['prefix']}"])):
             unfinished = Unfinished(storage, database, wanted, Asked(), Monitor("test"))
             assert unfinished.look(0.0, ()) == found
+
+
+def test_a_run_whose_turn_has_ended_is_asked_a_few_times_and_not_before_its_pause_is_over(
+    database: Database, storage: Storage, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Hundreds of runs may have ended in the last minute. Asking all of them in each look would delay the others."""
+    monkeypatch.setattr(module, "RECENT", 0)
+    asked = Asked()
+    with database:
+        send(database, stored(storage, 1))
+        finish(database, name(1))
+        eventually(lambda: database.stamps([name(1)])[name(1)] is not None)
+        stamps = database.stamps([name(1)])
+        database.stamps = lambda _: stamps  # type: ignore[method-assign, assignment]
+        unfinished = Unfinished(storage, database, "all", asked, Monitor("test"))
+        unfinished.look(0.0, ())
+        asked.runs.clear()
+        unfinished.ask_again(name(1), 10.0)
+        unfinished.look(9.0, ())
+        assert asked.runs == []
+        assert not unfinished.is_finished(name(1))
+        for now in range(10, 70):
+            unfinished.look(float(now), ())
+        assert 5 <= len(asked.runs) <= 8
+        assert unfinished.is_finished(name(1))

@@ -95,6 +95,8 @@ class Indexer(Service):
             return
         self.run_id = self._discover_run()
         if self.run_id is not None:
+            if self._branch is not None:
+                self._branch.run(self.run_id, create=False)  # it may have been deleted or moved since it was found
             self.prepare_schema(self.run_id)
             self.index_run(self.run_id)
 

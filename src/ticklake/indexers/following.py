@@ -140,10 +140,10 @@ class Following:
         self._problem = ""
         self._not_before = {run_id: then for run_id, then in self._not_before.items() if then > now}
         for run_id in found:
-            if now >= self._not_before.get(run_id, 0.0):
-                self._turns.request(run_id)
+            if run_id in self._not_before:
+                self._unfinished.ask_again(run_id, self._not_before[run_id])
             else:
-                self._unfinished.ask_again(run_id, now)
+                self._turns.request(run_id)
         self._leave_those_without_files()
         for run_id in [one for one in self._failures if one not in self._children]:
             if self._unfinished.is_finished(run_id):
@@ -175,7 +175,6 @@ class Following:
     def _end(self, run_id: str, child: Child, now: float) -> None:
         del self._children[run_id]
         self._turns.end(run_id)
-        self._unfinished.ask_again(run_id, now)
         child.release()
         if child.error is None and child.monitor.healthy:
             self._failures.pop(run_id, None)
@@ -183,6 +182,7 @@ class Following:
         else:
             self._failures[run_id] = self._failures.get(run_id, 0) + 1
             self._not_before[run_id] = now + pause_after(self._failures[run_id], longest=_LONGEST_PAUSE)
+        self._unfinished.ask_again(run_id, self._not_before[run_id])
 
     def pause(self) -> None:
         for child in self.children.values():

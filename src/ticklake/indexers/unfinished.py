@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Iterator
 from fnmatch import fnmatchcase
 
 from ticklake.database import OUTAGES
@@ -24,8 +25,17 @@ RECENT = 20
 """Each look checks this many of the newest runs: their producers may write again."""
 WARM_SECONDS = 60.0
 """Asks again after a change: a batch file appears in the storage a moment before its message."""
+FIRST_PAUSE = 1.0
+"""The pause between the first two questions to a run that is not among the newest."""
 RETRY_SECONDS = 10.0
 """Asks again after this time if the file of one run did not answer."""
+
+NEW_SECONDS = 0.5
+"""A look spends this long on runs that were never checked. The next looks check the others."""
+SETTLE_SECONDS = 2.0
+"""Lists the storage again until its time has been the same for this long: two changes may leave the same time."""
+LIST_SECONDS = 60.0
+"""Lists the storage again after this time, even if its time is the same."""
 
 HasWork = Callable[[Run], bool]
 
@@ -43,8 +53,12 @@ class Unfinished:
         self._has_work = has_work
         self._stamps: dict[str, object] = {}
         self._warm: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
+        self._recent: frozenset[str] = frozenset()
         self._not_before: dict[str, float] = {}
         self._next = 0
+        self._stored = _Listing(storage)
+        self._seen: list[str] | None = None
         self._first: frozenset[str] | None = None
         self._finished: set[str] = set()
         self._unreadable: dict[str, str] = {}
@@ -55,31 +69,44 @@ class Unfinished:
 
     def look(self, now: float, busy: Collection[str]) -> list[str]:
         """Returns runs with work, without those in `busy`. If the database does not answer, the next look repeats."""
-        stored = sorted(self._storage.runs(), key=by_age, reverse=True)
-        self._forget_all_but(frozenset(stored))
+        stored = self._stored.newest_first(now)
+        if stored is not self._seen:
+            self._seen = stored
+            self._forget_all_but(frozenset(stored))
         runs = [run_id for run_id in self._select(stored) if run_id not in busy]
-        due = self._due(runs, now)
-        stamps = self._database.stamps(due)
+        due, new = self._due(runs, now)
+        stamps = self._database.stamps([*due, *new])
         found: list[str] = []
+        checked: list[str] = []
         try:
-            for run_id in due:
+            for run_id in _in_time(due, new):
+                checked.append(run_id)
                 if self._check(run_id, stamps.get(run_id, _ABSENT), now):
                     found.append(run_id)
         except DatabaseUnavailable:
             for run_id in found:
                 del self._stamps[run_id]
             raise
-        self._finished = set() if found else self._finished.difference(busy).union(due).difference(self._not_before)
+        self._count_as_finished(checked, found, busy)
         self.complete = self._finished.issuperset(runs)
-        return found
+        return sorted(found, key=by_age, reverse=True)
 
-    def ask_again(self, run_id: str, now: float) -> None:
-        """The next looks check this run, even if nothing has changed."""
-        self._warm[run_id] = now
+    def ask_again(self, run_id: str, at: float) -> None:
+        """Asks this run at that time, and a few times after it, even if nothing has changed."""
+        self._warm[run_id] = at
+        self._asked.pop(run_id, None)
 
     def is_finished(self, run_id: str) -> bool:
         """Returns whether one of the last looks found no work for this run, or the storage does not have it."""
         return run_id in self._finished or run_id not in self.known
+
+    def _count_as_finished(self, checked: Collection[str], found: Collection[str], busy: Collection[str]) -> None:
+        if found:
+            self._finished.clear()
+            return
+        self._finished.update(checked)
+        planned = (run_id for run_id in self._warm if run_id not in self._asked)
+        self._finished.difference_update(busy, self._not_before, planned)
 
     def _select(self, runs: list[str]) -> list[str]:
         if self._wanted == ALL:
@@ -95,9 +122,11 @@ class Unfinished:
         self._stamps = {run_id: stamp for run_id, stamp in self._stamps.items() if run_id in known}
         self._unreadable = {run_id: text for run_id, text in self._unreadable.items() if run_id in known}
 
-    def _due(self, runs: list[str], now: float) -> list[str]:
-        """Runs that changed lately, runs that were never checked, the newest ones, and a slice of the others."""
+    def _due(self, runs: list[str], now: float) -> tuple[list[str], list[str]]:
+        """Runs that changed lately, the newest ones and a slice of the others; and runs that were never checked."""
         self._warm = {run_id: since for run_id, since in self._warm.items() if now - since < WARM_SECONDS}
+        self._asked = {run_id: at for run_id, at in self._asked.items() if run_id in self._warm}
+        self._recent = frozenset(runs[:RECENT])
         self._not_before = {run_id: then for run_id, then in self._not_before.items() if then > now}
         askable = [run_id for run_id in runs if run_id not in self._not_before]
         warm = [run_id for run_id in askable if run_id in self._warm]
@@ -106,7 +135,7 @@ class Unfinished:
         recent, others = calm[:RECENT], calm[RECENT:]
         start = self._next if self._next < len(others) else 0
         self._next = start + SLICE - RECENT
-        return [*warm, *new[:SLICE], *recent, *others[start : self._next]]
+        return [*warm, *recent, *others[start : self._next]], new[:SLICE]
 
     def _check(self, run_id: str, stamp: object, now: float) -> bool:
         """Asks the run for work if something was written to it."""
@@ -115,8 +144,18 @@ class Unfinished:
         changed = stamp is None or stamp != before
         if changed and not (is_new and self._first is not None and run_id in self._first):
             self._warm[run_id] = now
-        due = stamp != _ABSENT and (changed or run_id in self._warm)
-        return due and self._ask_if_readable(run_id, now, is_settled=stamp is not None)
+        if stamp == _ABSENT or not (changed or self._is_due_again(run_id, now)):
+            return False
+        self._asked[run_id] = now
+        return self._ask_if_readable(run_id, now, is_settled=stamp is not None)
+
+    def _is_due_again(self, run_id: str, now: float) -> bool:
+        """The newest runs are asked in each look, the others after pauses that double."""
+        since = self._warm.get(run_id)
+        if since is None or now < since:
+            return False
+        asked = self._asked.get(run_id)
+        return asked is None or run_id in self._recent or now - asked >= max(FIRST_PAUSE, asked - since)
 
     def _ask_if_readable(self, run_id: str, now: float, *, is_settled: bool) -> bool:
         """Asks one run. A run that cannot be read hides no other; only a server that does not answer does."""
@@ -150,6 +189,43 @@ class Unfinished:
             self._unreadable[run_id] = text
             self._monitor.errors.record("RUN_UNREADABLE", error, run_id)
             log.warning("Cannot check run %s for work: %s", run_id, text)
+
+
+def _in_time(due: Collection[str], new: Collection[str]) -> Iterator[str]:
+    yield from due
+    deadline = time.monotonic() + NEW_SECONDS
+    for run_id in new:
+        yield run_id
+        if time.monotonic() >= deadline:
+            return
+
+
+class _Listing:
+    """The runs of a storage. Lists it only if it has changed: with 10,000 runs this takes most of a look."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._runs: list[str] = []
+        self._time: int | None = None
+        self._same_since = self._listed_at = float("-inf")
+
+    def newest_first(self, now: float) -> list[str]:
+        """Returns the same list as before if the storage has not changed."""
+        found = self._changed_at()
+        if found != self._time:
+            self._time, self._same_since = found, now
+        is_settled = found is not None and self._listed_at >= self._same_since + SETTLE_SECONDS
+        if not is_settled or now - self._listed_at >= LIST_SECONDS:
+            self._listed_at = now
+            runs = sorted(self._storage.runs(), key=by_age, reverse=True)
+            self._runs = self._runs if runs == self._runs else runs
+        return self._runs
+
+    def _changed_at(self) -> int | None:
+        try:
+            return self._storage.changed_at("")
+        except OSError:
+            return None  # there is no run yet; otherwise listing it raises the error
 
 
 def unacknowledged(run: Run, topic: str, group: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ticklake import BatchInfo, Database
+from ticklake.errors import RunNotInDatabase
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.storage import Storage
@@ -155,6 +156,18 @@ def test_a_place_that_becomes_free_is_given_away_at_once(
     resources = IndexerResources(maker.storage, database=database, topic=TOPIC, group=GROUP)
     with Short("waiting", resources, IndexerOptions(runs="all", poll_interval_ms=3_600_000)):
         eventually(lambda: len(seen) == 8)
+
+
+@pytest.mark.warns("waiting failed: RunNotInDatabase")
+def test_a_run_that_has_left_the_database_before_its_turn_is_not_made_again(
+    indexer: Waiting, maker: Any, database: Database
+) -> None:
+    child = indexer._of_run(run_of(1))
+    child.start()
+    assert child.join(60)
+    assert isinstance(child.error, RunNotInDatabase)
+    child.release()
+    assert database.runs() == []
 
 
 def test_a_run_that_waits_for_its_metadata_leaves_its_place_to_others(
