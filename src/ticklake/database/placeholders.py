@@ -15,6 +15,9 @@ _TOKEN = re.compile(
     rf"|::|:=|:(?P<name>{LETTER}(?:{LETTER}|\d)*)|%\((?P<percent>\w+)\)[sbt]|(?P<sign>.)",
     re.IGNORECASE | re.DOTALL,
 )
+_NONE: frozenset[str] = frozenset()
+_CACHED_LENGTH = 10_000
+"""In characters. Longer statements usually contain data, and are executed once."""
 _ENDS_VALUE = re.compile(r"[\w)\]'\"$]")
 
 
@@ -26,12 +29,18 @@ class Placeholders(NamedTuple):
     psycopg: str
 
 
-@lru_cache(maxsize=1024)
 def placeholders(text: str) -> Placeholders:
     """Finds the values of a statement. Texts, comments, quoted names, casts and array slices have none.
 
     A statement in psycopg's own style is left as it is. In any other one, a percent sign stands for itself.
     """
+    if ":" not in text and "%" not in text:
+        return Placeholders(_NONE, _NONE, text)
+    return _parsed(text) if len(text) <= _CACHED_LENGTH else _parsed.__wrapped__(text)
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str) -> Placeholders:
     found = list(_found(text))
     names = frozenset(one["name"] for one in found if one["name"])
     percents = frozenset(one["percent"] for one in found if one["percent"])

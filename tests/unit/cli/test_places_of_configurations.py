@@ -82,6 +82,7 @@ def test_every_command_that_needs_a_place_takes_a_configuration() -> None:
 
 QUERIES = [
     ["status", "newest"],
+    ["end", "newest", "--silent-for", "0"],
     ["verify", "newest"],
     ["gaps", "newest"],
     ["reconcile", "newest"],
@@ -128,6 +129,15 @@ def test_an_option_wins_over_the_configuration(config: Path, ticklake: Command, 
         ticklake("verify", "--config", config, "--storage", tmp_path / "empty")
     with pytest.raises(RunNotFound):
         ticklake("index", "nope", "--config", config)
+
+
+def test_several_storages_are_an_error_that_names_them(indexed: Any, ticklake: Command, tmp_path: Path) -> None:
+    places = {"storage": indexed.storage.url, "storage2": str(tmp_path / "other"), "lake": str(indexed.lake.root)}
+    several = write_config(tmp_path / "several.conf", **places)
+    for words in (["verify"], ["gaps"], ["index"], ["end", "newest"]):
+        refused = ticklake(*words, "--config", several)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "several.conf names several storages (" in refused.stderr
 
 
 @pytest.mark.parametrize("words", [["verify"], ["index"], ["sql", "SELECT 1"], ["optimize"], ["vacuum"]], ids=" ".join)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ticklake.cli.options.numbers import Seconds, count
-from ticklake.cli.options.places import config_option, database_option, opened_all, storage_option
+from ticklake.cli.options.places import config_option, database_option, needed, opened_all, storage_option
 from ticklake.cli.terminal.output import json_option, print_json
 
 
@@ -37,16 +37,14 @@ def end(
 
     With a database, the end is also announced on the topic that the producer would have used.
     """
-    if not storage:
-        raise click.UsageError("Give --storage DIR: the end of a run is recorded beside its batch files.")
+    storage = needed("storage", storage, "the end of a run is recorded beside its batch files")
     from ticklake.completeness import end_run
+    from ticklake.insights import chosen_run
     from ticklake.storage import Storage
-    from ticklake.storage.errors import RunNotFound
 
     place = Storage(storage)
     with opened_all(database) as opened:
-        if run not in (runs := place.runs()):
-            raise RunNotFound(run_id=run, places=place.url, found=", ".join(runs[-5:]) or "none")
+        run = chosen_run(run, place.runs(), place.url)
         ended = end_run(place, run, opened, topic=run_topic, last_tick=last_tick, silent_for=silent_for)
     if as_json:
         print_json({"run": run, **ended._asdict()})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli.options.completeness import SHOWN, open_run, ranges_text
-from ticklake.cli.options.places import batch_topic_option, places_options
+from ticklake.cli.options.places import batch_topic_option, needed_databases, places_options
 from ticklake.cli.terminal.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def reconcile(
     as_json: bool,
 ) -> None:
     """Compare the files, messages and tables of RUN and repair differences. Default: the newest run."""
-    if not database:
-        raise click.UsageError("Give --database URL, the database of the topic and the coordinator.")
+    needed_databases(database)
     with open_run(run, storage, lake, database, topic=batch_topic) as completeness:
         repair = completeness.plan(tables, retry_failed=retry_failed, create=create)
         if apply:
