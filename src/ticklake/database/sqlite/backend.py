@@ -20,7 +20,6 @@ from ticklake.database.errors import (
     DatabaseClosed,
     DatabaseDamaged,
     DatabaseInUseAtFork,
-    DatabaseLocked,
     DatabaseMoved,
     DatabaseUnusable,
     NestedTransaction,
@@ -29,12 +28,12 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable, leak
 from ticklake.database.names import schema_name
-from ticklake.database.outages import Fault, sqlite_fault, translate
 from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
-from ticklake.database.sqlite.connecting import connect
+from ticklake.database.sqlite.connecting import connect, translated
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
+from ticklake.database.sqlite.removal import remove_database
 from ticklake.database.sqlite.stamps import stamps_of
 from ticklake.database.sqlite.wakeups import HintListener, Hints
 from ticklake.database.waiting import Turn
@@ -97,6 +96,14 @@ class SqliteBackend(Inheritable):
 
     def stamps(self, run_ids: Sequence[str]) -> dict[str, object]:
         return stamps_of({run_id: self._path(run_id) for run_id in run_ids})
+
+    def drop(self, run_id: str) -> bool:
+        """Removes the file of a run and what SQLite keeps beside it."""
+        with self._lock:
+            schema = self._schemas.pop(run_id, None)
+        if schema is not None:
+            schema.close()
+        return remove_database(self._path(run_id), run_id, _run_ids)
 
     def branch(self) -> SqliteBackend:
         return SqliteBackend(self._directory, self._clock)
@@ -236,7 +243,7 @@ class SqliteTransaction(Transaction):
         except apsw.Error as error:
             if isinstance(error, apsw.ReadOnlyError) and self._connection.pragma("query_only"):
                 raise ReadingOnly(run_id=self.run_id) from error
-            raise _translate(error, self._connection.filename) from error
+            raise translated(error, self._connection.filename, LOCK_SECONDS) from error
 
 
 class SqliteWork(Work[SqliteTransaction]):
@@ -293,7 +300,7 @@ class SqliteWork(Work[SqliteTransaction]):
             self._shared.turn.release(self._reference)
 
     def _translate(self, error: apsw.Error) -> TickLakeError:
-        return _translate(error, str(self._schema.path))
+        return translated(error, str(self._schema.path), LOCK_SECONDS)
 
 
 class _Closing:
@@ -439,11 +446,3 @@ def _run_ids(path: Path) -> list[str]:
         return []
     finally:
         schema.close()
-
-
-def _translate(error: apsw.Error, path: str) -> TickLakeError:
-    """Translates an error of the driver."""
-    fault = sqlite_fault(getattr(error, "result", 0))
-    if fault is Fault.LOCKED:
-        return DatabaseLocked(database=path, seconds=LOCK_SECONDS)
-    return translate(fault, path, str(error) or type(error).__name__)

@@ -1,4 +1,4 @@
-"""A new connection to a file, with all settings that SQLite does not store in the file."""
+"""A new connection to a file, with all settings that SQLite does not store in the file, and its errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import apsw
 
+from ticklake.database.errors import DatabaseLocked
+from ticklake.database.outages import Fault, sqlite_fault, translate
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.wal import switch_to_wal
+from ticklake.errors import TickLakeError
 
 # A checkpoint waits for the disk several times. Four times the default distance makes it rare in claims and acks.
 CHECKPOINT_PAGES = 4000
@@ -32,3 +35,11 @@ def connect(path: Path, clock: Callable[[], int], lock_seconds: float, *, write:
         connection.close()
         raise
     return connection
+
+
+def translated(error: apsw.Error, path: str, seconds: float) -> TickLakeError:
+    """Translates an error of the driver. `seconds` is how long it waited for a lock."""
+    fault = sqlite_fault(getattr(error, "result", 0))
+    if fault is Fault.LOCKED:
+        return DatabaseLocked(database=path, seconds=seconds)
+    return translate(fault, path, str(error) or type(error).__name__)
