@@ -15,6 +15,7 @@ from ticklake.checks.numbers import InvalidOption
 from ticklake.contracts import BatchInfo
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.base import Service
+from ticklake.services.closing import check_open
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import BatchFile, EncodedTick, Storage
@@ -45,7 +46,8 @@ class PersistenceService(Service):
     """Several services may share a queue. A service writes the ticks that it popped or releases them to the queue.
 
     If a write keeps failing, the service fails; another one, or this one after a restart, continues with its ticks.
-    A stop first writes all ticks that were queued when it was requested.
+    A stop first writes all ticks that were queued when it was requested. If the run was closed meanwhile, the service
+    fails with `RunClosed`.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class PersistenceService(Service):
         self._options = options or PersistenceOptions()
         self._clock = clock
         self._unpublished: deque[tuple[BatchFile, int]] = deque()
+        self._is_open = False
         for counter in ("ticks_written", "batches_written", "bytes_written", "write_retries",
                         "notifications_sent", "notification_retries"):  # fmt: skip
             self.monitor.counter(counter)
@@ -75,6 +78,7 @@ class PersistenceService(Service):
         self.monitor.gauge("queued_bytes", lambda: queue.size_bytes)
 
     def run(self) -> None:
+        self._is_open = False
         with self._run.writer(self._topic) as topic:
             self._publish(topic)
             while self.proceed() and not self._queue.finished:
@@ -123,7 +127,14 @@ class PersistenceService(Service):
 
     def _write_once(self, ticks: list[EncodedTick]) -> BatchFile:
         faults.reach("persistence.write")
-        return self._storage.write_batch(self._run.id, ticks)
+        numbers = [ticks[0].number, ticks[-1].number]
+        if not self._is_open:  # a producer that comes back to a closed run writes nothing
+            check_open(self._storage, self._run.id, numbers)
+        file = self._storage.write_batch(self._run.id, ticks)
+        # After the write: a run that is closed at the same moment either counts this file, or is seen here.
+        check_open(self._storage, self._run.id, numbers)
+        self._is_open = True
+        return file
 
     def _publish(self, topic: TopicWriter) -> None:
         """Announces all unannounced files, the oldest first."""

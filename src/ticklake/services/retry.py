@@ -11,11 +11,14 @@ from typing import TypeVar
 from ticklake import defaults
 from ticklake.backoff import pause_after
 from ticklake.monitoring import Monitor
-from ticklake.services.errors import WriteKeepsFailing
+from ticklake.services.errors import RunClosed, RunLeaving, WriteKeepsFailing
 from ticklake.storage.errors import BatchOutOfOrder, StoredFileConflict
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+
+HOPELESS = (BatchOutOfOrder, RunClosed, RunLeaving, StoredFileConflict)
+"""Errors that a retry would meet again."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class Retry:
         for attempt in range(1, self.attempts):
             try:
                 return action()
-            except (StoredFileConflict, BatchOutOfOrder):
-                raise  # A retry would write the same bytes.
+            except HOPELESS:
+                raise
             except Exception as error:
                 monitor.counter(counter).add()
                 monitor.errors.record(counter.upper(), error, what)
@@ -44,5 +47,7 @@ class Retry:
                 self.sleep(self.delay(attempt))
         try:
             return action()
+        except HOPELESS:
+            raise
         except Exception as error:
             raise WriteKeepsFailing(what=what, attempts=self.attempts, error=error) from error
