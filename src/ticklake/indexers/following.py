@@ -74,6 +74,8 @@ class Following:
         """
         self._collect(now)
         found = self._find(now)
+        if found:
+            self._leave_deleted()
         idle = self._idle()
         for run_id in {*self._turns.to_end(now, idle), *(idle if end_idle else ())}:
             self._children[run_id].ask_to_stop()
@@ -114,6 +116,13 @@ class Following:
             else:
                 self._unfinished.ask_again(run_id, now)
         return True
+
+    def _leave_deleted(self) -> None:
+        """Stops work on runs that were deleted, and forgets their failures."""
+        for run_id in self._unfinished.gone(self._children):
+            self._children[run_id].ask_to_stop()
+        for run_id in self._unfinished.gone(self._failures):
+            del self._failures[run_id]
 
     def _begin(self, run_id: str) -> None:
         child = self._children[run_id] = self._make(run_id)

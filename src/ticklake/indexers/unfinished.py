@@ -38,11 +38,13 @@ class Unfinished:
         self._warm: dict[str, float] = {}
         self._next = 0
         self._looked = False
+        self._listed: frozenset[str] = frozenset()
         self._unreadable: dict[str, str] = {}
 
     def look(self, now: float, busy: Collection[str]) -> list[str]:
         """Returns runs with work, without those in `busy`."""
-        runs = self._runs()
+        self._listed = frozenset(listed := self._storage.runs())
+        runs = self._wanted_of(listed)
         known = frozenset(runs)
         self._stamps = {run_id: stamp for run_id, stamp in self._stamps.items() if run_id in known}
         due = self._due([run_id for run_id in reversed(runs) if run_id not in busy], now)
@@ -55,8 +57,11 @@ class Unfinished:
         """The next looks check this run, even if nothing has changed."""
         self._warm[run_id] = now
 
-    def _runs(self) -> list[str]:
-        runs = self._storage.runs()
+    def gone(self, run_ids: Collection[str]) -> set[str]:
+        """Returns those of these runs that the storage does not have any more: they were deleted."""
+        return set(run_ids) - self._listed
+
+    def _wanted_of(self, runs: list[str]) -> list[str]:
         if self._wanted == ALL:
             return runs
         if self._wanted == NEWEST:
