@@ -58,8 +58,10 @@ class ReconciliationService(Service):
 
     def reconcile_all(self) -> None:
         """Checks all runs once. An unchanged run costs almost nothing."""
-        runs = self._storage.runs()
-        for run_id in [one for one in [self._only] if one in runs] if self._only else runs:
+        leaving = self._storage.leaving_runs() if self._only else []
+        for run_id in [self._only] if self._only else self._storage.runs():
+            if run_id in leaving:
+                continue
             try:
                 self._reconcile_if_changed(run_id)
                 self._abandon_if_silent(run_id)

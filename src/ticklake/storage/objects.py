@@ -43,7 +43,7 @@ class ObjectFolder:
         """Removes all objects below a folder, one by one."""
         for key, _ in list(self._found(folder)):
             self.remove(key)
-        with suppress(OSError):  # stores without folders have none to remove
+        with suppress(OSError), faults.around("storage.object"):  # stores without folders have none to remove
             self._fs.rmdir(self._path(folder))
 
     def everything(self, folder: str) -> Iterator[tuple[str, int]]:
