@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +35,24 @@ def make_directory(directory: Path, *, shared: int = 1) -> None:
         with faults.around("storage.directory"):
             folder.mkdir(exist_ok=True)
         sync(folder.parent)
+
+
+def remove_tree(directory: Path) -> None:
+    """Removes a directory with everything in it, durably. Links are removed and not followed."""
+    for below, folders, files in os.walk(directory, topdown=False):
+        for name in files + [name for name in folders if Path(below, name).is_symlink()]:
+            with faults.around("disk.remove"):
+                Path(below, name).unlink(missing_ok=True)
+        Path(below).rmdir()
+    if directory.parent.is_dir():
+        sync(directory.parent)
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Yields all files below a directory, also hidden ones, links and special files."""
+    for below, folders, files in os.walk(directory):
+        for name in files + [name for name in folders if Path(below, name).is_symlink()]:
+            yield Path(below, name)
 
 
 def try_lock(file: int | IO[bytes], *, shared: bool = False) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ticklake.indexers.errors import *
     from ticklake.lake.errors import *
     from ticklake.node.errors import *
+    from ticklake.removal.errors import *
     from ticklake.services.errors import *
     from ticklake.simulation.errors import *
     from ticklake.storage.errors import *
@@ -46,6 +47,7 @@ _HOMES = (
     "services.errors",
     "node.errors",
     "completeness.errors",
+    "removal.errors",
     "web.errors",
     "cli.errors",
 )

@@ -94,6 +94,7 @@ METRICS: tuple[Metric, ...] = (
         metadata_written="Metadata files, or metadata tables, written.",
         batches_announced="Batch files announced by reconciliation.",
         batches_vanished="Batch files announced that are not in storage.",
+        runs_abandoned="Runs closed because their producer was silent for too long.",
         flushes="Flushes: one Spark job and one commit each.",
         batches_processed="Batch files acknowledged with every tick in the table.",
         batches_skipped="Batch files skipped because they were already done.",

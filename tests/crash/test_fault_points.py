@@ -21,7 +21,7 @@ SOURCE = CRASH.parents[1] / "src" / "ticklake"
 NURSERY = runpy.run_path(str(CRASH / "nursery.py"))
 Story = NURSERY["Story"]
 
-PACKAGES = ("topics", "consumer", "coordination", "storage", "lake")
+PACKAGES = ("topics", "consumer", "coordination", "storage", "lake", "removal")
 WALKS = {"topics": "topics", "consumer": "consumer", "coordinator": "coordination"}
 MOST_VISITS = 3
 """So many of a point's visits are chosen, evenly: a commit is passed by every write."""

@@ -158,7 +158,8 @@ def test_the_demo_counts_what_it_has_written(tmp_path: Path, options: tuple[str,
     size = sum(file.stat().st_size for file in files)
     if options:
         report = json.loads(shown)
-        stored = {"files": len(files), "bytes": size, "ticks": [0, 39], "completed": True, "error": None}
+        stored = {"files": len(files), "bytes": size, "ticks": [0, 39], "completed": True}
+        stored |= {"error": None, "state": "ended", "last_tick": 39}
         assert report["run"]["run_id"] == run.name and report["run"]["storage"] == stored
         told = {one["name"]: (one["rows"], one["files"], one["bytes"]) for one in report["run"]["tables"]}
         assert told == tables and report["population"] == population

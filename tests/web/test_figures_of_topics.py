@@ -427,6 +427,8 @@ def test_status_of_a_backlog(told: Told) -> None:
         "ticks": [0, 69],
         "completed": False,
         "error": None,
+        "state": "running",
+        "last_tick": None,
     }
     assert {one["name"]: (one["ticks"], one["lag"], one["missing"]) for one in report["tables"]} == {
         "environment_data": ([0, 29], 40, 0),
@@ -434,7 +436,7 @@ def test_status_of_a_backlog(told: Told) -> None:
         "metadata": (None, None, None),
     }
     text = told.command("status", STORY.run_id)
-    assert f"{len(files)} batch files, {stories.as_size(size)}, ticks 0–69, open" in text
+    assert f"{len(files)} batch files, {stories.as_size(size)}, ticks 0–69, running" in text
     gaps = told.json("gaps", STORY.run_id)
     assert {tuple(map(tuple, one["coverage"]["missing"])) for one in gaps["tables"]} == {((30, 69),)}
 

@@ -39,16 +39,6 @@ class LastFileBad(TickLakeError):
     reason: object
 
 
-class RunGoesOn(TickLakeError):
-    message = (
-        "Run {run_id} does not end at tick {last_tick}: {key!r} has later ticks. Omit --last-tick to end the run with "
-        "its last file, or remove the file if its name is wrong."
-    )
-    run_id: str
-    last_tick: int
-    key: str
-
-
 class RunNotSilent(TickLakeError):
     message = (
         "Run {run_id} may still continue: a file or a message arrived {seconds} seconds ago. Stop its producer, and "
@@ -66,12 +56,3 @@ class SilenceUnknown(TickLakeError):
     )
     run_id: str
     storage: str
-
-
-class RunEndedBefore(TickLakeError):
-    message = (
-        "Run {run_id} has already ended at tick {last_tick}. If that is wrong, first remove completed.pb from the "
-        "folder of the run."
-    )
-    run_id: str
-    last_tick: int

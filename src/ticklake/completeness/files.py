@@ -10,6 +10,7 @@ from ticklake.completeness.verdicts import FilesVerdict
 from ticklake.coordination import Batch, stored
 from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import StorageUnavailable
+from ticklake.lives import life_of
 from ticklake.storage import Storage
 from ticklake.ticks import TickRange, merged, on_grid
 
@@ -25,7 +26,13 @@ class Files:
         self.by_key = self.list_files()
         last = max((ticks.end for ticks in self.by_key.values()), default=None) if ended else None
         self._assumed = end is None and last is not None
-        self.expected = Expected(step, list(self.by_key.values()), last if end is None else end.last_tick)
+        self._life = life_of(end)
+        self.expected = Expected(
+            step,
+            list(self.by_key.values()),
+            last if end is None else end.last_tick,
+            never_written=list(self._life.never_written),
+        )
 
     def list_files(self) -> dict[str, TickRange]:
         """Lists the storage again."""
@@ -67,6 +74,9 @@ class Files:
             misfits=[key for key in self.by_key if key in {*off, *beyond}],
             beyond=beyond,
             assumed=self._assumed,
+            state=self._life.state,
+            abandoned_by=self._life.cause,
+            never_written=self.expected.excused,
             passed_over=self._storage.passed_over(self._run_id),
         )
 

@@ -20,13 +20,15 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected ticks of a run: those of its files and, if it has ended, all up to its last tick."""
+    """The expected ticks of a run: those of its files and, if it is not running, all up to its last tick."""
 
     step: int
     files: list[TickRange] = field(default_factory=list)
     last_tick: int | None = None
     present: list[TickRange] | None = None
     """The ticks in the files; None if only their names are known."""
+    never_written: list[TickRange] = field(default_factory=list)
+    """Ticks that no file had when the run was abandoned. A table does not have to have them."""
 
     @property
     def ticks(self) -> TickRange:
@@ -39,6 +41,11 @@ class Expected:
         """The expected ticks that no file has."""
         files = self.files if self.present is None else self.present
         return subtract([self.ticks], [on_grid(ticks, self.step) for ticks in files], self.step)
+
+    @property
+    def excused(self) -> list[TickRange]:
+        """The ticks that were never written and that no file has today."""
+        return common(self.lost, self.never_written, self.step) if self.never_written else []
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) ->
     step, whole = expected.step, expected.ticks
     belongs = (present % step == 0) & (present >= 0) & (present <= whole.end)
     covered = ranges_of(present[belongs], step)
-    lacking = subtract([whole], covered, step)
+    lacking = subtract([whole], sorted([*covered, *expected.excused]), step)
     lost = common(lacking, expected.lost, step)
     unexpected = ranges_of(present[~belongs], 1)
     flawless = not (lacking or unexpected or flaws)

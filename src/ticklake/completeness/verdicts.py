@@ -11,6 +11,7 @@ from ticklake.completeness.judging import Coverage, Verdict, overall
 from ticklake.coordination import Batch, Gap
 from ticklake.insights import GroupReport
 from ticklake.lake.verify import Deep
+from ticklake.lives import Life, RunState
 from ticklake.ticks import TickRange
 
 TICKS = "ticks"
@@ -34,6 +35,17 @@ class FilesVerdict:
     assumed: bool = False
     passed_over: list[str] = field(default_factory=list)
     """Folders and links with batch files that the storage passes over."""
+    state: RunState = RunState.RUNNING
+    """The recorded state of the run: running, ended or abandoned."""
+    abandoned_by: str = ""
+    """Why the run was abandoned: command, silence or restart."""
+    never_written: list[TickRange] = field(default_factory=list)
+    """Ticks of an abandoned run that no file ever had. No table has to have them."""
+
+    @property
+    def life(self) -> Life:
+        """The life of the run; an assumed end counts as one."""
+        return Life(RunState.ENDED if self.assumed else self.state, self.last_tick)
 
 
 @dataclass(frozen=True)
@@ -124,6 +136,8 @@ class RunVerdict:
         verdicts = [table.verdict for table in tables]
         verdicts += [Verdict.INCOMPLETE] if unindexed or damaged or metadata or storage.passed_over else []
         verdicts += [Verdict.COMPLETE] if metadata == "" and not whole else []
+        # A run that was abandoned before its first tick lacks nothing.
+        verdicts += [Verdict.COMPLETE] if whole and storage.life.is_empty else []
         uncompared = [table.table for table in tables if deeply and table.deep is None]
         verdict = overall(storage.ended, verdicts)
         return cls(run_id, verdict, storage, tables, messages, unjudged, unindexed, uncompared, metadata, list(copies))
@@ -132,7 +146,7 @@ class RunVerdict:
     def flawless(self) -> bool:
         """Whether nothing is missing or wrong so far, even if the end of the run is not known."""
         damaged = self.messages is not None and self.messages.damaged
-        nothing = self.unindexed or not (self.tables or self.metadata is not None)
+        nothing = self.unindexed or not (self.tables or self.metadata is not None or self.storage.life.is_empty)
         wrong = nothing or damaged or self.metadata or self.storage.passed_over
         return not wrong and all(table.coverage.flawless for table in self.tables)
 

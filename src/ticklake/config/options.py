@@ -187,10 +187,14 @@ class CompletionOptions(Options):
 
 
 class ReconciliationOptions(Options):
-    """Announces batch files that were never announced, in all runs or in one."""
+    """Announces batch files that were never announced, in all runs or in one.
+
+    `abandon_after_seconds`: then a run without a file or a message is closed.
+    """
 
     run_id: str | None = None
     interval_ms: PositiveMilliseconds = 60_000
+    abandon_after_seconds: Annotated[Seconds, Field(gt=0)] | None = None
 
 
 class CompactionOptions(Options):

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ticklake/contracts/notifications.proto\x12\'org.evochora.datapipeline.api.contracts\x1a\x19google/protobuf/any.proto\"]\n\rTopicEnvelope\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x11\n\ttimestamp\x18\x02 \x01(\x03\x12%\n\x07payload\x18\x03 \x01(\x0b\x32\x14.google.protobuf.Any\"x\n\tBatchInfo\x12\x19\n\x11simulation_run_id\x18\x01 \x01(\t\x12\x13\n\x0bstorage_key\x18\x02 \x01(\t\x12\x12\n\ntick_start\x18\x03 \x01(\x03\x12\x10\n\x08tick_end\x18\x04 \x01(\x03\x12\x15\n\rwritten_at_ms\x18\x05 \x01(\x03\"U\n\x0cMetadataInfo\x12\x19\n\x11simulation_run_id\x18\x01 \x01(\t\x12\x13\n\x0bstorage_key\x18\x02 \x01(\t\x12\x15\n\rwritten_at_ms\x18\x03 \x01(\x03\"l\n\x0cRunCompleted\x12\x19\n\x11simulation_run_id\x18\x01 \x01(\t\x12\x11\n\tlast_tick\x18\x02 \x01(\x03\x12\x15\n\rwritten_at_ms\x18\x03 \x01(\x03\x12\x17\n\x0e\x66ormat_version\x18\xe8\x07 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ticklake/contracts/notifications.proto\x12\'org.evochora.datapipeline.api.contracts\x1a\x19google/protobuf/any.proto\"]\n\rTopicEnvelope\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x11\n\ttimestamp\x18\x02 \x01(\x03\x12%\n\x07payload\x18\x03 \x01(\x0b\x32\x14.google.protobuf.Any\"x\n\tBatchInfo\x12\x19\n\x11simulation_run_id\x18\x01 \x01(\t\x12\x13\n\x0bstorage_key\x18\x02 \x01(\t\x12\x12\n\ntick_start\x18\x03 \x01(\x03\x12\x10\n\x08tick_end\x18\x04 \x01(\x03\x12\x15\n\rwritten_at_ms\x18\x05 \x01(\x03\"U\n\x0cMetadataInfo\x12\x19\n\x11simulation_run_id\x18\x01 \x01(\t\x12\x13\n\x0bstorage_key\x18\x02 \x01(\t\x12\x15\n\rwritten_at_ms\x18\x03 \x01(\x03\"\x9b\x01\n\x0cRunCompleted\x12\x19\n\x11simulation_run_id\x18\x01 \x01(\t\x12\x11\n\tlast_tick\x18\x02 \x01(\x03\x12\x15\n\rwritten_at_ms\x18\x03 \x01(\x03\x12\x17\n\x0e\x66ormat_version\x18\xe8\x07 \x01(\x05\x12\x15\n\x0c\x61\x62\x61ndoned_by\x18\xe9\x07 \x01(\t\x12\x16\n\rnever_written\x18\xea\x07 \x03(\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +38,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BATCHINFO']._serialized_end=325
   _globals['_METADATAINFO']._serialized_start=327
   _globals['_METADATAINFO']._serialized_end=412
-  _globals['_RUNCOMPLETED']._serialized_start=414
-  _globals['_RUNCOMPLETED']._serialized_end=522
+  _globals['_RUNCOMPLETED']._serialized_start=415
+  _globals['_RUNCOMPLETED']._serialized_end=570
 # @@protoc_insertion_point(module_scope)

@@ -14,7 +14,7 @@ from ticklake.coordination.gaps import (
     MissingTicks,
 )
 from ticklake.coordination.groups import bind, unbind
-from ticklake.coordination.overview import RecordedGap, recorded_gaps
+from ticklake.coordination.overview import RecordedGap, live_claims, recorded_gaps
 from ticklake.coordination.reconcile import (
     Announced,
     announced,
@@ -47,6 +47,7 @@ __all__ = [
     "compare",
     "destination_of",
     "frontiers",
+    "live_claims",
     "publish",
     "recorded_gaps",
     "stored",

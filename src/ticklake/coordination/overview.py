@@ -1,4 +1,4 @@
-"""The gaps of a whole run, for all indexers and tables."""
+"""The gaps and claims of a whole run, for all indexers and tables."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def recorded_gaps(run: Run, tables: Collection[str] | None = None) -> list[Recor
     with run.reading() as transaction:
         rows = transaction.sql(PACKAGE).recorded_gaps(tables=ids, limit=_LIMIT)
         return [RecordedGap(kind, table, TickRange(first, last), *rest) for kind, table, first, last, *rest in rows]
+
+
+def live_claims(run: Run) -> int:
+    """Returns how many batches of a run indexers work on now. Creates no database tables."""
+    if not run.has_tables_of(PACKAGE):
+        return 0
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        ((count,),) = transaction.sql(PACKAGE).live_claims()
+    return int(count)

@@ -320,6 +320,10 @@ class Backend(Protocol):
         to change the value.
         """
 
+    def drop(self, run_id: str) -> bool:
+        """Removes a run with all of its tables. Returns whether there was one."""
+        ...
+
     def branch(self) -> Backend:
         """Returns the same database with schemas of its own. Closing it leaves this one open."""
 

@@ -15,6 +15,7 @@ from ticklake.attempts import Attempts
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.defaults import NEWEST
+from ticklake.errors import TickLakeError
 from ticklake.insights.reports import (
     Announcement,
     FilesReport,
@@ -25,6 +26,7 @@ from ticklake.insights.reports import (
     TableReport,
 )
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
+from ticklake.lives import life_of
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import BadFile, NoRuns, RunNotFound
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract
@@ -41,6 +43,9 @@ GLANCE_SECONDS = 1.0
 """The longest time that a live view searches for missing ticks. The next search continues from there."""
 
 LAST_MESSAGES = 100
+
+DELETING = "deleting"
+"""The state of a run whose deletion was begun."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,18 @@ class Places:
             found.update(attempts.read(place, place.runs) or [])
         return sorted(found)
 
+    def states(self, runs: Sequence[str], attempts: Attempts) -> dict[str, str]:
+        """Returns the states of those of these runs whose files can be read. Lists no files."""
+        storage = self.storage
+        known = frozenset((attempts.read(storage, storage.runs) if storage else None) or [])
+        found = {run_id: _state_of(storage, run_id) for run_id in runs if storage and run_id in known}
+        return {run_id: state for run_id, state in found.items() if state is not None}
+
     def reports(self) -> Iterator[RunReport]:
         """Yields the report of every run. A run or a place that cannot be read hides no other."""
         attempts = Attempts()
-        runs = self.known_runs(attempts)
+        leaving = attempts.read(self.storage, self.storage.leaving_runs) if self.storage else None
+        runs = sorted({*self.known_runs(attempts), *(leaving or [])})
         if not runs:
             attempts.raise_first()
         return (self._report(run_id, attempts) for run_id in runs)
@@ -170,9 +183,18 @@ def files_of(storage: Storage, run_id: str) -> FilesReport:
         count, size = count + 1, size + file.size
         ticks = _spanning(ticks, file.ticks)
     try:
-        return FilesReport(count, size, ticks, completed=storage.read_completion(run_id) is not None)
+        life = life_of(storage.read_completion(run_id))
     except BadFile as error:
         return FilesReport(count, size, ticks, completed=None, error=str(error))
+    state = str(life.state) if storage.leaving_note(run_id) is None else DELETING
+    return FilesReport(count, size, ticks, life.last_tick is not None, None, state, life.last_tick)
+
+
+def _state_of(storage: Storage, run_id: str) -> str | None:
+    try:
+        return str(life_of(storage.read_completion(run_id)).state)
+    except (TickLakeError, OSError):
+        return None
 
 
 def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableReport]:

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from ticklake.lives import at_tick
 from ticklake.ticks import TickRange
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
 class FilesReport:
-    """The batch files of a run. `completed`: the end of the run is recorded; None if its file cannot be read."""
+    """The batch files of a run. `completed`: the end of the run is recorded; None if its file cannot be read.
+
+    `state` is running, ended, abandoned, deleting, or unknown if that file cannot be read. `last_tick` is the recorded
+    one; -1 for a run that was abandoned before its first tick.
+    """
 
     files: int
     bytes: int
     ticks: TickRange | None
     completed: bool | None
     error: str | None = None
+    state: str = "unknown"
+    last_tick: int | None = None
+
+    @property
+    def life(self) -> str:
+        """The state with the recorded last tick."""
+        if self.last_tick is None:
+            return self.state
+        return f"{self.state} {at_tick(self.last_tick)}"
 
 
 @dataclass(frozen=True)

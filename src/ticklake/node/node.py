@@ -14,6 +14,7 @@ from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
 from ticklake.config.hocon import listed, nearest
 from ticklake.config.order import start_order
+from ticklake.node.begun import Begun
 from ticklake.node.errors import UnknownService
 from ticklake.node.indexers import check_event_queues, indexed_runs, warm_up
 from ticklake.node.instance import Instance
@@ -36,10 +37,11 @@ class Node:
         self._clock = clock
         self._resources = Resources(settings)
         self.instance = Instance(settings.node.directory, settings.node.name, settings.node.instances)
-        builder = ServiceBuilder(settings, self._resources, self.run_id, clock, self.instance.consumer)
+        self._begun = self._begun_runs()
+        builder = ServiceBuilder(settings, self._resources, self.run_id, clock, self.instance.consumer, self._begun)
         check_event_queues(settings)
         built = {service.name: builder.build(service) for service in _build_order(settings)}
-        self._simulation = builder.simulation
+        self._simulation, self._run_storage = builder.simulation, builder.run_storage
         self.services: dict[str, Service] = {name: built[name] for name in start_order(settings)}
         self.supervisor = Supervisor(self.services.values(), _restart_policy(settings.node.restart))
         self.started_at: float | None = None
@@ -73,8 +75,16 @@ class Node:
     def start(self) -> None:
         """Starts the services, dependencies first. Raises `InstanceRunning` if the node is already running."""
         self.instance.acquire()
+        if self._begun is not None and self._simulation is not None and self._run_storage is not None:
+            # Before its first file: if this process is killed, the next one knows whose run it was.
+            self._begun.begin(self._run_storage)
         self.started_at = self._clock()
         self.supervisor.start_all()
+
+    def _begun_runs(self) -> Begun | None:
+        """Returns None if other nodes may share the name: then nobody knows whether an earlier producer is dead."""
+        node = self._settings.node
+        return Begun(node.directory, node.name, self.run_id) if node.instances == "refuse" else None
 
     def warm_up(self) -> None:
         """Starts Spark and its workers, which is slow, before the first tick needs them."""

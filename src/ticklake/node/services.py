@@ -7,13 +7,16 @@ from typing import cast
 
 from ticklake.config import NodeSettings, ServiceSettings
 from ticklake.config import options as given
+from ticklake.defaults import BATCH_TOPIC
 from ticklake.lake.upkeep import Policy
+from ticklake.node.begun import Begun
 from ticklake.node.errors import ProducerMissing, TwoProducers
 from ticklake.node.indexers import IndexerBuilder
 from ticklake.node.resources import Resources
 from ticklake.services import (
     CompactionService,
     CompletionService,
+    EarlierRuns,
     MetadataPersistenceService,
     PersistenceOptions,
     PersistenceService,
@@ -36,13 +39,17 @@ class ServiceBuilder:
         run_id: str,
         clock: Callable[[], float],
         consumer: Callable[[], str],
+        begun: Begun | None = None,
     ) -> None:
         self._settings = settings
         self._resources = resources
         self._run_id = run_id
         self._clock = clock
+        self._begun = begun
         self._indexers = IndexerBuilder(settings, resources, run_id, consumer)
         self.simulation: SimulationService | None = None
+        self.run_storage: str | None = None
+        """The storage of the run that the node produces, if a service records its end."""
 
     def build(self, service: ServiceSettings) -> Service:
         builders: dict[str, Callable[[ServiceSettings], Service]] = {
@@ -112,21 +119,39 @@ class ServiceBuilder:
     def _completion(self, service: ServiceSettings) -> Service:
         options = cast(given.CompletionOptions, service.options)
         database, topic = self._resources.topic(service)
+        storage = self._resources.storage(service)
+        self.run_storage = storage.url
+        earlier = EarlierRuns(self._begun, database, self._batch_topic(), topic) if self._begun is not None else None
         return CompletionService(
             database.run(self._run_id),
-            self._resources.storage(service),
+            storage,
             self._resources.queue(service),
             _retry(options.retry),
             topic=topic,
+            earlier=earlier,
             name=service.name,
         )
+
+    def _batch_topic(self) -> str:
+        """The topic on which this node announces batch files."""
+        for service in self._settings.services.values():
+            if service.class_name == "PersistenceService":
+                return self._resources.topic(service)[1]
+        return BATCH_TOPIC
 
     def _reconciliation(self, service: ServiceSettings) -> Service:
         options = cast(given.ReconciliationOptions, service.options)
         database, topic = self._resources.topic(service)
         interval = options.interval_ms / 1000
         return ReconciliationService(
-            database, self._resources.storage(service), interval, run_id=options.run_id, topic=topic, name=service.name
+            database,
+            self._resources.storage(service),
+            interval,
+            run_id=options.run_id,
+            topic=topic,
+            abandon_after=options.abandon_after_seconds,
+            own=self._run_id,
+            name=service.name,
         )
 
     def _compaction(self, service: ServiceSettings) -> Service:

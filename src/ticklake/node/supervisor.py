@@ -33,6 +33,8 @@ UNRECOVERABLE = (
     errors.OtherTableSchema,
     errors.QueueClosed,
     errors.RowsMissing,
+    errors.RunClosed,
+    errors.RunLeaving,
     errors.SchemaTooNew,
     errors.SparkNeeded,
     errors.StaleRewrite,

@@ -34,3 +34,42 @@ class WriteKeepsFailing(TickLakeError):
     what: str
     attempts: int
     error: BaseException
+
+
+class RunGoesOn(TickLakeError):
+    message = (
+        "Run {run_id} does not end at tick {last_tick}: {key!r} has later ticks. Omit the tick to close the run at its "
+        "last file, or remove the file if its name is wrong."
+    )
+    run_id: str
+    last_tick: int
+    key: str
+
+
+class RunEndedBefore(TickLakeError):
+    message = (
+        "Run {run_id} was closed before: it is {life}. If that is wrong, first remove completed.pb from the folder of "
+        "the run."
+    )
+    run_id: str
+    life: object
+
+
+class RunClosed(TickLakeError):
+    message = (
+        "Run {run_id} is {life}, but its producer still writes: ticks {first} to {last}. Stop this producer or start a "
+        "new run. {remedy}."
+    )
+    run_id: str
+    life: object
+    first: int
+    last: int
+    remedy: str
+
+
+class RunLeaving(TickLakeError):
+    message = (
+        "Run {run_id} is being deleted, but its producer still writes. Stop this producer or start a new run, and "
+        "delete the run again: ticklake runs delete {run_id}."
+    )
+    run_id: str

@@ -16,6 +16,7 @@ from ticklake.contracts import BatchInfo
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.announcing import Announcer
 from ticklake.services.base import Service
+from ticklake.services.closing import check_open
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import BatchFile, EncodedTick, Storage
@@ -47,7 +48,8 @@ class PersistenceService(Service):
     """Several services may share a queue. A service writes the ticks that it popped or releases them to the queue.
 
     If a write keeps failing, the service fails; another one, or this one after a restart, continues with its ticks.
-    A stop first writes all ticks that were queued when it was requested.
+    A stop first writes all ticks that were queued when it was requested. If the run was closed meanwhile, the service
+    fails with `RunClosed`.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class PersistenceService(Service):
         self._options = options or PersistenceOptions()
         self._clock = clock
         self._announcer = Announcer(run, topic, self.monitor, self._options.retry)
+        self._is_open = False
         for counter in ("ticks_written", "batches_written", "bytes_written", "write_retries"):
             self.monitor.counter(counter)
         self.monitor.gauge("queued_ticks", lambda: len(queue))
@@ -80,6 +83,7 @@ class PersistenceService(Service):
         return len(self._announcer)
 
     def run(self) -> None:
+        self._is_open = False
         with closing(self._announcer):
             while self.proceed() and not self._queue.finished:
                 self._announcer.send()
@@ -133,7 +137,14 @@ class PersistenceService(Service):
 
     def _write_once(self, ticks: list[EncodedTick]) -> BatchFile:
         faults.reach("persistence.write")
-        return self._storage.write_batch(self._run.id, ticks)
+        numbers = [ticks[0].number, ticks[-1].number]
+        if not self._is_open:  # a producer that comes back to a closed run writes nothing
+            check_open(self._storage, self._run.id, numbers)
+        file = self._storage.write_batch(self._run.id, ticks)
+        # After the write: a run that is closed at the same moment either counts this file, or is seen here.
+        check_open(self._storage, self._run.id, numbers)
+        self._is_open = True
+        return file
 
     def _info(self, file: BatchFile) -> BatchInfo:
         return BatchInfo(

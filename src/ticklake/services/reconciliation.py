@@ -1,16 +1,21 @@
-"""Reconciliation in the background: announces batch files that were written but not announced."""
+"""Reconciliation in the background: announces batch files that were not announced, and closes silent runs."""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from typing import ClassVar
 
-from ticklake.coordination import announced, compare, publish, stored
-from ticklake.defaults import BATCH_TOPIC
+from ticklake.contracts import RunCompleted
+from ticklake.coordination import announced, compare, destination_of, publish, stored
+from ticklake.defaults import BATCH_TOPIC, RUN_TOPIC
 from ticklake.errors import TickLakeError
+from ticklake.lives import Cause, life_of
 from ticklake.services.base import Service
+from ticklake.services.closing import announce_end, announce_files, record_close, silent_seconds
 from ticklake.storage import Storage, Watch
-from ticklake.topics import Database
+from ticklake.topics import Database, Run, runs_in
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +24,7 @@ class ReconciliationService(Service):
     """Reconciles every run of a storage, or one run.
 
     A file is announced if two checks in a row find it unannounced: after the first, its writer may still announce it.
+    With `abandon_after`, a run without a file or a message for so many seconds is closed, except for the run `own`.
     """
 
     background: ClassVar[bool] = True
@@ -31,9 +37,14 @@ class ReconciliationService(Service):
         *,
         run_id: str | None = None,
         topic: str = BATCH_TOPIC,
+        abandon_after: float | None = None,
+        own: str | None = None,
         name: str = "reconciliation-service",
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name)
+        self._abandon_after, self._own, self._clock = abandon_after, own, clock
+        self._closed: set[str] = set()
         self._database, self._storage, self._interval, self._topic = database, storage, interval, topic
         self._only = run_id
         self._watches: dict[str, Watch] = {}
@@ -47,9 +58,13 @@ class ReconciliationService(Service):
 
     def reconcile_all(self) -> None:
         """Checks all runs once. An unchanged run costs almost nothing."""
+        leaving = self._storage.leaving_runs() if self._only else []
         for run_id in [self._only] if self._only else self._storage.runs():
+            if run_id in leaving:
+                continue
             try:
                 self._reconcile_if_changed(run_id)
+                self._abandon_if_silent(run_id)
             except (TickLakeError, OSError) as error:
                 self.monitor.errors.record("RECONCILIATION_FAILED", error, run_id)
                 log.warning("Could not reconcile run %s: %s", run_id, error)
@@ -70,6 +85,31 @@ class ReconciliationService(Service):
             log.info("Announced %d batch files of run %s that had no message", len(overdue), run_id)
         self._suspects[run_id] = set(difference.unannounced) - set(overdue)
         self._report(difference.vanished)
+
+    def _abandon_if_silent(self, run_id: str) -> None:
+        """Closes a run whose producer has been silent for too long. A run that was closed once costs nothing."""
+        wanted, now = self._abandon_after, self._clock()
+        if wanted is None or run_id == self._own or run_id in self._closed:
+            return
+        if self._storage.read_completion(run_id) is not None:
+            self._closed.add(run_id)
+            return
+        changed = self._storage.changed_at(run_id)
+        if changed is not None and now - changed / 1e9 < wanted:
+            return
+        runs = runs_in([self._database], run_id)
+        silent = silent_seconds(self._storage, run_id, runs, now)
+        if silent is not None and silent >= wanted:
+            self._abandon(run_id, runs, silent)
+
+    def _abandon(self, run_id: str, runs: list[Run], silent: float) -> None:
+        known = [ticks for run in runs for ticks in announce_files(run, self._storage, self._topic)]
+        end, _ = record_close(self._storage, run_id, cause=Cause.SILENCE, known=known, clock=self._clock)
+        self._closed.add(run_id)
+        self.monitor.counter("runs_abandoned").add()
+        log.info("Run %s is %s: its producer was silent for %d seconds", run_id, life_of(end), silent)
+        if runs:
+            announce_end(destination_of([self._database], run_id, RunCompleted, RUN_TOPIC).create(), end)
 
     def _report(self, vanished: list[str]) -> None:
         for key in vanished:

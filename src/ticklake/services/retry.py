@@ -11,11 +11,14 @@ from typing import TypeVar
 from ticklake import defaults
 from ticklake.backoff import pause_after
 from ticklake.monitoring import Monitor
-from ticklake.services.errors import WriteKeepsFailing
+from ticklake.services.errors import RunClosed, RunLeaving, WriteKeepsFailing
 from ticklake.storage.errors import BatchOutOfOrder, StoredFileConflict
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
+
+HOPELESS = (BatchOutOfOrder, RunClosed, RunLeaving, StoredFileConflict)
+"""Errors that a retry would meet again."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Retry:
 
         Errors of `at_once` are not retried here.
         """
-        at_once = (StoredFileConflict, BatchOutOfOrder, *at_once)  # the first two: a retry would write the same bytes
+        at_once = (*HOPELESS, *at_once)
         for attempt in range(1, self.attempts):
             try:
                 return action()

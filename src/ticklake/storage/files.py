@@ -6,6 +6,7 @@ import heapq
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
@@ -24,6 +25,8 @@ from ticklake.ticks import TickRange
 
 _M = TypeVar("_M", bound=Message)
 _LARGE_PAGE = 50_000
+_LEAVING = ".leaving"
+"""The folder with one mark for each run that is being deleted."""
 
 
 class BatchFile(NamedTuple):
@@ -50,6 +53,10 @@ class Folder(Protocol):
     """The operations that storage needs from a directory or an object store."""
 
     def create(self, key: str, data: bytes) -> None: ...
+    def replace(self, key: str, data: bytes) -> None: ...
+    def remove(self, key: str) -> None: ...
+    def remove_folder(self, folder: str) -> None: ...
+    def everything(self, folder: str) -> Iterator[tuple[str, int]]: ...
     def make_durable(self, key: str) -> None: ...
     def open(self, key: str) -> BinaryIO: ...
     def size(self, key: str) -> int | None: ...
@@ -76,8 +83,57 @@ class Storage:
         return f"Storage({self.url!r})"
 
     def runs(self) -> list[str]:
-        """Returns the ids of all runs, sorted: ids that start with a time are oldest first."""
-        return sorted(filter(is_safe, self._folder.folders()))
+        """Returns the ids of all runs, sorted: ids that start with a time are oldest first. Not those that leave."""
+        leaving = self.leaving_runs()
+        return sorted(run_id for run_id in self._folder.folders() if is_safe(run_id) and run_id not in leaving)
+
+    def leaving_runs(self) -> list[str]:
+        """Returns the runs that are being deleted. From the mark on, nobody else works on them."""
+        try:
+            return sorted(filter(is_safe, self._folder.entries(_LEAVING)[1]))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def mark_leaving(self, run_id: str, note: str) -> None:
+        """Marks a run as being deleted. The first note stays."""
+        with suppress(FileExistsError):
+            self._folder.create(_leaving_key(run_id), note.encode())
+
+    def leaving_note(self, run_id: str) -> str | None:
+        """Returns the note of the mark; None if the run is not being deleted."""
+        key = _leaving_key(run_id)
+        if self._folder.size(key) is None:
+            return None
+        with self._folder.open(key) as stream:
+            return stream.read().decode(errors="replace")
+
+    def unmark_leaving(self, run_id: str) -> None:
+        """Removes the mark. Does nothing if there is none."""
+        self._folder.remove(_leaving_key(run_id))
+
+    def everything(self, run_id: str) -> list[tuple[str, int]]:
+        """Returns all files of a run with their sizes, also hidden ones, links and other files."""
+        return sorted(self._folder.everything(check_run_id(run_id)))
+
+    def remove_run(self, run_id: str) -> None:
+        """Removes all files of a run. Links are removed, not followed. A crash leaves some of the files."""
+        self._folder.remove_folder(check_run_id(run_id))
+
+    def read_raw(self, key: str) -> bytes:
+        """Returns the bytes of a file as they are stored."""
+        check_key(key)
+        with self._folder.open(key) as stream:
+            return stream.read()
+
+    def write_raw(self, key: str, data: bytes) -> None:
+        """Writes the stored bytes of a file. Raises FileExistsError if the key exists."""
+        check_key(key)
+        self._folder.create(key, data)
+
+    def sync_file(self, key: str) -> None:
+        """Waits until an existing file is on disk."""
+        check_key(key)
+        self._folder.make_durable(key)
 
     def batches(
         self, run_id: str, *, after: str | None = None, ticks: TickRange | None = None, limit: int = 1000
@@ -133,7 +189,9 @@ class Storage:
 
     def write_metadata(self, metadata: SimulationMetadata) -> str:
         """Writes a run's metadata in the current format version, and returns its key."""
-        return self._write_message(metadata.simulation_run_id, "metadata.pb", metadata)
+        key = f"{check_run_id(metadata.simulation_run_id)}/metadata.pb{'.zst' if self.compress else ''}"
+        self._put(key, _framed(metadata))
+        return key
 
     def read_metadata(self, run_id: str) -> SimulationMetadata:
         """Returns the metadata of a run. Raises `StoredFileMissing` if it has none."""
@@ -144,11 +202,18 @@ class Storage:
         return self._read_message(key, SimulationMetadata)
 
     def write_completion(self, completed: RunCompleted) -> str:
-        """Records that a run has ended, and returns the key."""
-        return self._write_message(completed.simulation_run_id, "completed.pb", completed)
+        """Records how a run was closed, once, and returns the key. Raises `StoredFileConflict` after another record."""
+        key = self._completion_key(completed.simulation_run_id)
+        self._put(key, _framed(completed))
+        return key
+
+    def replace_completion(self, completed: RunCompleted) -> None:
+        """Replaces the record of how a run was closed, in one step."""
+        key = self._completion_key(completed.simulation_run_id)
+        self._folder.replace(key, self._stored(key, _framed(completed)))
 
     def read_completion(self, run_id: str) -> RunCompleted | None:
-        """Returns how the run ended, or None if it has not ended."""
+        """Returns how the run was closed, or None if it is running."""
         try:
             return self._read_message(self._find(run_id, "completed.pb"), RunCompleted)
         except StoredFileMissing:
@@ -206,11 +271,21 @@ class Storage:
 
     def _put(self, key: str, content: bytes) -> None:
         try:
-            self._folder.create(key, zstd.compress(content) if is_compressed(key) else content)
+            self._folder.create(key, self._stored(key, content))
         except FileExistsError:
             if self._content(key) != content:
                 raise StoredFileConflict(key=key, storage=self.url) from None
             self._folder.make_durable(key)
+
+    def _stored(self, key: str, content: bytes) -> bytes:
+        return zstd.compress(content) if is_compressed(key) else content
+
+    def _completion_key(self, run_id: str) -> str:
+        """Returns the same name for all writers, so that only one of them can record the end of a run."""
+        try:
+            return self._find(run_id, "completed.pb")
+        except StoredFileMissing:
+            return f"{run_id}/completed.pb.zst"
 
     def _content(self, key: str) -> bytes | None:
         try:
@@ -225,13 +300,6 @@ class Storage:
             if self.exists(candidate):
                 return candidate
         raise StoredFileMissing(key=key, storage=self.url)
-
-    def _write_message(self, run_id: str, name: str, message: SimulationMetadata | RunCompleted) -> str:
-        stamped = type(message).FromString(message.SerializeToString())
-        stamped.format_version = FORMAT_VERSION
-        key = f"{check_run_id(run_id)}/{name}{'.zst' if self.compress else ''}"
-        self._put(key, frame([stamped.SerializeToString(deterministic=True)]))
-        return key
 
     def _read_message(self, key: str, kind: type[_M]) -> _M:
         """Returns the only message of a file. It must have the run of the key and a known format version."""
@@ -249,6 +317,17 @@ class Storage:
         if not 0 <= message.format_version <= FORMAT_VERSION:
             raise BadFile(key=key, offset=0, reason=f"format_version {message.format_version} is unknown here")
         return cast(_M, message)
+
+
+def _framed(message: SimulationMetadata | RunCompleted) -> bytes:
+    """Returns the content of a file with one message, in the current format version."""
+    stamped = type(message).FromString(message.SerializeToString())
+    stamped.format_version = FORMAT_VERSION
+    return frame([stamped.SerializeToString(deterministic=True)])
+
+
+def _leaving_key(run_id: str) -> str:
+    return f"{_LEAVING}/{check_run_id(run_id)}"
 
 
 def _printable(paths: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ticklake import faults
-from ticklake.disk import make_directory, sync
+from ticklake.disk import files_below, make_directory, remove_tree, sync
 from ticklake.storage.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe, parse_batch_name, visible
 from ticklake.storage.search import Search
@@ -38,6 +38,37 @@ class LocalFolder:
             create_file(folder, path.name, data)
         finally:
             os.close(folder)
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Writes a file, atomically and durably. Replaces an existing one."""
+        path = self._path(key)
+        self._make_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            replace_file(folder, path.name, data)
+        finally:
+            os.close(folder)
+
+    def remove(self, key: str) -> None:
+        """Removes a file, durably. Does nothing if it does not exist."""
+        path = self._path(key)
+        with suppress(FileNotFoundError), faults.around("storage.remove"):
+            path.unlink()
+            sync(path.parent)
+
+    def remove_folder(self, folder: str) -> None:
+        """Removes a folder with everything in it. Links are removed and not followed."""
+        root = self._root / folder
+        if root.is_symlink():
+            raise UnsafeStorageKey(key=folder)
+        remove_tree(root)
+        self._durable = {known for known in self._durable if known != root and root not in known.parents}
+
+    def everything(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yields the keys and sizes of all files below a folder, also hidden ones, links and special files."""
+        for path in files_below(self._root / folder):
+            with suppress(FileNotFoundError):
+                yield str(path.relative_to(self._root)), path.lstat().st_size
 
     def make_durable(self, key: str) -> None:
         """Syncs an existing file, which another process may have written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 import fsspec
@@ -27,6 +28,27 @@ class ObjectFolder:
         """Writes a new object in one step. Raises FileExistsError if the key exists."""
         with faults.around("storage.object"):
             self._fs.pipe_file(self._path(key), data, mode="create")
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Writes an object in one step. Replaces an existing one."""
+        with faults.around("storage.object"):
+            self._fs.pipe_file(self._path(key), data)
+
+    def remove(self, key: str) -> None:
+        """Removes an object. Does nothing if it does not exist."""
+        with suppress(FileNotFoundError), faults.around("storage.object"):
+            self._fs.rm_file(self._path(key))
+
+    def remove_folder(self, folder: str) -> None:
+        """Removes all objects below a folder, one by one."""
+        for key, _ in list(self._found(folder)):
+            self.remove(key)
+        with suppress(OSError), faults.around("storage.object"):  # stores without folders have none to remove
+            self._fs.rmdir(self._path(folder))
+
+    def everything(self, folder: str) -> Iterator[tuple[str, int]]:
+        """Yields the keys and sizes of all objects below a folder."""
+        yield from self._found(folder)
 
     def make_durable(self, key: str) -> None:
         """Does nothing: visible objects are durable."""

@@ -94,6 +94,15 @@ class Database:
         """
         return self._backend.stamps(run_ids)
 
+    def drop(self, run_id: str) -> bool:
+        """Removes a run with all of its topics, groups and other tables. Returns whether there was one.
+
+        Readers and writers of the run fail afterwards.
+        """
+        with self._lock:
+            self._runs.pop(run_id, None)
+        return self._backend.drop(run_id)
+
     def branch(self) -> Database:
         """Returns the same database with runs of its own. Closing it frees what they use and leaves this one open."""
         return Database(self.url, metrics_window_seconds=self._window_seconds, backend=self._backend.branch())

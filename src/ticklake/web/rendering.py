@@ -124,6 +124,7 @@ def site_of(request: Request) -> Site:
 def page(request: Request, template: str, *, run_id: str | None = None, status: int = 200, **values: Any) -> Response:
     """Renders a whole page. A page of one run has its `run_id`."""
     site, prefix = site_of(request), request.app.state.prefix
+    runs = _runs(site)
     shown = {
         "menu": MENU,
         "path": request.url.path.removeprefix(prefix) or "/",
@@ -131,7 +132,8 @@ def page(request: Request, template: str, *, run_id: str | None = None, status: 
         "read_only": site.read_only,
         "signed_in": COOKIE in request.cookies,
         "run_id": run_id,
-        "runs": _runs(site),
+        "runs": runs,
+        "states": site.places.states(runs, Attempts()),
     }
     return HTMLResponse(fragment(template, **shown, **values), status, HEADERS)
 

@@ -148,7 +148,7 @@ def test_an_end_that_cannot_be_read_hides_no_run(ticklake: Run, places: Path, ma
     (Path(maker.storage.url) / OLD / "completed.pb").write_bytes(b"")
     done = ticklake("runs", "--storage", maker.storage.url)
     assert done.exit_code == 1
-    assert "unknown" in done.stdout and "open" in done.stdout
+    assert "unknown" in done.stdout and "running" in done.stdout
     assert len(done.stderr.splitlines()) == 1 and f"{OLD}/completed.pb" in done.stderr
     old, new = json.loads(ticklake("runs", "--storage", maker.storage.url, "--json").stdout)["runs"]
     assert (old["storage"]["files"], old["storage"]["completed"]) == (2, None)

@@ -42,7 +42,7 @@ def test_storage_and_lake_together_tell_the_lag(report, ticklake, maker):
     assert table["lag"] == 50
     shown = ticklake("status", "--storage", maker.storage.url, "--lake", lake).stdout
     assert "3 batch files" in shown
-    assert "ticks 0–299, open" in shown
+    assert "ticks 0–299, running" in shown
 
 
 def test_status_is_of_the_newest_run_unless_one_is_named(report, lake):

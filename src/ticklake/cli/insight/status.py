@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticklake.cli.insight.runs import state_text
 from ticklake.cli.options.places import open_places, places_options
 from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
 
@@ -42,8 +41,7 @@ def missing_text(table: TableReport) -> str | None:
 def show(report: RunReport) -> None:
     click.echo(f"Run {report.run_id}")
     if files := report.storage:
-        state = state_text(files.completed)
-        click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {state}")
+        click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {files.life}")
     if report.tables:
         rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag, missing_text(t)) for t in report.tables]
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])

@@ -46,7 +46,7 @@ def verify(
     """Prove that RUN is complete: every tick exactly once in every table. Default: the newest run.
 
     Exit codes: 0 complete; 1 rows are missing, duplicated or wrong; 3 nothing is missing so far, but the end of the
-    run is not recorded (`--ended` assumes it, `ticklake end` records it).
+    run is not recorded (`--ended` assumes it, `ticklake end` or `ticklake runs close` records it).
     """
     if not lake:
         raise click.UsageError("Give --lake DIR: it has the tables to verify.")
@@ -69,14 +69,15 @@ def verify(
 
 def show(run: RunVerdict) -> None:
     files = run.storage
-    ended = "assumed to have ended" if files.assumed else "ended"
-    state = f"{ended} at tick {files.last_tick:,}" if files.last_tick is not None else "has not ended"
+    state = "has not ended" if files.last_tick is None else f"{'assumed to have ' if files.assumed else ''}{files.life}"
     silent = (
         f", silent since {files.silent_since:%Y-%m-%d %H:%M:%S} UTC" if files.silent_since and not files.ended else ""
     )
     doubts = f", but {'; '.join(run.doubts)}" if run.doubts else ""
     click.echo(f"Run {run.run_id}: {run.verdict}{doubts}")
     click.echo(f"{files.files:,} batch files, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
+    if files.never_written:
+        click.echo(f"Never written before the run was abandoned: {ranges_text(files.never_written)}")
     if files.overlapping:
         click.echo(f"{files.overlapping:,} files overlap others; each of their ticks is indexed once")
     if files.misfits:
@@ -150,7 +151,7 @@ def _show_flaws(table: TableVerdict) -> None:
 def _show_sum(run: RunVerdict) -> None:
     from ticklake.ticks import count
 
-    if run.unindexed or not (run.tables or run.metadata is not None):
+    if run.unindexed or not (run.tables or run.metadata is not None or run.storage.life.is_empty):
         click.echo("This lake has no table of ticks. `ticklake index` writes them.")
     if not run.tables:
         return
@@ -163,5 +164,5 @@ def _show_sum(run: RunVerdict) -> None:
     if run.flawless and not run.storage.ended:
         click.echo(
             "The end of the run is not recorded. If it has ended, use `ticklake verify --ended`, or record it with "
-            "`ticklake end`."
+            "`ticklake end`. If its producer will not come back, use `ticklake runs close`."
         )

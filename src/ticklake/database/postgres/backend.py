@@ -104,6 +104,13 @@ class PostgresBackend(Inheritable):
         names = {schema_name(run_id): run_id for run_id in run_ids}
         return {names[name]: count for name, count in self._query("stamps", schemas=json.dumps(list(names)))}
 
+    def drop(self, run_id: str) -> bool:
+        """Drops the schema in one transaction, which waits for transactions that use its tables."""
+        schema = PostgresSchema(self, schema_name(run_id), run_id)
+        with self._lock:
+            self._schemas.pop(run_id, None)
+        return schema.drop()
+
     def branch(self) -> PostgresBackend:
         return PostgresBackend(self._url, connections=self.connections)
 
@@ -265,6 +272,18 @@ class PostgresSchema:
             ((found,),) = own.find_schema(schema=self.name)
         if found != self.run_id:
             raise DatabaseUnusable(database=self._backend.name, reason=f"schema {self.name} belongs to run {found!r}")
+
+    def drop(self) -> bool:
+        """Removes the schema. Returns whether there was one."""
+        with self._locked() as transaction:
+            found = transaction.sql(_OWN).find_schema(schema=self.name)
+            if found and found[0][0] != self.run_id:
+                reason = f"schema {self.name} belongs to run {found[0][0]!r}"
+                raise DatabaseUnusable(database=self._backend.name, reason=reason)
+            if found:
+                name = compose.Identifier(self.name)
+                transaction.execute_composed(compose.SQL("DROP SCHEMA {} CASCADE").format(name))
+        return bool(found)
 
     def _create_schema(self, transaction: PostgresTransaction) -> None:
         name = compose.Identifier(self.name)

@@ -34,6 +34,7 @@ from ticklake.database.sqlite.commit_guard import Guard
 from ticklake.database.sqlite.connecting import connect, translated
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
 from ticklake.database.sqlite.leftovers import check_hidden, has_leftovers
+from ticklake.database.sqlite.removal import remove_database
 from ticklake.database.sqlite.stamps import stamps_of
 from ticklake.database.sqlite.wakeups import HintListener, Hints
 from ticklake.database.waiting import Turn
@@ -97,6 +98,14 @@ class SqliteBackend(Inheritable):
 
     def stamps(self, run_ids: Sequence[str]) -> dict[str, object]:
         return stamps_of({run_id: self._path(run_id) for run_id in run_ids})
+
+    def drop(self, run_id: str) -> bool:
+        """Removes the file of a run and what SQLite keeps beside it."""
+        with self._lock:
+            schema = self._schemas.pop(run_id, None)
+        if schema is not None:
+            schema.close()
+        return remove_database(self._path(run_id), run_id, _run_ids)
 
     def branch(self) -> SqliteBackend:
         return SqliteBackend(self._directory, self._clock)

@@ -115,3 +115,8 @@ UPDATE coordinator_batches SET table_id = %(table_id)s WHERE indexer_class = %(i
 DELETE FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND table_id IN (
     SELECT table_id FROM coordinator_frontiers
     WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s)
+
+-- name: live_claims
+-- Batches that an indexer works on, in all tables of the run (idx_coordinator_claimed).
+SELECT count(*) FROM coordinator_batches
+WHERE status = 'claimed' AND indexer_instance_id IS NOT NULL AND lease_until > now_ms()

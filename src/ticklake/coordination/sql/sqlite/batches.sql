@@ -116,3 +116,8 @@ UPDATE coordinator_batches SET table_id = :table_id WHERE indexer_class = :index
 DELETE FROM coordinator_batches WHERE indexer_class = :indexer_class AND table_id IN (
     SELECT table_id FROM coordinator_frontiers
     WHERE indexer_class = :indexer_class AND table_id <> :table_id AND location = :location AND host = :host)
+
+-- name: live_claims
+-- Batches that an indexer works on, in all tables of the run (idx_coordinator_claimed).
+SELECT count(*) FROM coordinator_batches
+WHERE status = 'claimed' AND indexer_instance_id IS NOT NULL AND lease_until > now_ms()

@@ -1,0 +1,108 @@
+"""The life of a run: whether it is running, has ended or was abandoned, and what may be recorded next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from ticklake.contracts import RunCompleted
+from ticklake.ticks import TickRange
+
+BEFORE_FIRST = -1
+"""The last tick of a run that was closed before its first tick was written."""
+
+
+class RunState(StrEnum):
+    RUNNING = "running"
+    ENDED = "ended"
+    """Its producer, or `ticklake end` for it, has recorded the end."""
+    ABANDONED = "abandoned"
+    """It was closed without its producer."""
+
+
+class Cause(StrEnum):
+    """Why a run was abandoned."""
+
+    COMMAND = "command"
+    SILENCE = "silence"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class Life:
+    """The recorded life of a run. `never_written` are the ticks that no file had when it was abandoned."""
+
+    state: RunState = RunState.RUNNING
+    last_tick: int | None = None
+    cause: str = ""
+    never_written: tuple[TickRange, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the run was closed before its first tick was written."""
+        return self.last_tick == BEFORE_FIRST
+
+    def __str__(self) -> str:
+        if self.last_tick is None:
+            return str(self.state)
+        return f"{self.state} {at_tick(self.last_tick)}"
+
+
+def at_tick(last_tick: int) -> str:
+    """Says where a run was closed."""
+    return "before its first tick" if last_tick == BEFORE_FIRST else f"at tick {last_tick:,}"
+
+
+class Step(StrEnum):
+    RECORD = "record"
+    KEEP = "keep"
+    EXTEND = "extend"
+    REFUSE = "refuse"
+
+
+class Decision(NamedTuple):
+    """What happens to the record of a run, and the last tick that it has afterwards."""
+
+    step: Step
+    last_tick: int
+
+
+def life_of(end: RunCompleted | None) -> Life:
+    """Returns the life that a record of the end means; None is a run without a record."""
+    if end is None:
+        return Life()
+    state = RunState.ABANDONED if end.abandoned_by else RunState.ENDED
+    bounds = list(end.never_written)
+    ranges = tuple(TickRange(first, last) for first, last in zip(bounds[::2], bounds[1::2], strict=False))
+    return Life(state, end.last_tick, end.abandoned_by, ranges)
+
+
+def decide(life: Life, *, abandon: bool, last_tick: int | None, written: int = BEFORE_FIRST) -> Decision:
+    """Decides about a wish to end or to abandon a run. `written` is the last tick of its files.
+
+    Without a `last_tick` the run is closed at `written`. An end never changes. The last tick of an abandoned run only
+    grows: if files came after it was closed, closing it again counts them too.
+    """
+    wanted = written if last_tick is None else last_tick
+    if life.last_tick is None:
+        return Decision(Step.REFUSE if written > wanted else Step.RECORD, wanted)
+    if last_tick in (None, life.last_tick) and not (abandon and _goes_on(life, written)):
+        return Decision(Step.KEEP, life.last_tick)
+    extends = abandon and life.state is RunState.ABANDONED and wanted > life.last_tick and wanted >= written
+    return Decision(Step.EXTEND, wanted) if extends else Decision(Step.REFUSE, life.last_tick)
+
+
+def _goes_on(life: Life, written: int) -> bool:
+    return life.state is RunState.ABANDONED and life.last_tick is not None and written > life.last_tick
+
+
+def bounds_of(ranges: Iterable[TickRange]) -> list[int]:
+    """Returns ranges as a record stores them: first and last tick of each."""
+    return [bound for ticks in ranges for bound in (ticks.start, ticks.end)]
+
+
+def may_write(life: Life, ticks: Sequence[int]) -> bool:
+    """Returns whether a producer may write these ticks. Writing again what is before the end is harmless."""
+    return life.last_tick is None or not ticks or ticks[-1] <= life.last_tick

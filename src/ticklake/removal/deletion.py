@@ -1,0 +1,112 @@
+"""Deletes a run. A mark comes first and goes last, so nobody picks up a run that is half deleted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from ticklake import faults
+from ticklake.coordination import live_claims
+from ticklake.disk import remove_tree, sync
+from ticklake.lives import RunState
+from ticklake.removal.contents import RunContents, RunPlaces, contents_of
+from ticklake.removal.errors import ArchiveUnfinished, RunInUse, RunStillRunning
+from ticklake.topics import runs_in
+
+SILENT_SECONDS = 60.0
+"""A run that has no files is not running if it has had no message for so long."""
+
+
+def delete_run(places: RunPlaces, *, force: bool = False) -> RunContents:
+    """Deletes the run from all of these places. Returns what was there. A deletion that was cut off is finished.
+
+    Raises, and changes nothing, if the run is running or in use. With `force` neither is checked.
+    """
+    contents = contents_of(places)
+    if not force:
+        check_removable(places, contents)
+    mark(places, contents, "", force=force)
+    remove(places)
+    return contents
+
+
+def check_removable(
+    places: RunPlaces, contents: RunContents, destination: str = "", clock: Callable[[], float] = time.time
+) -> None:
+    """Raises if the run is running, or is being archived to another destination. A begun deletion may go on."""
+    note = places.storage.leaving_note(places.run_id)
+    if note is not None and (to := destination_in(note)) not in ("", destination):
+        raise ArchiveUnfinished(run_id=places.run_id, destination=to)
+    if note is None and contents.state == RunState.RUNNING and _may_be_alive(places, contents, clock()):
+        raise RunStillRunning(run_id=places.run_id)
+
+
+def mark(places: RunPlaces, contents: RunContents, destination: str, *, force: bool) -> None:
+    """Marks the run, so that nobody begins to work on it. Then raises `RunInUse` if somebody still does."""
+    places.storage.mark_leaving(places.run_id, json.dumps({"archive": destination}))
+    try:
+        if not force:
+            _check_claims(places)
+    except BaseException:
+        if not contents.deleting:
+            places.storage.unmark_leaving(places.run_id)
+        raise
+    faults.reach("removal.marked")
+
+
+def remove(places: RunPlaces) -> None:
+    """Removes everything of a marked run. Can be repeated after a crash."""
+    run_id = places.run_id
+    for database in places.databases:
+        database.drop(run_id)
+    faults.reach("removal.database")
+    _remove_tables(places)
+    faults.reach("removal.tables")
+    places.storage.remove_run(run_id)
+    faults.reach("removal.files")
+    for database in places.databases:
+        database.drop(run_id)  # a service that was at work may have made it again
+    places.storage.unmark_leaving(run_id)
+
+
+def destination_in(note: str) -> str:
+    """Returns where the run is being archived to; empty if it is only deleted."""
+    try:
+        found = json.loads(note)
+    except ValueError:
+        return ""
+    return str(found.get("archive", "")) if isinstance(found, dict) else ""
+
+
+def _may_be_alive(places: RunPlaces, contents: RunContents, now: float) -> bool:
+    """A run that is only in a database or a lake cannot be closed. It is alive if a message came just now."""
+    if contents.files or contents.other_files:
+        return True
+    moments = [one.last_ms for run in runs_in(places.databases, places.run_id) for one in run.topics()]
+    return any(moment is not None and now - moment / 1000 < SILENT_SECONDS for moment in moments)
+
+
+def _check_claims(places: RunPlaces) -> None:
+    claims, holder = 0, ""
+    for run in runs_in(places.databases, places.run_id):
+        held = [one for one in run.claims.list(limit=None) if one.expires_in_ms is None or one.expires_in_ms > 0]
+        batches = live_claims(run)
+        claims += len(held) + batches
+        holder = holder or (held[0].consumer if held else "an indexer with a coordinator" if batches else "")
+    if claims:
+        raise RunInUse(run_id=places.run_id, claims=claims, holder=holder)
+
+
+def _remove_tables(places: RunPlaces) -> None:
+    """Moves the tables away in one step, so that no reader sees a part of them, and removes them."""
+    tables, leaving = places.tables, places.leaving_tables
+    if tables is None or leaving is None:
+        return
+    if leaving.exists():
+        remove_tree(leaving)
+    if tables.exists():
+        with faults.around("removal.rename"):
+            tables.rename(leaving)
+            sync(leaving.parent)
+        remove_tree(leaving)

@@ -1,0 +1,354 @@
+"""Runs are closed, deleted and archived on every database."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ticklake import BatchInfo, Database
+from ticklake.contracts import RunCompleted
+from ticklake.coordination.claims import FoundFile
+from ticklake.coordination.coordinator import Coordinator
+from ticklake.coordination.target import Target
+from ticklake.defaults import BATCH_TOPIC, RUN_TOPIC
+from ticklake.errors import (
+    ArchiveConflict,
+    ArchiveUnfinished,
+    BadArchive,
+    DatabaseUnavailable,
+    NotArchivable,
+    RunInUse,
+    RunNotFound,
+    RunNotInDatabase,
+    RunStillRunning,
+)
+from ticklake.indexers.following import Following
+from ticklake.indexers.unfinished import Unfinished, unacknowledged
+from ticklake.lives import life_of
+from ticklake.monitoring import Monitor
+from ticklake.node.begun import Begun
+from ticklake.removal import RunPlaces, archive_run, contents_of, delete_run
+from ticklake.services.closing import record_close
+from ticklake.services.earlier import EarlierRuns
+from ticklake.services.reconciliation import ReconciliationService
+from ticklake.storage.files import Storage
+from ticklake.ticks import TickRange
+from ticklake.topics import Run
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def made(maker: Any, run: Run) -> Any:
+    """Three batch files of a run, of which the last has no message."""
+    maker.run_id = run.id
+    maker.metadata()
+    infos = maker.batches(3, ticks=10, cells=1)
+    with run.writer(BATCH_TOPIC) as writer:
+        writer.send_many(infos[:2])
+    return maker
+
+
+@pytest.fixture
+def places(made: Any, database: Database) -> RunPlaces:
+    table = made.lake.root / made.run_id / "organism_data" / "_delta_log"
+    table.mkdir(parents=True)
+    (table / "00000000000000000000.json").write_text("{}\n")
+    return RunPlaces(made.run_id, made.storage, made.lake.root, [database])
+
+
+def close(maker: Any, cause: str = "command") -> None:
+    record_close(maker.storage, maker.run_id, cause=cause)
+
+
+def life(maker: Any) -> str:
+    return str(life_of(maker.storage.read_completion(maker.run_id)))
+
+
+def announced(run: Run) -> list[tuple[int, int]]:
+    payloads = [message.opened().payload for message in run.browse(BATCH_TOPIC)]  # type: ignore[union-attr]
+    return [(one.tick_start, one.tick_end) for one in payloads if isinstance(one, BatchInfo)]
+
+
+def ends(run: Run) -> list[tuple[int, str]]:
+    payloads = [message.opened().payload for message in run.browse(RUN_TOPIC)]  # type: ignore[union-attr]
+    return [(one.last_tick, one.abandoned_by) for one in payloads if isinstance(one, RunCompleted)]
+
+
+# At the restart of the producer
+
+
+def earlier(maker: Any, database: Database, begun: Begun) -> EarlierRuns:
+    return EarlierRuns(begun, database, BATCH_TOPIC, RUN_TOPIC)
+
+
+def begun(maker: Any, tmp_path: Path, run_id: str | None = None) -> Begun:
+    return Begun(tmp_path / "node", "lake", run_id or maker.run_id)
+
+
+def test_a_restart_announces_the_files_of_the_earlier_run_and_closes_it_once(
+    made: Any, database: Database, run: Run, tmp_path: Path
+) -> None:
+    begun(made, tmp_path).begin(made.storage.url)
+    after = begun(made, tmp_path, "20251014-143026-bbbbbbbb")
+    after.begin(made.storage.url)
+    for _ in range(2):
+        assert earlier(made, database, after).close_all(Monitor("test"))
+    assert life(made) == "abandoned at tick 29"
+    assert announced(run) == [(0, 9), (10, 19), (20, 29)]
+    assert ends(run) == [(29, "restart")]
+    assert after.earlier() == []
+
+
+def test_a_run_that_has_ended_is_left_as_it_is(made: Any, database: Database, run: Run, tmp_path: Path) -> None:
+    made.storage.write_completion(RunCompleted(simulation_run_id=made.run_id, last_tick=29))
+    begun(made, tmp_path).begin(made.storage.url)
+    after = begun(made, tmp_path, "20251014-143026-bbbbbbbb")
+    assert earlier(made, database, after).close_all(Monitor("test"))
+    assert (life(made), ends(run), after.earlier()) == ("ended at tick 29", [], [])
+
+
+def test_runs_of_other_producers_and_of_a_copied_node_are_left_alone(
+    made: Any, database: Database, tmp_path: Path
+) -> None:
+    begun(made, tmp_path).begin(made.storage.url)
+    shutil.copytree(tmp_path / "node", tmp_path / "copy")
+    for other in (Begun(tmp_path / "copy", "lake", "x"), Begun(tmp_path / "node", "another", "x")):
+        assert other.earlier() == []
+        assert earlier(made, database, other).close_all(Monitor("test"))
+    assert life(made) == "running"
+
+
+@pytest.mark.warns("Could not close run")
+def test_a_run_that_cannot_be_closed_now_is_closed_later(
+    made: Any, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(made, tmp_path).begin(made.storage.url)
+    after, monitor = begun(made, tmp_path, "20251014-143026-bbbbbbbb"), Monitor("test")
+    with monkeypatch.context() as away:
+        away.setattr(Storage, "read_completion", _away)
+        assert not earlier(made, database, after).close_all(monitor)
+    assert earlier(made, database, after).close_all(monitor)
+    assert life(made) == "abandoned at tick 29"
+
+
+def _away(*_: object) -> None:
+    raise DatabaseUnavailable(database="d", reason="it is away")
+
+
+# By policy, after a silence
+
+
+def reconciliation(made: Any, database: Database, **options: Any) -> ReconciliationService:
+    return ReconciliationService(database, made.storage, abandon_after=HOUR, **options)
+
+
+def silence(made: Any, seconds: float) -> Callable[[], float]:
+    """The clock of somebody who looks so many seconds after the last file."""
+    last = (Path(made.storage.url) / made.run_id).stat().st_mtime
+    return lambda: last + seconds + 5
+
+
+def test_a_run_is_closed_after_the_silence_and_not_before(made: Any, database: Database, run: Run) -> None:
+    reconciliation(made, database, clock=silence(made, HOUR - 60)).reconcile_all()
+    assert life(made) == "running"
+    service = reconciliation(made, database, clock=silence(made, HOUR))
+    service.reconcile_all()
+    assert (life(made), ends(run)) == ("abandoned at tick 29", [(29, "silence")])
+    assert announced(run) == [(0, 9), (10, 19), (20, 29)]
+    service.reconcile_all()
+    assert service.monitor.counter("runs_abandoned").value == 1
+
+
+def test_the_run_of_the_node_itself_and_runs_without_the_option_are_not_closed(made: Any, database: Database) -> None:
+    later = silence(made, 10 * HOUR)
+    reconciliation(made, database, clock=later, own=made.run_id).reconcile_all()
+    ReconciliationService(database, made.storage, clock=later).reconcile_all()
+    assert life(made) == "running"
+
+
+# Deleting
+
+
+def test_a_deleted_run_is_nowhere(places: RunPlaces, made: Any, database: Database, run: Run, tmp_path: Path) -> None:
+    close(made)
+    contents = contents_of(places)
+    assert (contents.state, contents.files, contents.other_files) == ("abandoned", 3, 2)
+    assert [one.name for one in contents.tables] == ["organism_data"] and len(contents.databases) == 1
+    assert delete_run(places) == contents
+    assert made.run_id not in database.runs()
+    assert made.storage.runs() == made.storage.leaving_runs() == []
+    assert list(made.lake.root.iterdir()) == []
+    assert [path.name for path in tmp_path.glob("db/*")] == []
+    with pytest.raises(RunNotInDatabase):
+        database.run(made.run_id, create=False)
+    with pytest.raises(RunNotFound):
+        delete_run(places)
+
+
+def test_a_run_can_be_begun_again_after_it_was_deleted(places: RunPlaces, made: Any, database: Database) -> None:
+    close(made)
+    delete_run(places)
+    with database.run(made.run_id).writer(BATCH_TOPIC) as writer:
+        writer.send(made.batch(0, 9))
+    assert announced(database.run(made.run_id)) == [(0, 9)]
+    assert life(made) == "running"
+
+
+def test_a_running_run_is_not_deleted_unless_forced(places: RunPlaces, made: Any, database: Database) -> None:
+    with pytest.raises(RunStillRunning, match=f"ticklake runs close {made.run_id}"):
+        delete_run(places)
+    assert made.storage.runs() == [made.run_id] and made.run_id in database.runs()
+    delete_run(places, force=True)
+    assert made.storage.runs() == [] and made.run_id not in database.runs()
+
+
+def test_a_run_with_live_claims_is_not_deleted(
+    places: RunPlaces, made: Any, database: Database, run: Run, pass_time: Callable[[float], None]
+) -> None:
+    close(made)
+    run.reader(BATCH_TOPIC, group="g", claim_timeout=60).poll_many(1, timeout=0)
+    with pytest.raises(RunInUse, match="1 claims, for example of"):
+        delete_run(places)
+    assert made.storage.runs() == [made.run_id] and made.storage.leaving_runs() == []
+    pass_time(61)
+    delete_run(places)
+    assert made.storage.runs() == []
+
+
+def test_a_run_with_live_claims_of_a_coordinator_is_not_deleted(places: RunPlaces, made: Any, run: Run) -> None:
+    close(made)
+    coordinator = Coordinator(run, "DummyIndexer", step=1, table=Target("id"))
+    coordinator.claim([FoundFile("batch_0000000000_0000000009.pb.zst", TickRange(0, 9))], 1)
+    with pytest.raises(RunInUse, match="coordinator"):
+        delete_run(places)
+    assert made.storage.runs() == [made.run_id]
+
+
+def test_a_run_that_is_only_in_a_database_is_deleted(database: Database, run: Run, tmp_path: Path) -> None:
+    run.topics()
+    places = RunPlaces(run.id, Storage(tmp_path / "storage"), None, [database])
+    delete_run(places)
+    assert run.id not in database.runs()
+
+
+def test_a_run_with_a_message_just_now_is_not_deleted_before_its_first_file(
+    database: Database, run: Run, tmp_path: Path
+) -> None:
+    with run.writer(BATCH_TOPIC) as writer:
+        writer.send(BatchInfo(simulation_run_id=run.id))
+    with pytest.raises(RunStillRunning):
+        delete_run(RunPlaces(run.id, Storage(tmp_path / "storage"), None, [database]))
+
+
+def test_only_the_named_run_is_dropped(database: Database, run: Run) -> None:
+    other = database.run(f"{run.id}-2")
+    for one in (run, other):
+        one.topics()
+    assert [database.drop(run.id), database.drop(run.id)] == [True, False]
+    assert other.id in database.runs()
+    database.drop(other.id)
+
+
+class Idle:
+    """An indexer of one run that has nothing to do."""
+
+    def __init__(self) -> None:
+        self.monitor, self.error, self.asked = Monitor("child"), None, False
+
+    state = property(lambda self: "stopped" if self.asked else "running")
+    idle_seconds = 1.0
+
+    def start(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def release(self) -> None: ...
+
+    def ask_to_stop(self) -> None:
+        self.asked = True
+
+    def join(self, timeout: float | None = None) -> bool:
+        return self.asked
+
+
+def test_an_indexer_leaves_a_deleted_run_and_does_not_pick_it_up_again(
+    places: RunPlaces, made: Any, database: Database, run: Run
+) -> None:
+    monitor = Monitor("indexer")
+    unfinished = Unfinished(made.storage, database, "all", lambda one: unacknowledged(one, BATCH_TOPIC, "g"), monitor)
+    following = Following(unfinished, lambda _: Idle(), monitor)  # type: ignore[arg-type,return-value]
+    following.step(0.0)
+    assert list(following.children) == [made.run_id]
+    close(made)
+    made.storage.mark_leaving(made.run_id, "")
+    following.step(100.0)
+    following.step(200.0)
+    assert following.children == {}
+    delete_run(places)
+    assert not following.step(300.0)
+
+
+# Archiving
+
+
+def test_an_archived_run_is_whole_there_and_gone_here(
+    places: RunPlaces, made: Any, database: Database, tmp_path: Path
+) -> None:
+    close(made)
+    before = {key: made.storage.read_raw(key) for key, _ in made.storage.everything(made.run_id)}
+    (Path(made.storage.url) / made.run_id / ".batch.1-abcd.tmp").write_bytes(b"left by a killed writer")
+    to = Storage(tmp_path / "archive")
+    done = archive_run(places, to, tmp_path / "tables")
+    assert {key: to.read_raw(key) for key, _ in to.everything(made.run_id)} == before
+    assert (done.files, done.table_files) == (5, 1)
+    assert (tmp_path / "tables" / made.run_id / "organism_data" / "_delta_log").is_dir()
+    assert made.storage.runs() == [] and made.run_id not in database.runs()
+    assert str(life_of(to.read_completion(made.run_id))) == "abandoned at tick 29"
+
+
+def test_nothing_is_deleted_if_the_archive_has_another_file(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    to = Storage(tmp_path / "archive")
+    to.write_raw(f"{made.run_id}/batch_0000000010_0000000019.pb.zst", b"another")
+    with pytest.raises(ArchiveConflict, match="batch_0000000010_0000000019"):
+        archive_run(places, to)
+    assert made.storage.runs() == [made.run_id] and contents_of(places).files == 3
+
+
+def test_what_cannot_be_archived_is_named(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    odd = Path(made.storage.url) / made.run_id / "my notes.txt"
+    odd.write_text("kept")
+    with pytest.raises(NotArchivable, match=r"my notes\.txt"):
+        archive_run(places, Storage(tmp_path / "archive"))
+    assert odd.read_text() == "kept"
+
+
+def test_an_archive_is_elsewhere(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    for inside in (made.storage.url, Path(made.storage.url) / "old", made.lake.root / "old"):
+        with pytest.raises(BadArchive, match="inside of the storage or the lake"):
+            archive_run(places, Storage(inside))
+    with pytest.raises(BadArchive, match="two directories"):
+        archive_run(places, Storage(tmp_path / "a"), tmp_path / "a")
+
+
+def test_an_unfinished_archive_is_finished_before_anything_else(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    to = Storage(tmp_path / "archive")
+    made.storage.mark_leaving(made.run_id, f'{{"archive": "{to.url}"}}')
+    with pytest.raises(ArchiveUnfinished, match=f"ticklake runs archive {made.run_id} {to.url}"):
+        delete_run(places)
+    with pytest.raises(ArchiveUnfinished):
+        archive_run(places, Storage(tmp_path / "elsewhere"))
+    assert archive_run(places, to).files == 5
+    assert made.storage.leaving_runs() == []
+
+
+def test_a_running_run_is_not_archived(places: RunPlaces, tmp_path: Path) -> None:
+    with pytest.raises(RunStillRunning):
+        archive_run(places, Storage(tmp_path / "archive"))
