@@ -101,9 +101,9 @@ def index(
             raise StoppedEarly(RESUMABLE)
         session = partial(open_session, master, dict(settings))
         with opened_all([shared] if shared else []) as databases, Bars(as_json) as bars:
-            files = Storage(storage)
+            files, written = Storage(storage), Lake(lake)
             run = chosen_run(run, files.runs(), files.url)
-            resources = IndexerResources(files, Lake(lake), next(iter(databases), None), spark=session)
+            resources = IndexerResources(files, written, next(iter(databases), None), spark=session)
             work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
             if replace or work.has_ticks_left():
                 bars.update("starting Spark", 0, 1)
