@@ -33,6 +33,7 @@ Routes and commands in this table are those of the code: `test_every_route_and_e
 | `vacuum` | files, bytes | test_vacuum_* in test_figures_of_upkeep.py |
 | `reconcile` | files, ticks | test_reconcile_* in test_figures_of_upkeep.py |
 | `end` | last tick | test_the_end_* in test_figures_of_upkeep.py |
+| `runs close`, `runs delete`, `runs archive` | ticks, files, rows | test_a_run_that_* in test_figures_of_upkeep.py |
 | `/system`, `POST /system/services` | counters | test_the_system_* in test_figures_of_upkeep.py |
 | `/api/services`, `/api/services/{name}` | counters | test_the_system_* in test_figures_of_upkeep.py |
 | `/api/services/{name}/errors` | errors | test_the_system_* in test_figures_of_upkeep.py |

@@ -187,6 +187,30 @@ def test_the_end_of_a_run_is_its_last_tick(split: Told) -> None:
     assert split.json("verify", codes=(0, 1, 2, 3))["storage"]["last_tick"] == last
 
 
+def test_a_run_that_is_closed_and_archived_counts_what_goes(split: Told, tmp_path: Path) -> None:
+    last = max(one.tick_number for one in stories.decoded(split.root / "storage"))
+    closed = split.json("runs", "close", SPLIT.run_id, "--silent-for", "0", places="sd")
+    assert (closed["state"], closed["last_tick"]) == ("abandoned", last)
+    files = on_disk(split.root / "storage" / SPLIT.run_id)
+    batches = [path for path in files if path.name.startswith("batch_")]
+    tables = {path.name: path for path in (split.root / "lake" / SPLIT.run_id).iterdir()}
+    told = {name: (len(DeltaTable(path).to_pyarrow_table()), live(path)) for name, path in tables.items()}
+    shown = split.json("runs", "delete", SPLIT.run_id, "--dry-run")
+    assert (shown["files"], shown["other_files"]) == (len(batches), len(files) - len(batches))
+    assert shown["bytes"] == sum(files.values()) and len(shown["databases"]) == 1
+    assert {one["name"]: (one["rows"], one["files"], one["bytes"]) for one in shown["tables"]} == {
+        name: (rows, len(sizes), sum(sizes.values())) for name, (rows, sizes) in told.items()
+    }
+    text = split.command("runs", "delete", SPLIT.run_id, "--dry-run")
+    size = as_size(sum(files.values()))
+    assert f"{len(batches)} batch files and {len(files) - len(batches)} other files, {size}" in text
+    of_tables = len(on_disk(split.root / "lake" / SPLIT.run_id))
+    to = ("archive", SPLIT.run_id, str(tmp_path / "archive"), "--tables", str(tmp_path / "tables"), "--yes")
+    done = split.json("runs", *to)
+    assert (done["copied_files"], done["copied_table_files"]) == (len(files), of_tables)
+    assert len(on_disk(tmp_path / "archive")) == len(files) and len(on_disk(tmp_path / "tables")) == of_tables
+
+
 def test_the_system_counts_what_its_services_have_done(
     make_node: Callable[..., Node], serve: Callable[..., httpx.Client], tmp_path: Path, eventually: Callable[..., None]
 ) -> None:
