@@ -9,7 +9,8 @@ from uuid import uuid4
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.database.sqlite.backend import SqliteBackend, wall_clock_ms
+from ticklake.database.sqlite.backend import SqliteBackend
+from ticklake.database.sqlite.run_file import wall_clock_ms
 from ticklake.topics import Run
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 @pytest.fixture
 def run(database: Database, monkeypatch: pytest.MonkeyPatch) -> Run:
-    for module in ("sqlite.backend.LOCK_SECONDS", "postgres.backend.POOL_SECONDS"):
+    for module in ("sqlite.run_file.LOCK_SECONDS", "postgres.backend.POOL_SECONDS"):
         monkeypatch.setattr(f"ticklake.database.{module}", 2.0)
     return database.run(f"20251014-143025-{uuid4().hex[:8]}")
 

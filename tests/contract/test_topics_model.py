@@ -23,7 +23,8 @@ from hypothesis.stateful import (
 )
 
 from ticklake import BatchInfo, Database
-from ticklake.database.sqlite.backend import SqliteBackend, wall_clock_ms
+from ticklake.database.sqlite.backend import SqliteBackend
+from ticklake.database.sqlite.run_file import wall_clock_ms
 from ticklake.topics import DeadLetterFilter, Message, Run, TopicReader
 
 LEASE = 60.0

@@ -270,7 +270,7 @@ def test_a_full_disk_refuses_a_message_and_keeps_the_others(run: Run) -> None:
 
 
 def test_a_locked_file_is_a_clear_error(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ticklake.database.sqlite.backend.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("ticklake.database.sqlite.run_file.LOCK_SECONDS", 0.1)
     writer = run.writer("t")
     with Database(f"sqlite:///{path.parent}") as other:
         impatient = other.run(RUN_ID).writer("t")
@@ -320,7 +320,7 @@ def test_a_send_inside_of_ones_own_transaction_is_refused_at_once_and_holds_up_n
 def test_a_transaction_of_ones_own_process_is_not_called_another_program(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ticklake.database.sqlite.backend.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("ticklake.database.sqlite.run_file.LOCK_SECONDS", 0.1)
     errors: list[BaseException] = []
 
     def begin() -> None:

@@ -49,7 +49,7 @@ def test_an_abandoned_run_lacks_what_is_only_in_its_files(maker: Any, places: li
     maker.batch(30, 39, cells=1)
     close(ticklake, maker)
     result = ticklake("verify", *places)
-    assert (result.exit_code, "organism_data: missing, has a file: [30, 39]" in result.stdout) == (1, True)
+    assert (result.exit_code, "organism_data: missing, has a file: 30–39" in result.stdout) == (1, True)
 
 
 def test_ticks_that_were_never_written_are_named_and_not_missing(
@@ -60,7 +60,7 @@ def test_ticks_that_were_never_written_are_named_and_not_missing(
     close(ticklake, maker)
     result = ticklake("verify", *places)
     assert result.exit_code == 0
-    assert "Never written before the run was abandoned: [30, 49]" in result.stdout
+    assert "Never written before the run was abandoned: 30–49" in result.stdout
 
 
 def test_a_file_that_is_lost_after_the_run_was_abandoned_is_missing(
@@ -72,7 +72,7 @@ def test_a_file_that_is_lost_after_the_run_was_abandoned_is_missing(
     close(ticklake, maker)
     (Path(maker.storage.url) / maker.run_id / "batch_0000000030_0000000039.pb.zst").unlink()
     result = ticklake("verify", *places)
-    assert (result.exit_code, "organism_data: missing, no file: [30, 39]" in result.stdout) == (1, True)
+    assert (result.exit_code, "organism_data: missing, no file: 30–39" in result.stdout) == (1, True)
 
 
 def test_a_run_that_was_abandoned_before_its_first_tick_lacks_nothing(
@@ -99,7 +99,7 @@ def test_a_file_after_the_end_is_named_until_the_run_is_closed_again(
 def test_a_run_is_closed_at_a_tick(maker: Any, places: list[str], ticklake: Command) -> None:
     assert "is abandoned at tick 39." in close(ticklake, maker, "--at", "39")
     result = ticklake("verify", *places)
-    assert (result.exit_code, "organism_data: missing, no file: [30, 39]" in result.stdout) == (1, True)
+    assert (result.exit_code, "organism_data: missing, no file: 30–39" in result.stdout) == (1, True)
     with pytest.raises(RunEndedBefore):
         close(ticklake, maker, "--at", "29")
 
@@ -143,7 +143,7 @@ def test_the_state_is_in_runs_and_status(
     close(ticklake, maker)
     assert shown() == ("abandoned", 29, True)
     assert " abandoned " in ticklake("runs", *places).stdout
-    assert "ticks [0, 29], abandoned at tick 29" in ticklake("status", *places).stdout
+    assert "ticks 0–29, abandoned at tick 29" in ticklake("status", *places).stdout
     maker.storage.mark_leaving(maker.run_id, "")
     (listed,) = report("runs", *places)
     assert listed["storage"]["state"] == "deleting"

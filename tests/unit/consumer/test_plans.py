@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ticklake import Database
-from ticklake.database.sqlite.backend import SqliteSchema
+from ticklake.database.sqlite.run_file import SqliteSchema
 from ticklake.database.statements import statements
 
 VALUES = {"topic": "t", "group": "g", "event_ids": "[]", "ids": "[]", "limit": 1, "before": 1, "batch_id": "b"} | {

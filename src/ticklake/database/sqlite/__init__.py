@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ticklake.database.sqlite.backend import SqliteBackend, SqliteSchema
+from ticklake.database.sqlite.backend import SqliteBackend
 from ticklake.database.sqlite.file_identity import identity, make_directory
+from ticklake.database.sqlite.run_file import SqliteSchema
 
 __all__ = [
     "SqliteBackend",
