@@ -108,6 +108,11 @@ class Indexer(Service):
         run_id = self.run_id or self.options.run_id
         return [] if run_id is None else [run_id]
 
+    @property
+    def unfinished_runs(self) -> list[str]:
+        """The runs that may have work left after the stop, the newest last."""
+        return self.runs if self._following is None else self._following.left
+
     def has_work(self, run: Run) -> bool:
         """Returns whether a run has messages that this indexer's group has not acknowledged."""
         return unacknowledged(run, self.resources.topic or self.default_topic, self.resources.group or self.name)

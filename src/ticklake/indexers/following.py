@@ -72,6 +72,8 @@ class Following:
         self._problem = ""
         self._woken = threading.Event()
         self._children: dict[str, Child] = {}
+        self.left: list[str] = []
+        """The runs that were active or waiting at the stop. Some of them may have no more work."""
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
         for name in ("current_buffer_size", "claimed_batches_pending", "batches_buffered", "ticks_buffered"):
@@ -113,6 +115,7 @@ class Following:
 
     def stop(self) -> None:
         """Asks all children to finish what they hold, and waits for them."""
+        self.left = sorted({*self._children, *self._turns.waiting})
         for child in self._children.values():
             child.ask_to_stop()
         for child in self._children.values():

@@ -18,6 +18,7 @@ from ticklake.node.begun import Begun
 from ticklake.node.errors import UnknownService
 from ticklake.node.indexers import check_event_queues, indexed_runs, warm_up
 from ticklake.node.instance import Instance
+from ticklake.node.leftovers import Leftovers, leftovers_of
 from ticklake.node.resources import Resources
 from ticklake.node.services import ServiceBuilder
 from ticklake.node.supervisor import RestartPolicy, Supervisor
@@ -46,6 +47,8 @@ class Node:
         self.supervisor = Supervisor(self.services.values(), _restart_policy(settings.node.restart))
         self.started_at: float | None = None
         self.stopping = False
+        self.leftovers = Leftovers()
+        """What is left to the next start; known after a stop."""
 
     @property
     def settings(self) -> NodeSettings:
@@ -94,6 +97,7 @@ class Node:
         """Stops the services in reverse order and releases the resources. Returns False if a service took too long."""
         self.stopping = True
         late = self.supervisor.stop_all(self._settings.node.stop_timeout if timeout is None else timeout)
+        self.leftovers = leftovers_of(self.services.values())
         self.close()
         if not late:  # stopping a session with an active job may block
             self._resources.stop_sessions()
