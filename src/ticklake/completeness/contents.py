@@ -38,7 +38,8 @@ class Contents:
             check_owner(directory, run_id)
             properties |= properties_of(directory) if with_properties else {}
             counts = row_counts(directory) if count_rows else None
-            numbers = covered(directory).ticks
+            # Of the same version: an indexer may add rows meanwhile.
+            numbers = covered(directory, counts.version if counts is not None else None).ticks
         except (TableUnreadable, DamagedCommit) as error:
             if not count_rows:
                 # The caller shows only ticks, and there are none to show.

@@ -11,12 +11,13 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ticklake.completeness import contents
 from ticklake.errors import TableUnreadable
 from ticklake.lake.empty import EMPTY, EmptyTicks, packed
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.lake.verify import coverage
-from ticklake.lake.verify.coverage import covered, row_counts
+from ticklake.lake.verify.coverage import RowCounts, covered, row_counts
 from ticklake.lake.verify.deep import judge
 from ticklake.lake.verify.fingerprint import Fingerprints, fingerprints, merged
 from ticklake.ticks import TickRange
@@ -136,3 +137,18 @@ def test_the_last_tick_that_there_can_be_is_counted(tmp_path: Path):
     write_deltalake(tmp_path, rows([last - 1, last, last], [1, 1, 1]))
     found = row_counts(tmp_path, KEY)
     assert (found.ticks.tolist(), found.rows.tolist(), found.duplicated) == ([last - 1, last], [1, 2], 1)
+
+
+def test_rows_and_ticks_of_a_table_that_grows_are_those_of_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_deltalake(tmp_path, rows([1, 1, 2], [1, 2, 1]))
+
+    def counted(directory: Path) -> RowCounts:
+        found = row_counts(directory, KEY)
+        write_deltalake(directory, rows([3], [1]), mode="append")
+        return found
+
+    monkeypatch.setattr(contents, "row_counts", counted)
+    monkeypatch.setattr(contents, "check_owner", lambda *_: None)
+    found = contents.Contents.read(tmp_path, "run", count_rows=True)
+    assert (found.rows, found.numbers.tolist(), found.unreadable) == (3, [1, 2], "")
+    assert covered(tmp_path).ticks.tolist() == [1, 2, 3]

@@ -58,6 +58,8 @@ class RowCounts:
     rows: Ticks
     duplicates: list[dict[str, int]]
     duplicated: int
+    version: int | None = None
+    """The version of the table that was read; None if there is none."""
 
 
 def key_of(directory: Path) -> tuple[str, ...]:
@@ -69,9 +71,9 @@ def key_of(directory: Path) -> tuple[str, ...]:
     return (TICK,) if delta is None else named_key(delta, directory) or ((TICK,) if is_counted_by(delta, TICK) else ())
 
 
-def covered(directory: Path) -> Covered:
-    """Returns the ticks of a table. Reads a row group only if its bounds are not enough."""
-    delta, key = _open(directory), key_of(directory)
+def covered(directory: Path, version: int | None = None) -> Covered:
+    """Returns the ticks of a table; default: in its newest version. Reads a row group only if it must."""
+    delta, key = _open(directory, version), key_of(directory)
     if delta is None or not key:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
     if any(file is not None and file.nulls for file in contents_of(delta, directory, key[0])):
@@ -122,6 +124,7 @@ def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
         counted["count_all"].to_numpy() if counted else np.empty(0, np.int64),
         repeated.select(list(key)).slice(0, _SHOWN).to_pylist() if repeated else [],
         repeated.num_rows if repeated else 0,
+        int(delta.version()) if delta is not None else None,
     )
 
 
@@ -164,9 +167,9 @@ def _ticks(path: Path, ordinal: str) -> list[Ticks]:
         raise TableUnreadable(table=path, reason=one_line(error)) from error
 
 
-def _open(directory: Path) -> DeltaTable | None:
+def _open(directory: Path, version: int | None = None) -> DeltaTable | None:
     try:
-        delta = DeltaTable(directory)
+        delta = DeltaTable(directory, version=version)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
