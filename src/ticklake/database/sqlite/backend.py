@@ -35,7 +35,7 @@ from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
 from ticklake.database.sqlite.connecting import connect
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
-from ticklake.database.sqlite.stamps import stamps_of
+from ticklake.database.sqlite.stamps import Listing, stamps_of
 from ticklake.database.sqlite.wakeups import HintListener, Hints
 from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
@@ -61,6 +61,7 @@ class SqliteBackend(Inheritable):
         self._lock = threading.Lock()
         self._schemas: dict[str, SqliteSchema] = {}
         self._skipped: set[Path] = set()
+        self._listing = Listing(_run_ids)
         self.damaged: list[str] = []
         self._closed = False
 
@@ -82,9 +83,9 @@ class SqliteBackend(Inheritable):
         files = self._directory.iterdir() if self._directory.exists() else ()
         found: list[str] = []
         damaged: list[str] = []
-        for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
+        for path in self._listing.among(file for file in files if file.match(f"SIM_*{SUFFIX}")):
             try:
-                ids = _run_ids(path)
+                ids = self._listing.ids(path)
             except DatabaseDamaged as error:
                 self._skip(path, str(error))
                 damaged.append(str(error))
