@@ -14,7 +14,7 @@ from ticklake.coordination.gaps import (
     MissingTicks,
 )
 from ticklake.coordination.groups import bind, unbind
-from ticklake.coordination.overview import RecordedGap, recorded_gaps
+from ticklake.coordination.overview import RecordedGap, completed_batches, recorded_gaps
 from ticklake.coordination.reconcile import (
     Announced,
     announced,
@@ -45,6 +45,7 @@ __all__ = [
     "announced",
     "bind",
     "compare",
+    "completed_batches",
     "destination_of",
     "frontiers",
     "publish",

@@ -32,3 +32,13 @@ def recorded_gaps(run: Run, tables: Collection[str] | None = None) -> list[Recor
     with run.reading() as transaction:
         rows = transaction.sql(PACKAGE).recorded_gaps(tables=ids, limit=_LIMIT)
         return [RecordedGap(kind, table, TickRange(first, last), *rest) for kind, table, first, last, *rest in rows]
+
+
+def completed_batches(run: Run) -> int:
+    """Returns the number of completed batch files of the table that has most of them. Creates no database tables."""
+    if not run.has_tables_of(PACKAGE):
+        return 0
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        ((completed,),) = transaction.sql(PACKAGE).completed_batches()
+        return int(completed or 0)

@@ -115,3 +115,9 @@ UPDATE coordinator_batches SET table_id = %(table_id)s WHERE indexer_class = %(i
 DELETE FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND table_id IN (
     SELECT table_id FROM coordinator_frontiers
     WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s)
+
+-- name: completed_batches
+-- Counts the completed files of every table (primary key). Returns the highest count.
+SELECT max(completed) FROM (
+    SELECT count(*) AS completed FROM coordinator_batches WHERE status = 'completed' GROUP BY indexer_class, table_id
+) AS counted
