@@ -1,4 +1,4 @@
-"""What every run still has to do is found, against what the test itself has sent and acknowledged, on every database."""
+"""What every run still has to do is found, against what the test has sent and acknowledged, on every database."""
 
 from __future__ import annotations
 

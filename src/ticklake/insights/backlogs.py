@@ -105,8 +105,8 @@ class Backlog:
 class BacklogReport:
     """The runs with a backlog, those with the oldest messages first.
 
-    `unreadable`: a line for each run, or file, that cannot be read. `unchecked`: runs that no look has read yet. `away`:
-    databases that do not answer, and why. The figures do not include what these runs and databases have.
+    `unreadable`: a line for each run, or file, that cannot be read. `unchecked`: the number of runs that no look has
+    read yet. `away`: databases that do not answer, and why. The figures do not include what these have.
     """
 
     runs: list[Backlog]
@@ -115,10 +115,34 @@ class BacklogReport:
     unchecked: int
     away: dict[str, str]
 
-    def without(self, run_ids: Iterable[str]) -> list[Backlog]:
-        """Returns the other runs."""
+    def without(self, run_ids: Iterable[str]) -> BacklogReport:
+        """Returns the report without these runs."""
         known = set(run_ids)
-        return [one for one in self.runs if one.run_id not in known]
+        return replace(self, runs=[one for one in self.runs if one.run_id not in known])
+
+    @property
+    def messages(self) -> int:
+        return sum(one.messages for one in self.runs)
+
+    @property
+    def unread(self) -> int:
+        return sum(one.unread for one in self.runs)
+
+    @property
+    def dead_letters(self) -> int:
+        return sum(one.dead_letters for one in self.runs)
+
+    @property
+    def gaps_pending(self) -> int:
+        return sum(one.gaps_pending for one in self.runs)
+
+    @property
+    def gaps_permanent(self) -> int:
+        return sum(one.gaps_permanent for one in self.runs)
+
+    @property
+    def oldest_seconds(self) -> float | None:
+        return max((one.oldest_seconds for one in self.runs if one.oldest_seconds is not None), default=None)
 
 
 class Backlogs:
