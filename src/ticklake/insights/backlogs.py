@@ -166,7 +166,7 @@ class Backlogs:
                 try:
                     watched.look(now)
                 except (TickLakeError, OSError) as error:
-                    away[split_password(database.url)[0]] = redacted(_line(error))
+                    away[split_password(database.url)[0]] = _line(error)
             return self._report(now, away)
 
     def look_at_all(self, seconds: float) -> BacklogReport:
@@ -381,4 +381,4 @@ def _seconds(milliseconds: int | None) -> float | None:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return redacted(" ".join(str(error).split()))
