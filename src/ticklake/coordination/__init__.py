@@ -13,7 +13,7 @@ from ticklake.coordination.gaps import (
     GapIndex,
     MissingTicks,
 )
-from ticklake.coordination.groups import bind, unbind
+from ticklake.coordination.groups import BoundGroup, bind, groups_of_table, unbind
 from ticklake.coordination.overview import RecordedGap, completed_batches, recorded_gaps
 from ticklake.coordination.reconcile import (
     Announced,
@@ -31,6 +31,7 @@ __all__ = [
     "PERMANENT",
     "Announced",
     "Batch",
+    "BoundGroup",
     "Claim",
     "Coordinator",
     "CoordinatorStatus",
@@ -48,6 +49,7 @@ __all__ = [
     "completed_batches",
     "destination_of",
     "frontiers",
+    "groups_of_table",
     "publish",
     "recorded_gaps",
     "stored",
