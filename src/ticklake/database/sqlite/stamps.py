@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -31,12 +32,13 @@ class Stamp(NamedTuple):
 
 def stamp_of(path: Path) -> Stamp | None:
     """Returns the stamp of a file; None if it does not exist."""
+    name = str(path)
     try:
-        file = path.stat()
+        file = os.stat(name)  # noqa: PTH116  twice as fast as a Path, for thousands of files
     except OSError:
         return None
     try:
-        wal = Path(f"{path}-wal").stat()
+        wal = os.stat(f"{name}-wal")  # noqa: PTH116
     except OSError:
         return Stamp((file.st_mtime_ns, file.st_size), (0, 0), file.st_ino)
     return Stamp((file.st_mtime_ns, file.st_size), (wal.st_mtime_ns, wal.st_size), file.st_ino)

@@ -41,12 +41,15 @@ def sample(node: Node, databases: Sequence[Database], backlogs: BacklogReport) -
     away: dict[str, str] = {}
     held_back: dict[str, float] = {}
     for database in databases:
+        url = split_password(database.url)[0]
+        if url in backlogs.away:
+            away[url] = backlogs.away[url]
+            continue
         try:
             reports = [(run, one) for run in own for one in groups_of([database], run)]
             held = [one for run in own for one in held_back_of([database], run)]
-            database.runs()  # detects an outage even if the node has no run yet
         except (TickLakeError, OSError) as error:
-            away[split_password(database.url)[0]] = redacted(str(error))
+            away[url] = redacted(str(error))
             log.debug("A database did not answer: %s", error)
             continue
         held_back |= {one.who: one.seconds for one in held}
