@@ -222,3 +222,14 @@ def test_a_table_that_was_made_anew_acknowledges_nothing_for_the_group_of_the_ol
     shutil.rmtree(world.maker.lake.directory(world.maker.run_id, "environment_data"))
     assert world.index([EnvironmentIndexer]) == {}
     assert world.lags()["environment-indexer"] == 1
+
+
+def test_a_copy_of_the_table_acknowledges_nothing_and_a_moved_table_does(world: World, tmp_path: Path) -> None:
+    world.announce(world.maker.batch(10, 19))
+    copied, moved = tmp_path / "copied", tmp_path / "moved"
+    shutil.copytree(world.maker.lake.root, copied)
+    assert world.index([EnvironmentIndexer], TickRange(0, 19), Lake(copied)) == {}
+    assert world.lags()["environment-indexer"] == 1
+    shutil.rmtree(copied)
+    world.maker.lake.root.rename(moved)
+    assert world.index([EnvironmentIndexer], TickRange(0, 19), Lake(moved)) == {"environment-indexer": (1, 0)}
