@@ -27,6 +27,8 @@ TOPICS = Scope("topics", ("run",))
 WRITER = Scope("writer", ("run", "topic"))
 READER = Scope("reader", ("run", "topic", "group"))
 GROUP = Scope("group", ("run", "topic", "group"))
+BACKLOG = Scope("backlog", ())
+RUN = Scope("run", ("run",))
 NODE = Scope("node", ())
 
 
@@ -190,6 +192,26 @@ METRICS: tuple[Metric, ...] = (
         claimed="Unacknowledged messages that a consumer has claimed.",
         dead_letters="Dead letters of the group.",
         oldest_age_seconds="Age of the oldest unacknowledged message; 0 if there is none.",
+    ),
+    *_all(
+        RUN,
+        "gauge",
+        unread_messages="Messages that announce batch files, in topics of the run that no group reads.",
+        gaps_pending="Pending gaps of the run, of all tables, as its database records them.",
+        gaps_permanent="Permanent gaps of the run, of all tables, as its database records them.",
+    ),
+    *_all(
+        BACKLOG,
+        "gauge",
+        messages="Messages that the groups of all runs have not acknowledged; one that two groups need counts twice.",
+        unread_messages="Messages that announce batch files, in topics of all runs that no group reads.",
+        oldest_age_seconds="Age of the oldest of these messages; 0 if there is none.",
+        dead_letters="Dead letters of the groups of all runs.",
+        gaps_pending="Pending gaps of all runs and tables, as the databases record them.",
+        gaps_permanent="Permanent gaps of all runs and tables, as the databases record them.",
+        runs="Runs with such messages, dead letters or gaps.",
+        runs_unreadable="Runs that cannot be read. The figures above do not include them.",
+        runs_unchecked="Runs that were not read yet since the start. The figures above do not include them.",
     ),
 )
 

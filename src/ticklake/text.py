@@ -1,4 +1,4 @@
-"""Text that every database, log and page can store, and the one format of times for programs."""
+"""Text that every database, log and page can store, ages, and the one format of times for programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from datetime import UTC, datetime
 
 MAX_LENGTH = 64 * 1024
 """In characters. An error of foreign code may contain all of its data, which no database can store."""
+
+
+def age_text(seconds: float) -> str:
+    """Formats an age: 0.3 s, 12 s, 5 min, 3.1 h, 2.0 d."""
+    for length, unit in ((86_400, "d"), (3_600, "h")):
+        if seconds >= length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.{1 if seconds < 10 else 0}f} s"
 
 
 def storable(text: str) -> str:

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from deltalake import write_deltalake
 from psycopg.sql import SQL, Identifier
 
-from ticklake import Database
+from ticklake import BatchInfo, Database
 from ticklake.cli import cli
 from ticklake.config import load
 from ticklake.config.templates import write_starter
@@ -29,6 +29,7 @@ from ticklake.coordination.target import Target
 from ticklake.doctor import CHECKS, Finding, Level, Subject, examine
 from ticklake.doctor.subject import NEWEST_RUNS, Machine, Store, installed
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.insights import backlogs
 from ticklake.lake.lake import Lake
 from ticklake.lake.verify.coverage import table_id
 from ticklake.storage.files import Storage
@@ -243,13 +244,93 @@ def test_what_was_not_examined_is_not_called_fine(subject, database_url):
     with Database(database_url) as database:
         for number in range(NEWEST_RUNS + 1):
             database.run(f"20260101-000000-{number:08x}").topics()
-    for check in ("schema version", "stuck claims", "gaps", "dead letters"):
+    for check in ("schema version", "stuck claims"):
         assert f"in the newest {NEWEST_RUNS} of {NEWEST_RUNS + 1} runs" in only(check, subject).message
+
+
+def many_runs(database: Database) -> list[str]:
+    """More runs than the newest; the first one has something of everything."""
+    names = [f"20260101-000000-{number:08x}" for number in range(NEWEST_RUNS + 5)]
+    for name in names:
+        database.run(name).topics()
+    run = database.run(names[0])
+    with run.writer("batch-topic") as writer:
+        writer.send_many([BatchInfo(simulation_run_id=run.id, tick_start=at) for at in range(65)])
+    with run.reader("batch-topic", group="indexer", max_delivery_attempts=1) as reader:
+        reader.fail(reader.poll(5), "broken")
+    Coordinator(run, "EnvironmentIndexer", step=1).claim([FoundFile("b", TickRange(100, 199))], 1)
+    return names
+
+
+def let_time_pass(database: Database, run_id: str, seconds: int) -> None:
+    change = "created_at = created_at - {}".format(
+        f"{seconds * 1000}" if database.url.startswith("sqlite") else f"interval '{seconds} seconds'"
+    )
+    with database.run(run_id).transaction() as transaction:
+        transaction.execute_script(f"UPDATE topic_messages SET {change}")
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_a_run_that_is_not_among_the_newest_is_found_with_its_backlog_and_no_reader(subject, database_url):
+    with Database(database_url) as database:
+        names = many_runs(database)
+        let_time_pass(database, names[0], 24 * 3600)
+    finding = only("backlog", subject)
+    assert finding.level is Level.WARNING
+    assert ": 64 messages that nobody reads, of 1 runs. The oldest is 1.0 d old" in finding.message
+    assert finding.details == (f"{names[0]}: 64 of indexer on batch-topic, 1.0 d old",)
+    assert f"ticklake index {names[0]} --storage DIR --lake DIR --database " in finding.remedy
+    assert ": 1 dead letters, most of them" in only("dead letters", subject).message
+    assert ": 1 pending gaps, most of them" in only("gaps", subject).message
+    assert names[0] in only("dead letters", subject).remedy and names[0] in only("gaps", subject).remedy
+
+
+@pytest.mark.warns("DEAD_LETTER")
+def test_messages_that_are_young_or_that_a_consumer_holds_have_a_reader(subject, database_url):
+    with Database(database_url) as database:
+        names = many_runs(database)
+        assert only("backlog", subject).level is Level.OK, "they are young"
+        let_time_pass(database, names[0], 24 * 3600)
+        with database.run(names[0]).reader("batch-topic", group="indexer", claim_timeout=3600) as reader:
+            assert reader.poll(5) is not None
+            with Subject(stores=(Store(database_url),)) as again:
+                assert only("backlog", again).level is Level.OK
+        with Subject(stores=(Store(database_url),)) as after:
+            assert only("backlog", after).level is Level.WARNING
+
+
+def test_messages_that_no_group_reads_are_found(subject, database_url):
+    with Database(database_url) as database:
+        run = database.run("20260101-000000-00000000")
+        with run.writer("batch-topic") as writer:
+            writer.send(BatchInfo(simulation_run_id=run.id))
+        let_time_pass(database, run.id, 3600)
+    assert only("backlog", subject).details == (f"{run.id}: 1 without a group, 1.0 h old",)
+
+
+def test_the_doctor_says_how_many_backlogs_it_had_time_for(subject, database_url, monkeypatch):
+    monkeypatch.setattr(backlogs, "OPENED", 5)
+    monkeypatch.setattr("ticklake.doctor.subject.BACKLOG_SECONDS", 0)
+    with Database(database_url) as database:
+        for number in range(8):
+            database.run(f"20260101-000000-{number:08x}").topics()
+    for check in ("backlog", "gaps", "dead letters"):
+        assert only(check, subject).message.endswith(" in 5 of 8 runs")
+
+
+def test_a_database_that_goes_away_during_the_check_is_not_called_fine(database_url):
+    if database_url.startswith("sqlite"):
+        pytest.skip("a directory has no connection that ends")
+    with Subject(stores=(Store(database_url),)) as subject:
+        assert subject.stores[0].failure is None
+        subject.stores[0].database.close()
+        for check in ("backlog", "gaps", "dead letters"):
+            assert only(check, subject).level is Level.ERROR
 
 
 def test_a_database_that_answers_is_fine(run, subject):
     run.topics()
-    for check in ("database", "schema version", "stuck claims", "gaps", "dead letters"):
+    for check in ("database", "schema version", "stuck claims", "backlog", "gaps", "dead letters"):
         assert {one.level for one in found(check, subject)} <= {Level.OK}
 
 

@@ -30,7 +30,16 @@ from ticklake.cli.terminal.frame import UNKNOWN, Frame, picture
 from ticklake.coordination.claims import FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.errors import BadNodeAddress
-from ticklake.insights import GapsReport, Glance, GroupReport, Places, TableReport, rows_per_second
+from ticklake.insights import (
+    Backlog,
+    BacklogReport,
+    GapsReport,
+    Glance,
+    GroupReport,
+    Places,
+    TableReport,
+    rows_per_second,
+)
 from ticklake.lake.read.catalog import Catalog
 from ticklake.node.client import ServiceReport, services_of
 from ticklake.storage.files import Storage
@@ -159,6 +168,13 @@ FULL = Frame(
     {"environment_data": 1_234_567.0},
     [ServiceReport("simulation", "running", None), ServiceReport(LONG, "error", f"[red]it failed:\n{LONG}")],
     "The database does not answer.",
+    others=BacklogReport(
+        [Backlog(f"{LONG}-{at}", (GroupReport("t", LONG, 10**6, 0, 7, 9e6),), 10**6, 9e6, 10, 10) for at in range(7)],
+        [f"run {LONG}: [red]it is damaged:\n{LONG}"],
+        checked=9,
+        unchecked=10**4,
+        away={},
+    ),
 )
 
 
@@ -170,6 +186,10 @@ def test_a_full_picture_fits_the_terminal(width):
     assert max(map(len, lines)) <= width
     assert any("1,234,567" in line for line in lines)
     assert any("1.0 d" in line for line in lines)
+    (total,) = [line for line in lines if line.startswith("all 7 runs")]
+    assert total.split()[3:] == ["7,000,000", "7,000,000", "104.2", "d", "49", "140"]
+    assert sum(LONG[:6] in line and "104.2 d" in line for line in lines) == 5, "the worst ones"
+    assert any("10,000 runs are not read yet. 1 runs" in line for line in lines)
 
 
 class _Node(BaseHTTPRequestHandler):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[att
 from stories import Life, PlainSql, Story, as_size, shown_rows
 
 from ticklake.cli import cli
-from ticklake.contracts import TickData
+from ticklake.contracts import BatchInfo, TickData
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.ticks import TickRange
+from ticklake.topics import Database
 
 RUN = "20261014-143025-events"
 STORY = Story("figures", 3, [TickRange(at, at + 27) for at in range(0, 120, 30)], [Life(1, None, 0), Life(2, 1, 5, 60)])
@@ -72,6 +74,36 @@ def test_index_counts_ticks_rows_and_bad_files(tmp_path: Path) -> None:
     again = json.loads(index("--ticks", "20:46", "--replace", "--json").stdout)
     assert {one["table"]: (one["ticks"], one["rows"]) for one in again["tables"]} == counted(part)
     assert {(one["present"], one["total"]) for one in again["tables"]} == {(0, len(part))}
+
+
+@pytest.mark.usefixtures("spark")
+def test_index_counts_the_messages_that_it_acknowledges(tmp_path: Path) -> None:
+    """A node has indexed the first files, and was killed before it read the messages of the others."""
+    url = stories.write(replace(STORY, files=STORY.files[:1]), tmp_path)
+    for ticks in STORY.files[1:]:
+        stories.write_file(STORY, tmp_path, ticks)
+    with Database(url) as database, database.run(STORY.run_id).writer("batch-topic") as writer:
+        for first, last in STORY.files[1:]:
+            key = f"{STORY.run_id}/batch_{first:010d}_{last:010d}.pb"
+            writer.send(BatchInfo(simulation_run_id=STORY.run_id, storage_key=key, tick_start=first, tick_end=last))
+    plain, count = PlainSql.of(tmp_path, STORY.run_id), len(STORY.files) - 1
+
+    def acknowledged(group: str) -> int:
+        sql = "SELECT count(*) FROM topic_consumer_group WHERE consumer_group = ? AND acknowledged_at IS NOT NULL"
+        return plain.number(sql, group)
+
+    def index(*options: str) -> Result:
+        places = ("--storage", str(tmp_path / "storage"), "--lake", str(tmp_path / "lake"), "--database", url)
+        done = CliRunner().invoke(cli, ["index", STORY.run_id, *places, "--master", "local[2]", *options])
+        assert done.exit_code == 0, done.output
+        return done
+
+    found = json.loads(index("--table", "environment_data", "--json").stdout)["groups"]
+    named = {"table": "environment_data", "topic": "batch-topic", "group": "environment-indexer"}
+    assert found == [{**named, "acknowledged": count, "left": 0}]
+    assert [acknowledged(group) for group in ("environment-indexer", "organism-indexer")] == [count + 1, 1]
+    assert f"\norganism-indexer: {count} messages of batch-topic acknowledged\n" in index().stdout
+    assert [acknowledged(group) for group in ("environment-indexer", "organism-indexer")] == [count + 1] * 2
 
 
 @pytest.mark.usefixtures("spark")

@@ -45,6 +45,11 @@ Routes and commands in this table are those of the code: `test_every_route_and_e
 | `db upgrade` | messages | test_doctor_names_it_* in ../contract/test_restored.py |
 | `/metrics` | counters, gauges, ratios | class Topics in ../contract/test_metric_invariants.py |
 | the same | lag, claimed, dead letters, age | test_groups_* in test_figures_of_topics.py |
+| the same | totals and the worst of all runs | test_metrics_* in test_figures_of_runs.py |
+| `/`, `/live/overview` | other runs with work | test_the_overview_* in test_figures_of_runs.py |
+| `top` | other runs with work | test_top_* in test_figures_of_runs.py |
+| `doctor`, `/system/doctor` | messages that nobody reads | test_a_run_that_* in ../contract/test_doctor.py |
+| `index` | messages acknowledged | test_what_was_indexed_* in ../contract/test_acknowledged_by_index.py |
 """
 
 from __future__ import annotations

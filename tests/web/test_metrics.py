@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from ticklake.insights import Backlogs
 from ticklake.metrics import METRICS
 from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
@@ -74,7 +75,8 @@ def test_the_lag_of_a_group_comes_from_the_store_with_no_consumer_alive(
 
 def test_the_store_is_asked_seldom_however_often_somebody_scrapes(node: Node) -> None:
     now = [0.0]
-    sampler = Sampler(lambda: lag.sample(node, node.databases), 5, clock=lambda: now[0])
+    looks = Backlogs(lambda: node.databases)
+    sampler = Sampler(lambda: lag.sample(node, node.databases, looks.look()), 5, clock=lambda: now[0])
     first = sampler.latest()
     assert sampler.latest() is first
     now[0] = 5.0
@@ -87,7 +89,7 @@ def test_a_store_that_does_not_answer_is_said_and_nothing_is_guessed(
     published = node.services["persistence-service"].monitor.counter("notifications_sent")
     eventually(lambda: published.value > 0)
     node.stop()
-    sample = lag.sample(node, node.databases)
+    sample = lag.sample(node, node.databases, Backlogs(lambda: node.databases).look())
     assert (sample.up, sample.groups, len(sample.away)) == (False, [], 1)
 
 

@@ -13,8 +13,8 @@ from ticklake.coordination.gaps import (
     GapIndex,
     MissingTicks,
 )
-from ticklake.coordination.groups import bind, unbind
-from ticklake.coordination.overview import RecordedGap, live_claims, recorded_gaps
+from ticklake.coordination.groups import BoundGroup, bind, groups_of_table, unbind
+from ticklake.coordination.overview import RecordedGap, completed_batches, live_claims, recorded_gaps
 from ticklake.coordination.reconcile import (
     Announced,
     announced,
@@ -31,6 +31,7 @@ __all__ = [
     "PERMANENT",
     "Announced",
     "Batch",
+    "BoundGroup",
     "Claim",
     "Coordinator",
     "CoordinatorStatus",
@@ -45,8 +46,10 @@ __all__ = [
     "announced",
     "bind",
     "compare",
+    "completed_batches",
     "destination_of",
     "frontiers",
+    "groups_of_table",
     "live_claims",
     "publish",
     "recorded_gaps",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from ticklake.coordination.coordinator import PACKAGE
 from ticklake.coordination.errors import GroupFillsAnotherTable
 from ticklake.coordination.target import IdAt, Target
+from ticklake.database import Transaction
 from ticklake.topics import Run
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,30 @@ def bind(run: Run, topic: str, group: str, indexer_class: str, table: Target, id
         log.info(
             "%s is a new table: %s fills it from now on; `ticklake index` adds the earlier ticks", table.location, group
         )
+
+
+class BoundGroup(NamedTuple):
+    """A consumer group and the table that it fills."""
+
+    topic: str
+    group: str
+    table: Target
+
+    def is_bound(self, transaction: Transaction) -> bool:
+        """Returns whether the group still fills this table. It stays so until the transaction ends."""
+        rows = transaction.sql(PACKAGE).bound_group(topic=self.topic, group=self.group)
+        return [Target(*place) for _, *place in rows] == [self.table]
+
+
+def groups_of_table(run: Run, table: Target, id_at: IdAt) -> list[BoundGroup]:
+    """Returns the groups that fill this very table, which may have been moved on this machine, but not a copy of it."""
+    if not table.table_id or not run.has_tables_of(PACKAGE):
+        return []
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        rows = transaction.sql(PACKAGE).groups_of_table(table_id=table.table_id)
+    found = [BoundGroup(topic, group, Target(*place)) for topic, group, *place in rows]
+    return [one for one in found if one.table.host == table.host and not table.is_copy_of(one.table, id_at)]
 
 
 def _filled(bound: Target, bound_class: str, table: Target, copied: bool) -> str:

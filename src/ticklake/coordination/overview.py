@@ -42,3 +42,13 @@ def live_claims(run: Run) -> int:
     with run.reading() as transaction:
         ((count,),) = transaction.sql(PACKAGE).live_claims()
     return int(count)
+
+
+def completed_batches(run: Run) -> int:
+    """Returns the number of completed batch files of the table that has most of them. Creates no database tables."""
+    if not run.has_tables_of(PACKAGE):
+        return 0
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        ((completed,),) = transaction.sql(PACKAGE).completed_batches()
+        return int(completed or 0)

@@ -25,6 +25,7 @@ CHECKS: dict[str, Check] = {
     "clock": databases.clock,
     "stuck claims": databases.stuck_claims,
     "open transactions": databases.open_transactions,
+    "backlog": databases.backlogs,
     "gaps": databases.gaps,
     "dead letters": databases.dead_letters,
     "tables": tables.tables,

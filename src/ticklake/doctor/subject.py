@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,9 +17,12 @@ from ticklake.config.options import DatabaseOptions, LakeOptions, StorageOptions
 from ticklake.database.url import split_password
 from ticklake.doctor.findings import Finding, of_each
 from ticklake.errors import TickLakeError
+from ticklake.insights import BacklogReport, Backlogs
 from ticklake.topics import Database, Run
 
 NEWEST_RUNS = 20
+BACKLOG_SECONDS = 10.0
+"""The longest time that the doctor reads the backlogs of runs. With more runs, it says how many it has read."""
 Item = TypeVar("Item")
 
 
@@ -85,17 +88,35 @@ class Store:
         left_out = f", without {len(self._unreadable):,} that cannot be read" if self._unreadable else ""
         return in_newest(len(self.database.runs())) + left_out
 
-    def read_all(self, check: str, read: Callable[[Run], Item]) -> tuple[dict[str, Item], list[Finding]]:
-        """Reads each of the newest runs. One that fails is a finding, hides no other, and is not read again."""
-        names = [] if self.failure else self.database.runs()[-NEWEST_RUNS:]
+    @cached_property
+    def backlogs(self) -> BacklogReport:
+        """What every run still has to do, not only the newest ones."""
+        return Backlogs(lambda: [self.database]).look_at_all(BACKLOG_SECONDS)
+
+    @property
+    def backlog_scope(self) -> str:
+        """Returns a text that not all runs are in `backlogs`; empty if all are."""
+        found = self.backlogs
+        partly = f" in {found.checked:,} of {found.checked + found.unchecked:,} runs" if found.unchecked else ""
+        return partly + (f", without {len(found.unreadable):,} that cannot be read" if found.unreadable else "")
+
+    def read_all(
+        self, check: str, read: Callable[[Run], Item], also: Collection[str] = ()
+    ) -> tuple[dict[str, Item], list[Finding]]:
+        """Reads each of the newest runs, and `also` these. One that fails is a finding, hides no other, and is not
+        read again."""
+        newest = [] if self.failure else self.database.runs()[-NEWEST_RUNS:]
+        names = [*sorted(set(also).difference(newest)), *newest]
         readable = [name for name in names if name not in self._unreadable]
         found, failed = of_each(check, readable, lambda name: read(self.database.run(name, create=False)))
         self._unreadable |= set(failed)
         return found, list(failed.values())
 
-    def read_current(self, check: str, read: Callable[[Run], Item]) -> tuple[dict[str, Item], list[Finding]]:
+    def read_current(
+        self, check: str, read: Callable[[Run], Item], also: Collection[str] = ()
+    ) -> tuple[dict[str, Item], list[Finding]]:
         """Reads only runs with the current schema version and server. Opening others would change them."""
-        found, failed = self.read_all(check, lambda run: (read(run),) if _is_current(run) else None)
+        found, failed = self.read_all(check, lambda run: (read(run),) if _is_current(run) else None, also)
         return {name: one[0] for name, one in found.items() if one is not None}, failed
 
     def close(self) -> None:

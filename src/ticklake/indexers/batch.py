@@ -17,7 +17,7 @@ from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, metadata_of
 from ticklake.indexers.errors import RowsMissing, SparkNeeded
 from ticklake.indexers.flush_loop import FlushLoop
-from ticklake.indexers.subscription import subscribe
+from ticklake.indexers.subscription import Acknowledged, acknowledge_present, subscribe
 from ticklake.lake.errors import TableReplaced
 from ticklake.lake.flush import Flusher, Work, run_job
 from ticklake.lake.lake import Lake
@@ -154,6 +154,12 @@ class BatchIndexer(Indexer):
         if self._waiting_since is None:
             self._waiting_since = time.monotonic()
         return self.wait(seconds)
+
+    def acknowledge_present(self, run_id: str, step: int) -> list[Acknowledged]:
+        """Acknowledges messages of the groups that fill this table, if the table has all ticks of their files."""
+        if self.table is None:
+            return []
+        return acknowledge_present(self, run_id, self.ledger(self.resources.tables, run_id), step)
 
     def _open_batches(self, run_id: str, components: Components, ledger: Ledger | None, step: int) -> Batches:
         if self._batches_of is not None:

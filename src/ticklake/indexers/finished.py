@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ticklake import defaults
 from ticklake.indexers.base import IndexerOptions, IndexerResources
@@ -23,6 +23,9 @@ from ticklake.storage import MAX_TICK, check_run_id
 from ticklake.storage.errors import RunNotFound
 from ticklake.ticks import TickRange, merged, ranges_of
 from ticklake.world import World
+
+if TYPE_CHECKING:
+    from ticklake.indexers.subscription import Acknowledged
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +67,7 @@ class FinishedRun:
         self._sources: dict[Monitor, StoredBatches | CoordinatedBatches] = {}
         self._kept: dict[str, list[TickRange]] = {}
         self._bad: dict[str, dict[str, str]] = {}
-        self._total = 0
+        self._total, self._step = 0, 1
         self._replaces = False
         self._error: Exception | None = None
         self._options = IndexerOptions(
@@ -80,7 +83,7 @@ class FinishedRun:
         runs = storage.runs()
         if check_run_id(self._run_id) not in runs:
             raise RunNotFound(run_id=self._run_id, places=storage.url, found=", ".join(runs[-5:]) or "none")
-        step = World.of(storage.read_metadata(self._run_id)).sampling_interval
+        self._step = step = World.of(storage.read_metadata(self._run_id)).sampling_interval
         self._total = sum(file.ticks.within(self._ticks).count(step) for file in storage.every_batch(self._run_id))
         if not self._total:
             raise NothingToIndex(run_id=self._run_id, storage=storage.url)
@@ -151,6 +154,13 @@ class FinishedRun:
             if done and error is not None:
                 raise error
         return done
+
+    def acknowledge(self) -> list[Acknowledged]:
+        """Acknowledges the messages of files that are in the tables, for all groups that fill these very tables.
+
+        So the lag of a group does not count what was indexed here. Call it when no indexer is at work any more.
+        """
+        return [one for indexer in self._indexers for one in indexer.acknowledge_present(self._run_id, self._step)]
 
     def progress(self) -> list[Progress]:
         return [self._progress(indexer.name, indexer.monitor) for indexer in self._indexers]

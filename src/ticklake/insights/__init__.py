@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ticklake.insights.backlogs import WORST, Backlog, BacklogReport, Backlogs, merged_groups
 from ticklake.insights.places import (
     Places,
     announced_of,
@@ -26,7 +27,11 @@ from ticklake.insights.reports import (
 )
 
 __all__ = [
+    "WORST",
     "Announcement",
+    "Backlog",
+    "BacklogReport",
+    "Backlogs",
     "FilesReport",
     "GapsReport",
     "Glance",
@@ -40,6 +45,7 @@ __all__ = [
     "gaps_of",
     "groups_of",
     "held_back_of",
+    "merged_groups",
     "names_by_id",
     "rows_per_second",
     "tables_of",

@@ -70,7 +70,7 @@ class HttpServer:
 def open_server(node: Node, options: HttpOptions) -> HttpServer:
     """Opens the server of a node. Raises `AddressUnavailable`, `HostUnavailable` or `TokenMissing`."""
     guard, site = _guard(options, node.settings.node.directory), Site.of(node, options.read_only)
-    app = create_app(node, guard, ROUTES, site.databases)
+    app = create_app(node, guard, ROUTES, site)
     join(app, site)
     return HttpServer(app, options.host, options.port or 0)
 

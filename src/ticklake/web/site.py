@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ticklake.config import NodeSettings
-from ticklake.insights import Places
+from ticklake.insights import BacklogReport, Backlogs, Places
 from ticklake.lake.read import Catalog, Frames, Presence
 from ticklake.node.node import Node
 from ticklake.storage import Storage
 from ticklake.topics import Database
+from ticklake.web.feeds.sampling import Sampler
+
+BACKLOG_SECONDS = 5.0
+"""Runs are asked for changes at most this often, however many viewers and scrapes there are."""
 
 
 @dataclass
@@ -28,7 +32,12 @@ class Site:
     opened: Sequence[Database] = ()
     """The databases that the pages have opened themselves and must close."""
 
+    backlogs: Sampler[BacklogReport] = field(init=False, repr=False)
+    """What every run of the databases still has to do, for all pages and metrics."""
     _frames: Frames | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.backlogs = Sampler(Backlogs(lambda: self.databases).look, BACKLOG_SECONDS)
 
     @classmethod
     def of(cls, node: Node, read_only: bool = False) -> Site:

@@ -1,4 +1,4 @@
-"""`ticklake top`: watches a run: services, lag, rows per second, gaps, dead letters, errors."""
+"""`ticklake top`: watches a run: services, lag, rows per second, gaps, dead letters, errors, and names other runs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from ticklake.errors import TickLakeError
 
 if TYPE_CHECKING:
     from ticklake.insights import Glance, Places
+
+LOOK_SECONDS = 1.0
+"""The longest time that a frame looks for other runs with work. The next frame continues from there."""
 
 
 @click.command()
@@ -62,11 +65,12 @@ def top(
 
 def _frames(places: Places, run_id: str | None, node: str | None, interval: float) -> Iterator[Frame]:
     """Yields frames forever. An outage is shown in the frame and does not end it."""
-    from ticklake.insights import rows_per_second
+    from ticklake.insights import Backlogs, rows_per_second
     from ticklake.node.client import services_of, token_of
 
     seen: Glance | None = None
     rates: dict[str, float] = {}
+    looks = Backlogs(lambda: places.databases)
     pause = threading.Event()
     while True:
         problem = None
@@ -80,7 +84,9 @@ def _frames(places: Places, run_id: str | None, node: str | None, interval: floa
             services = services_of(node, token_of())
         except TickLakeError as error:
             refusal = str(error)
-        yield Frame(time.time(), seen, rates, services, problem, refusal, run_id)
+        shown = seen.run_id if seen else run_id
+        others = looks.look_at_all(LOOK_SECONDS).without([shown] if shown else [])
+        yield Frame(time.time(), seen, rates, services, problem, refusal, run_id, others)
         pause.wait(interval)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ticklake import text
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.options.database import dry_run_option, from_runs, open_run, run_options, topic_option
 from ticklake.cli.terminal.output import end_with, json_fields, json_option, print_json, print_table
@@ -85,10 +86,4 @@ def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_j
 
 def age_text(ms: int | None) -> str | None:
     """Formats an age: 0.3 s, 12 s, 5 min, 3.1 h, 2.0 d."""
-    if ms is None:
-        return None
-    seconds = ms / 1000
-    for length, unit in ((86_400, "d"), (3_600, "h")):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.{1 if seconds < 10 else 0}f} s"
+    return None if ms is None else text.age_text(ms / 1000)

@@ -19,6 +19,7 @@ from ticklake.cli.terminal.progress import Bars
 
 if TYPE_CHECKING:
     from ticklake.indexers.finished import Progress
+    from ticklake.indexers.subscription import Acknowledged
     from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)
@@ -118,11 +119,12 @@ def index(
                     _show(bars, work.progress(), work.under_way())
                 work.stop()
             _show(bars, work.progress(), {})
+            groups = [] if stop.is_set() else work.acknowledge()
     seconds = time.monotonic() - started
     if stop.is_set() and not as_json:
         done = [f"{one.ticks + one.present:,} of {one.total:,} ticks in {one.table}" for one in work.progress()]
         raise StoppedEarly(f"{RESUMABLE} So far: {', '.join(done)}.")
-    failed = _report(work.progress(), seconds, lake, run, as_json)
+    failed = _report(work.progress(), groups, seconds, lake, run, as_json)
     if stop.is_set():
         raise StoppedEarly(RESUMABLE)
     if failed or not work.wait(0):
@@ -135,11 +137,14 @@ def _show(bars: Bars, tables: list[Progress], under_way: dict[str, int]) -> None
         bars.update(table.table, min(done, table.total), table.total, rows=table.rows)
 
 
-def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json: bool) -> bool:
+def _report(
+    tables: list[Progress], groups: list[Acknowledged], seconds: float, lake: str, run: str, as_json: bool
+) -> bool:
     """Prints the result. Returns whether files failed or ticks were not replaced."""
     failed = {file: error for table in tables for file, error in table.failed.items()}
     if as_json:
-        print_json({"run": run, "lake": lake, "seconds": round(seconds, 3), "tables": tables})
+        found = {"run": run, "lake": lake, "seconds": round(seconds, 3), "tables": tables, "groups": groups}
+        print_json(found)
     else:
         rows = [(one.table, one.ticks, one.present, one.rows, round(one.rows / seconds)) for one in tables]
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])
@@ -152,5 +157,8 @@ def _report(tables: list[Progress], seconds: float, lake: str, run: str, as_json
             if one.kept:
                 ranges = ranges_text(one.kept)
                 click.echo(f"{one.table}: not replaced, because no readable file has them: ticks {ranges}", err=True)
+        for group in groups:
+            left = f", {group.left:,} are left" if group.left else ""
+            click.echo(f"{group.group}: {group.acknowledged:,} messages of {group.topic} acknowledged{left}")
         click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
     return bool(failed) or any(one.kept for one in tables)

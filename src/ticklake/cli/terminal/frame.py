@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ticklake.insights import Glance
+    from ticklake.insights import Backlog, BacklogReport, Glance
     from ticklake.node.client import ServiceReport
 
 UNKNOWN = "\N{EN DASH}"
+OTHERS = 5
+"""The picture has at most this many other runs; the JSON object has more."""
 STATE_COLORS = {"running": "green", "paused": "yellow", "error": "red"}
 
 
@@ -28,7 +30,7 @@ class Frame:
     """The state of a run at one moment.
 
     `services` is None if no node answers. `problem` is why the state could not be read, `refusal` why the node refused
-    to list its services. `run_id` is the requested run.
+    to list its services. `run_id` is the requested run. `others`: what all other runs of the databases have left to do.
     """
 
     at: float
@@ -38,6 +40,7 @@ class Frame:
     problem: str | None = None
     refusal: str | None = None
     run_id: str | None = None
+    others: BacklogReport | None = None
 
     @property
     def unread(self) -> list[str]:
@@ -68,8 +71,33 @@ def as_json(frame: Frame) -> str:
         "gaps": [asdict(gap) for gap in seen.gaps] if seen else [],
         "dead_letters": seen.dead_letters if seen else None,
         "errors": frame.errors,
+        "other_runs": None if frame.others is None else _others_as_json(frame.others),
     }
     return json.dumps(versioned(fields))
+
+
+def _others_as_json(others: BacklogReport) -> dict[str, Any]:
+    from ticklake.insights import WORST
+
+    return {
+        "runs": len(others.runs),
+        **_figures(others),
+        "unreadable": others.unreadable[:WORST],
+        "runs_unreadable": len(others.unreadable),
+        "runs_unchecked": others.unchecked,
+        "worst": [{"run_id": one.run_id, **_figures(one)} for one in others.runs[:WORST]],
+    }
+
+
+def _figures(found: Backlog | BacklogReport) -> dict[str, Any]:
+    return {
+        "messages": found.messages,
+        "unread_messages": found.unread,
+        "oldest_seconds": found.oldest_seconds,
+        "dead_letters": found.dead_letters,
+        "gaps_pending": found.gaps_pending,
+        "gaps_permanent": found.gaps_permanent,
+    }
 
 
 def picture(frame: Frame) -> RenderableType:
@@ -80,8 +108,11 @@ def picture(frame: Frame) -> RenderableType:
     moment = f"{datetime.fromtimestamp(frame.at, UTC):%H:%M:%S} UTC"
     title = Text.assemble(("ticklake top", "bold"), f"   {moment}   run {run}", no_wrap=True, overflow="ellipsis")
     parts: list[RenderableType] = [title, Text()]
-    parts += [table for table in (_services(frame), _groups(frame), _tables(frame), _gaps(frame)) if table is not None]
+    tables = (_services(frame), _groups(frame), _tables(frame), _gaps(frame), _others(frame))
+    parts += [table for table in tables if table is not None]
     parts.append(_summary(frame))
+    if unknown := _unknown(frame):
+        parts.append(Text(cell_text(unknown), style="yellow", overflow="ellipsis", no_wrap=True))
     parts += [Text(cell_text(f"  {text}"), style="red", overflow="ellipsis", no_wrap=True) for text in frame.errors]
     return Group(*parts)
 
@@ -131,6 +162,32 @@ def _gaps(frame: Frame) -> Table | None:
         for one in (frame.glance.gaps if frame.glance else [])
     ]
     return _table(("gaps of", "pending", "permanent", "oldest"), rows, names=("gaps of",))
+
+
+def _others(frame: Frame) -> Table | None:
+    """Lists the worst other runs with work, and a line for all of them."""
+    if frame.others is None or not frame.others.runs:
+        return None
+    found = frame.others
+    rows = [_other(one.run_id, one) for one in found.runs[:OTHERS]]
+    if len(found.runs) > 1:
+        rows.append(_other(f"all {len(found.runs):,} runs", found))
+    return _table(("other runs", "lag", "unread", "oldest", "dead", "gaps"), rows, names=("other runs",))
+
+
+def _other(name: str, found: Backlog | BacklogReport) -> tuple[Any, ...]:
+    return (_name(name), cell_text(found.messages), cell_text(found.unread), _age(found.oldest_seconds),
+            _alarm(found.dead_letters), _alarm(found.gaps_pending + found.gaps_permanent))  # fmt: skip
+
+
+def _unknown(frame: Frame) -> str:
+    """Says which other runs are in no figure."""
+    if frame.others is None:
+        return ""
+    unreadable, unchecked = frame.others.unreadable, frame.others.unchecked
+    texts = [f"{unchecked:,} runs are not read yet."] if unchecked else []
+    texts += [f"{len(unreadable):,} runs cannot be read, for example: {unreadable[0]}"] if unreadable else []
+    return " ".join(texts)
 
 
 def _table(columns: tuple[str, ...], rows: list[Any], names: tuple[str, ...]) -> Table | None:

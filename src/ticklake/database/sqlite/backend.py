@@ -19,7 +19,7 @@ from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import schema_name
 from ticklake.database.sqlite.removal import remove_database
 from ticklake.database.sqlite.run_file import SqliteSchema, wall_clock_ms
-from ticklake.database.sqlite.stamps import stamps_of
+from ticklake.database.sqlite.stamps import Listing, stamps_of
 from ticklake.errors import TickLakeError
 
 _log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ class SqliteBackend(Inheritable):
         self._lock = threading.Lock()
         self._schemas: dict[str, SqliteSchema] = {}
         self._skipped: set[Path] = set()
+        self._listing = Listing(_run_ids)
         self.damaged: list[str] = []
         self._closed = False
 
@@ -58,9 +59,9 @@ class SqliteBackend(Inheritable):
         files = self._directory.iterdir() if self._directory.exists() else ()
         found: list[str] = []
         damaged: list[str] = []
-        for path in sorted(file for file in files if file.match(f"SIM_*{SUFFIX}")):
+        for path in self._listing.among(file for file in files if file.match(f"SIM_*{SUFFIX}")):
             try:
-                ids = _run_ids(path)
+                ids = self._listing.ids(path)
             except UNREADABLE as error:
                 if os.path.lexists(path):  # it was not removed meanwhile
                     self._skip(path, str(error))

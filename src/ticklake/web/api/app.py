@@ -13,7 +13,6 @@ from starlette.routing import BaseRoute, Mount
 
 from ticklake.errors import TickLakeError
 from ticklake.node.node import Node
-from ticklake.topics import Database
 from ticklake.web import responses
 from ticklake.web.api import control, models, probes
 from ticklake.web.api.openapi import document
@@ -22,6 +21,7 @@ from ticklake.web.api.prometheus import Exposition
 from ticklake.web.feeds import lag
 from ticklake.web.feeds.sampling import Sampler
 from ticklake.web.security.guard import Guard, Guarded
+from ticklake.web.site import Site
 
 LAG_SECONDS = 5.0
 """Databases are queried at most this often, not at every scrape."""
@@ -38,13 +38,12 @@ OPERATIONS = (
 )
 
 
-def create_app(
-    node: Node, guard: Guard, pages: Sequence[BaseRoute] = (), databases: Sequence[Database] = ()
-) -> Starlette:
+def create_app(node: Node, guard: Guard, pages: Sequence[BaseRoute] = (), site: Site | None = None) -> Starlette:
     """Creates the application below the guard's prefix. `pages` come after the routes of the API."""
     app = assembled([*routes(OPERATIONS), *pages], guard)
     app.state.node = node
-    app.state.lag = Sampler(lambda: lag.sample(node, databases or node.databases), LAG_SECONDS)
+    places = site or Site(databases=node.databases, node=node)
+    app.state.lag = Sampler(lambda: lag.sample(node, places.databases, places.backlogs.latest()), LAG_SECONDS)
     app.state.exposition = Exposition(node, app.state.lag)
     return app
 

@@ -12,7 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from ticklake.metrics import GROUP, HELP, NODE, READER, SERVICE, TOPICS, WRITER, Scope
+from ticklake.insights import BacklogReport
+from ticklake.metrics import BACKLOG, GROUP, HELP, NODE, READER, RUN, SERVICE, TOPICS, WRITER, Scope
 from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
 from ticklake.services import Service, State
@@ -53,6 +54,7 @@ class NodeCollector(Collector):
             _collect_service(families, name, service)
         self._collect_runs(families)
         _collect_groups(families, sample)
+        _collect_backlogs(families, sample.backlogs)
         yield from families
 
     def _collect_runs(self, families: Families) -> None:
@@ -87,6 +89,26 @@ def _collect_groups(families: Families, sample: LagSample) -> None:
         families.gauge(GROUP, "claimed", labels, group.claimed)
         families.gauge(GROUP, "dead_letters", labels, group.dead_letters)
         families.gauge(GROUP, "oldest_age_seconds", labels, group.oldest_seconds or 0.0)
+    for one in sample.worst:
+        families.gauge(RUN, "unread_messages", (one.run_id,), one.unread)
+        families.gauge(RUN, "gaps_pending", (one.run_id,), one.gaps_pending)
+        families.gauge(RUN, "gaps_permanent", (one.run_id,), one.gaps_permanent)
+
+
+def _collect_backlogs(families: Families, found: BacklogReport) -> None:
+    figures = {
+        "messages": found.messages,
+        "unread_messages": found.unread,
+        "oldest_age_seconds": found.oldest_seconds or 0.0,
+        "dead_letters": found.dead_letters,
+        "gaps_pending": found.gaps_pending,
+        "gaps_permanent": found.gaps_permanent,
+        "runs": len(found.runs),
+        "runs_unreadable": len(found.unreadable),
+        "runs_unchecked": found.unchecked,
+    }
+    for name, figure in figures.items():
+        families.gauge(BACKLOG, name, (), figure)
 
 
 def _collect_service(families: Families, name: str, service: Service) -> None:

@@ -64,7 +64,8 @@ class Watch:
         speed = _speed(before.announced, announced, seen.at - before.glance.at) if before else None
         problems = (*seen.errors, *(table.error for table in seen.tables if table.error))
         errors = (*map(redacted, problems), *self._failures())
-        return Flow(seen, announced, rates, speed, self._producer(), errors)
+        others = self._site.backlogs.latest().without([self._run_id])
+        return Flow(seen, announced, rates, speed, self._producer(), errors, others)
 
     def _producer(self) -> Producer | None:
         node = self._site.node

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ticklake.insights import Announcement, GapsReport, Glance, GroupReport, TableReport
+from ticklake.insights import Announcement, BacklogReport, GapsReport, Glance, GroupReport, TableReport
 from ticklake.web.rendering import age, number, short
 
 NAME_LENGTH = 19
@@ -51,6 +51,8 @@ class Flow:
     ticks_per_second: float | None
     producer: Producer | None
     errors: tuple[str, ...] = ()
+    others: BacklogReport | None = None
+    """What all other runs of the databases have left to do."""
 
     @property
     def rows_per_second(self) -> float | None:

@@ -11,6 +11,8 @@ from ticklake.web.feeds.pipeline import Flow, drawn_tall, drawn_wide, stages
 from ticklake.web.rendering import chosen_run, explained, fragment, nothing, page
 
 SPARK_WIDTH, SPARK_HEIGHT = 600, 60
+WORST = 5
+"""The page has at most this many other runs with work."""
 
 
 @explained
@@ -43,6 +45,7 @@ def picture(watch: Watch, prefix: str) -> str:
             drawings=[("wide", drawn_wide(columns)), ("tall", drawn_tall(columns))],
             spark=sparkline(list(watch.history)),
             peak=max(watch.history, default=0.0),
+            worst=WORST,
         )
 
     return watch.drawn(draw)

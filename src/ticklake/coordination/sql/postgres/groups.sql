@@ -22,3 +22,8 @@ WHERE topic_name = %(topic)s AND consumer_group = %(group)s
 -- name: unbind_group
 DELETE FROM coordinator_groups WHERE topic_name = %(topic)s AND consumer_group = %(group)s
 RETURNING indexer_class, table_id, location, host
+
+-- name: groups_of_table
+-- A run has few groups, so all of them are read.
+SELECT topic_name, consumer_group, table_id, location, host FROM coordinator_groups WHERE table_id = %(table_id)s
+ORDER BY topic_name, consumer_group

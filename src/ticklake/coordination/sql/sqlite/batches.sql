@@ -121,3 +121,9 @@ DELETE FROM coordinator_batches WHERE indexer_class = :indexer_class AND table_i
 -- Batches that an indexer works on, in all tables of the run (idx_coordinator_claimed).
 SELECT count(*) FROM coordinator_batches
 WHERE status = 'claimed' AND indexer_instance_id IS NOT NULL AND lease_until > now_ms()
+
+-- name: completed_batches
+-- Counts the completed files of every table (primary key). Returns the highest count.
+SELECT max(completed) FROM (
+    SELECT count(*) AS completed FROM coordinator_batches WHERE status = 'completed' GROUP BY indexer_class, table_id
+) AS counted

@@ -21,3 +21,8 @@ WHERE topic_name = :topic AND consumer_group = :group
 -- name: unbind_group
 DELETE FROM coordinator_groups WHERE topic_name = :topic AND consumer_group = :group
 RETURNING indexer_class, table_id, location, host
+
+-- name: groups_of_table
+-- A run has few groups, so all of them are read.
+SELECT topic_name, consumer_group, table_id, location, host FROM coordinator_groups WHERE table_id = :table_id
+ORDER BY topic_name, consumer_group
