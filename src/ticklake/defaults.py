@@ -31,6 +31,7 @@ TOPIC_POLL_TIMEOUT_MS = 30_000
 INSERT_BATCH_SIZE = 1000
 FLUSH_TIMEOUT_MS = 5000
 GAP_WARNING_TIMEOUT_MS = 60_000
+"""After this, a pending gap becomes permanent, with a warning."""
 
 SEND_PATIENCE_SECONDS = 60.0
 """How long a sender waits for a database that is away, before it raises."""

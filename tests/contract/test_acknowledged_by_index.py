@@ -19,7 +19,7 @@ from ticklake.coordination import unbind
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.indexers.subscription import _Present
 from ticklake.lake.lake import Lake
 from ticklake.storage.codec import encode_ticks

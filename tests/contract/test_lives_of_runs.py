@@ -27,7 +27,7 @@ from ticklake.errors import (
     RunStillRunning,
 )
 from ticklake.indexers.following import Following
-from ticklake.indexers.unfinished import Unfinished, unacknowledged
+from ticklake.indexers.runs_with_work import Unfinished, unacknowledged
 from ticklake.lives import life_of
 from ticklake.monitoring import Monitor
 from ticklake.node.begun import Begun

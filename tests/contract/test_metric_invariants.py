@@ -23,7 +23,7 @@ from ticklake.coordination.coordinator import Coordinator
 from ticklake.events import Event, IndexerQueue
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.buffer import TickBuffer
-from ticklake.metrics import READER, SERVICE, TOPICS, WRITER
+from ticklake.metric_names import READER, SERVICE, TOPICS, WRITER
 from ticklake.monitoring import Counter, Monitor, Percentiles, Window
 from ticklake.storage.files import BatchFile
 from ticklake.ticks import TickRange

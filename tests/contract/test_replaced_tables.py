@@ -16,7 +16,7 @@ from ticklake.errors import GroupFillsAnotherTable
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.lake.lake import Lake
 from ticklake.lake.verify.coverage import covered
 

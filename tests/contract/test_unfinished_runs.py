@@ -15,7 +15,7 @@ from ticklake import BatchInfo, Database, SimulationMetadata
 from ticklake.database.names import schema_name
 from ticklake.errors import DatabaseUnavailable
 from ticklake.indexers import unfinished as module
-from ticklake.indexers.unfinished import RETRY_SECONDS, SLICE, WARM_SECONDS, Unfinished, unacknowledged
+from ticklake.indexers.runs_with_work import RETRY_SECONDS, SLICE, WARM_SECONDS, Unfinished, unacknowledged
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.topics import Run

@@ -17,7 +17,7 @@ from ticklake import Database, faults
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.coordinated import coordinated
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.lake.lake import Lake
 from ticklake.storage.files import Storage
 

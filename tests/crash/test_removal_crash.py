@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from ticklake import Database
 from ticklake.cli import cli
-from ticklake.indexers.unfinished import Unfinished
+from ticklake.indexers.runs_with_work import Unfinished
 from ticklake.lake.read.catalog import Catalog
 from ticklake.monitoring import Monitor
 from ticklake.services.closing import record_close

@@ -16,10 +16,10 @@ from ticklake import BatchInfo, Database, Run
 from ticklake.consumer import IdempotentConsumer
 from ticklake.database import Transaction
 from ticklake.database.postgres import backend as postgres
+from ticklake.database.retry import retry_while_unavailable
 from ticklake.errors import DatabaseUnavailable
 from ticklake.topics import reader
 from ticklake.topics.envelope import client_clock_ms, wrap_all
-from ticklake.topics.retry import retry_while_unavailable
 
 RUN_ID = "20251014-143025-0000beef"
 

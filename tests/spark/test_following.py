@@ -13,7 +13,7 @@ from ticklake import MetadataInfo
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
-from ticklake.indexers.turns import PLACES
+from ticklake.indexers.run_turns import PLACES
 from ticklake.topics import Database
 
 Eventually = Callable[..., None]

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.lake.lake import Lake
 from ticklake.storage.files import Storage
 

@@ -11,7 +11,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ticklake.insights import Backlogs
-from ticklake.metrics import METRICS
+from ticklake.metric_names import METRICS
 from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
 from ticklake.topics import Database
@@ -110,7 +110,7 @@ def test_what_closed_readers_and_writers_have_counted_stays_counted(tmp_path) ->
 
 def counted(run) -> dict[str, float]:
     """What Prometheus reads of a run's readers and writers."""
-    from ticklake.metrics import READER, WRITER
+    from ticklake.metric_names import READER, WRITER
 
     found = Families()
     for end in run.ends():
@@ -155,7 +155,7 @@ def test_messages_are_counted_when_they_are_committed_also_by_a_closed_writer(tm
 def test_a_writer_that_is_closed_during_a_scrape_is_not_counted_twice(tmp_path) -> None:
     """A scrape that counted it twice would be followed by one that counts less."""
     from ticklake import BatchInfo
-    from ticklake.metrics import WRITER
+    from ticklake.metric_names import WRITER
 
     with Database(f"sqlite:///{tmp_path / 'db'}") as database:
         run = database.run("20251014-143025-550e8400")
@@ -173,7 +173,7 @@ def test_a_writer_that_is_closed_during_a_scrape_is_not_counted_twice(tmp_path) 
 
 
 def test_monitors_of_the_same_labels_are_one_series() -> None:
-    from ticklake.metrics import READER
+    from ticklake.metric_names import READER
 
     monitors = [Monitor(name) for name in ("one", "two")]
     for number, monitor in enumerate(monitors, start=1):
@@ -190,7 +190,7 @@ def test_monitors_of_the_same_labels_are_one_series() -> None:
 
 
 def test_latencies_are_histograms_that_can_be_added_up_over_nodes() -> None:
-    from ticklake.metrics import READER
+    from ticklake.metric_names import READER
 
     monitors = [Monitor(name) for name in ("one", "two")]
     seconds = [0.00001, 0.003, 0.3, 0.3, 2.0, 10_000.0]

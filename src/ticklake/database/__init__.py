@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.database.outages import OUTAGES
+from ticklake.database.error_kinds import OUTAGES
 from ticklake.database.schema import Backend, Listener, Schema, Transaction
 from ticklake.database.url import open_backend
 

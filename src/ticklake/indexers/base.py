@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ticklake import defaults
 from ticklake.indexers.errors import DatabaseNeeded, LakeNeeded, RunDiscoveryTimeout
 from ticklake.indexers.following import Following
-from ticklake.indexers.unfinished import Unfinished, unacknowledged
+from ticklake.indexers.runs_with_work import Unfinished, unacknowledged
 from ticklake.lake.flush import Sharing
 from ticklake.lake.lake import Lake
 from ticklake.monitoring import Monitor

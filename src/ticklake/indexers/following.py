@@ -10,8 +10,8 @@ from typing import Protocol
 
 from ticklake.backoff import pause_after
 from ticklake.errors import TickLakeError
-from ticklake.indexers.turns import Turns
-from ticklake.indexers.unfinished import Unfinished
+from ticklake.indexers.run_turns import Turns
+from ticklake.indexers.runs_with_work import Unfinished
 from ticklake.monitoring import Monitor
 from ticklake.services import State
 from ticklake.text import error_text

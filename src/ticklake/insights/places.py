@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ticklake.attempts import Attempts
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.defaults import NEWEST
@@ -27,6 +26,7 @@ from ticklake.insights.reports import (
 )
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.lives import life_of
+from ticklake.separate_reads import Attempts
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import BadFile, NoRuns, RunNotFound
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ticklake.database.retry import retry_while_unavailable
 from ticklake.topics.admin import DeadLetter, DeadLetterFilter, GroupStatus, HeldClaim, StoredMessage, TopicStatus
 from ticklake.topics.reader import Message, TopicReader, new_consumer_id
-from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.runs import Database, ProcessedBatches, Run, runs_in
 from ticklake.topics.writer import TopicWriter
 

@@ -1,4 +1,7 @@
-"""The claims that a reader holds: neither acknowledged nor released yet. Their number is limited."""
+"""The claims that a reader holds: neither acknowledged nor released yet. Their number is limited.
+
+The leases themselves are in the database: see `TopicStore.extend`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of all readers and writers of a run. Dashboards depend on their names."""
+"""The metrics of all readers and writers of a run. Their names and meanings are in `metric_names`."""
 
 from __future__ import annotations
 

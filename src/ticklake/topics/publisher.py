@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from ticklake import defaults
 from ticklake.database.errors import DatabaseLocked, DatabaseUnavailable
+from ticklake.database.retry import retry_while_unavailable
 from ticklake.errors import TickLakeError
 from ticklake.topics.envelope import Envelope
-from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.store import TopicStore
 
 LONGEST_GATHERING = 0.002

@@ -18,6 +18,7 @@ from google.protobuf.message import Message as Payload
 from ticklake.checks.numbers import check_count, check_seconds, deadline_after
 from ticklake.database import Listener, Transaction
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
+from ticklake.database.retry import retry_while_unavailable
 from ticklake.errors import TickLakeError
 from ticklake.monitoring import Window
 from ticklake.text import message_text
@@ -25,7 +26,6 @@ from ticklake.topics.envelope import unwrap
 from ticklake.topics.errors import TopicClosed, UndecodableMessage
 from ticklake.topics.held_claims import HeldClaims
 from ticklake.topics.metrics import TopicMetrics
-from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.store import Claim, Claimed, Consumer, TopicStore, is_baton
 
 _log = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from google.protobuf.message import Message as Payload
 
 from ticklake import defaults
 from ticklake.database import Transaction
+from ticklake.database.retry import retry_while_unavailable
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap_all
 from ticklake.topics.errors import TopicClosed
 from ticklake.topics.metrics import TopicMetrics
 from ticklake.topics.publisher import Publisher
-from ticklake.topics.retry import retry_while_unavailable
 from ticklake.topics.store import TopicStore, check_size, is_baton
 
 _log = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from ticklake.attempts import Attempts
 from ticklake.checks.numbers import InvalidOption
 from ticklake.errors import TickLakeError
 from ticklake.lake.errors import RunNotInLake
 from ticklake.logs import redacted
+from ticklake.separate_reads import Attempts
 from ticklake.storage.errors import NoRuns
 from ticklake.ticks import TickRange
 from ticklake.web.responses import status_of

@@ -16,7 +16,7 @@ from ticklake import Database, RunCompleted
 from ticklake.doctor import CHECKS, Finding, Subject
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 
 Command = Callable[..., Result]
 RUN_B = "20251015-143025-660e8400"

@@ -151,7 +151,7 @@ services { simulation { }, persistence-service { resources { out = "topic-write:
         (["demo", "--directory", "demo"], "ticklake.node.node", 130, "Stopped before any tick was in the tables."),
         (
             ["index", RUN_ID, "--storage", "storage", "--lake", "lake"],
-            "ticklake.indexers.finished",
+            "ticklake.indexers.finished_run",
             130,
             "Stopped before the end. The same command continues from here.",
         ),

@@ -19,7 +19,7 @@ from ticklake import Database, RunCompleted
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.indexers.registry import indexers_of
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange

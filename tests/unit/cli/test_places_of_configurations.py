@@ -21,7 +21,7 @@ from ticklake.errors import NoRuns, RunNotFound
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin import MetadataIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 
 NEW = "20251015-090000-aaaaaaaa"
 Command = Callable[..., Result]

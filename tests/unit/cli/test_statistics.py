@@ -20,7 +20,7 @@ from ticklake.errors import DamagedTableFile
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.insights import Glance, TableReport, with_missing
 from ticklake.lake.delta import log
 from ticklake.lake.ledger import Ledger, open_existing

@@ -21,7 +21,7 @@ from ticklake.doctor import Subject, examine
 from ticklake.errors import TableOfAnotherRun
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.lake.delta import RUN, scratch
 from ticklake.lake.delta.scratch import first_commit
 from ticklake.lake.metadata import read_metadata

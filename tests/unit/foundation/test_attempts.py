@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ticklake.attempts import Attempts
+from ticklake.separate_reads import Attempts
 
 
 def fail() -> int:

@@ -166,7 +166,6 @@ def test_the_package_has_no_module_without_a_noun():
 WATCHED = ("node", "services", "indexers", "topics", "consumer", "events", "coordination")
 RECORDED_ELSEWHERE = {
     "node/supervisor.py:_schedule": "Service._fail records what the service died of",
-    "topics/retry.py:retry_while_unavailable": "on_error, which every caller has to pass, records it",
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ticklake.metrics import METRICS
+from ticklake.metric_names import METRICS
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

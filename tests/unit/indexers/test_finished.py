@@ -18,7 +18,7 @@ from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
-from ticklake.indexers.finished import FinishedRun, Progress
+from ticklake.indexers.finished_run import FinishedRun, Progress
 from ticklake.lake.delta.log import DeltaLog
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog

@@ -18,7 +18,7 @@ from ticklake.doctor.tables import tables
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
-from ticklake.indexers.finished import FinishedRun, Progress
+from ticklake.indexers.finished_run import FinishedRun, Progress
 from ticklake.insights import Places
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.read.catalog import Catalog

@@ -16,7 +16,7 @@ from ticklake.coordination.gaps import PENDING
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.coordinated import CoordinatedBatches
-from ticklake.indexers.finished import FinishedRun, Progress
+from ticklake.indexers.finished_run import FinishedRun, Progress
 from ticklake.insights import gaps_of
 from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.codec import encode_ticks

@@ -6,7 +6,7 @@ import pytest
 
 from ticklake.errors import BadCount
 from ticklake.lake.flush.counts import checked_counts
-from ticklake.metrics import METRICS, SERVICE
+from ticklake.metric_names import METRICS, SERVICE
 
 
 def test_counts_with_names_of_their_own_are_taken_as_they_are() -> None:

@@ -15,7 +15,7 @@ from tests.crash.in_process import InProcess
 from ticklake.completeness.completeness import Completeness
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.finished import FinishedRun
+from ticklake.indexers.finished_run import FinishedRun
 from ticklake.indexers.registry import INDEXERS
 from ticklake.lake.delta import commits
 from ticklake.lake.delta.log import live_files

@@ -6,7 +6,7 @@ import apsw
 import psycopg.errors
 import pytest
 
-from ticklake.database.outages import Fault, postgres_fault, sqlite_fault
+from ticklake.database.error_kinds import Fault, postgres_fault, sqlite_fault
 
 POSTGRES = {
     "08000": Fault.UNAVAILABLE,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from ticklake.database.retry import retry_while_unavailable
 from ticklake.errors import DatabaseFull, DatabaseLocked, DatabaseUnavailable, TickLakeError
 from ticklake.topics.envelope import Envelope
 from ticklake.topics.publisher import Publisher
-from ticklake.topics.retry import retry_while_unavailable
 
 Parcels = Sequence[tuple[str, Sequence[Envelope]]]
 

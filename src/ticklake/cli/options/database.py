@@ -74,7 +74,7 @@ def from_runs(
     if run_id is not None:
         with open_databases(databases) as opened:
             return [(run.id, one) for run in _given(opened, run_id) for one in read(run)], []
-    from ticklake.attempts import Attempts
+    from ticklake.separate_reads import Attempts
 
     found: list[tuple[str, Item]] = []
     failures: list[str] = []

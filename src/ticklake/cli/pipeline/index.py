@@ -18,7 +18,7 @@ from ticklake.cli.terminal.output import json_option, print_json, print_table
 from ticklake.cli.terminal.progress import Bars
 
 if TYPE_CHECKING:
-    from ticklake.indexers.finished import Progress
+    from ticklake.indexers.finished_run import Progress
     from ticklake.indexers.subscription import Acknowledged
     from ticklake.ticks import TickRange
 
@@ -89,7 +89,7 @@ def index(
     lake = needed("lake", lake, "the tables are written there")
     with graceful_stop() as stop:
         from ticklake.indexers.base import IndexerResources
-        from ticklake.indexers.finished import FinishedRun
+        from ticklake.indexers.finished_run import FinishedRun
         from ticklake.indexers.registry import indexers_of
         from ticklake.insights import chosen_run
         from ticklake.lake.flush import warm_up

@@ -113,7 +113,7 @@ def _of_each(
     backends: Sequence[Backend], run_id: str | None, act: Callable[[Schema], Item]
 ) -> tuple[list[Item], list[str]]:
     """Does the same for each run. One that fails hides no other: the second list has the reasons."""
-    from ticklake.attempts import Attempts
+    from ticklake.separate_reads import Attempts
 
     if run_id is not None:
         return [act(schema) for schema in _schemas(backends, run_id)], []

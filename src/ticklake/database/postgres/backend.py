@@ -17,6 +17,7 @@ from psycopg import sql as compose
 
 from ticklake import faults
 from ticklake.database.endings import split
+from ticklake.database.error_kinds import Fault, is_refusal, postgres_fault, translate
 from ticklake.database.errors import (
     DatabaseClosed,
     DatabaseUnusable,
@@ -27,7 +28,6 @@ from ticklake.database.errors import (
 )
 from ticklake.database.fork import Fork, Inheritable
 from ticklake.database.names import is_name_of, schema_name
-from ticklake.database.outages import Fault, is_refusal, postgres_fault, translate
 from ticklake.database.postgres.connection import OWN as _OWN
 from ticklake.database.postgres.connection import Connection, own
 from ticklake.database.postgres.lock_waits import report_lock_waits

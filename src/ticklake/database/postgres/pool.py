@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from ticklake.database.fork import Fork, Inheritable, leak
-from ticklake.database.waiting import Turn, Waiters
+from ticklake.database.interrupt_safe import Turn, Waiters
 
 MAX_IDLE_SECONDS = 600.0
 

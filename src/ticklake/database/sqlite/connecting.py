@@ -7,8 +7,8 @@ from pathlib import Path
 
 import apsw
 
+from ticklake.database.error_kinds import Fault, sqlite_fault, translate
 from ticklake.database.errors import DatabaseLocked
-from ticklake.database.outages import Fault, sqlite_fault, translate
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.wal import switch_to_wal
 from ticklake.errors import TickLakeError

@@ -23,6 +23,7 @@ from ticklake.database.errors import (
     ReadingOnly,
 )
 from ticklake.database.fork import Fork, Inheritable, leak
+from ticklake.database.interrupt_safe import Turn
 from ticklake.database.schema import Row, Transaction, ignore_count
 from ticklake.database.sqlite import forked_files
 from ticklake.database.sqlite.commit_guard import Guard
@@ -30,7 +31,6 @@ from ticklake.database.sqlite.connecting import connect, translated
 from ticklake.database.sqlite.file_identity import Place, has_moved, make_directory
 from ticklake.database.sqlite.leftovers import check_hidden, has_leftovers
 from ticklake.database.sqlite.wakeups import HintListener, Hints
-from ticklake.database.waiting import Turn
 from ticklake.database.work import Work
 from ticklake.errors import TickLakeError
 

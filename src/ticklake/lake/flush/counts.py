@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from numbers import Integral
 
 from ticklake.lake.errors import BadCount
-from ticklake.metrics import METRICS, SERVICE
+from ticklake.metric_names import METRICS, SERVICE
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _COUNTED_BY_INDEXERS = {"cells_observed", "organisms_observed"}

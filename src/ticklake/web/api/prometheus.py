@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from ticklake.insights import BacklogReport
-from ticklake.metrics import BACKLOG, GROUP, HELP, NODE, READER, RUN, SERVICE, TOPICS, WRITER, Scope
+from ticklake.metric_names import BACKLOG, GROUP, HELP, NODE, READER, RUN, SERVICE, TOPICS, WRITER, Scope
 from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
 from ticklake.services import Service, State

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from starlette.concurrency import run_in_threadpool
 
-from ticklake.attempts import Attempts
 from ticklake.errors import TickLakeError
 from ticklake.insights import Announcement, Glance, announced_of, rows_per_second
 from ticklake.logs import redacted
+from ticklake.separate_reads import Attempts
 from ticklake.services import SimulationService
 from ticklake.web.feeds.pipeline import Flow, Producer
 from ticklake.web.feeds.sampling import PerRun, Sampler

@@ -1,7 +1,7 @@
 """All metrics and their meaning. `docs/monitoring.md` has the same table; a test compares the two.
 
 In Prometheus a metric is named `ticklake_SCOPE_NAME`. A counter ends in `_total`. A latency has `NAME_p50_ms`,
-`NAME_p95_ms` and `NAME_p99_ms` of the last minute, `NAME_avg_ms` of all, and the summary `NAME_seconds` (count, sum).
+`NAME_p95_ms` and `NAME_p99_ms` of the last minute, `NAME_avg_ms` of all, and the histogram `NAME_seconds`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from ticklake.database import OUTAGES
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
-from ticklake.indexers.turns import by_age
+from ticklake.indexers.run_turns import by_age
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.text import error_text
