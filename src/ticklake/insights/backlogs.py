@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, completed_batches, recorded_gaps
 from ticklake.database import OUTAGES
-from ticklake.database.errors import RunNotInDatabase
+from ticklake.database.errors import DatabaseDamaged, RunNotInDatabase
 from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
 from ticklake.insights.reports import GroupReport
@@ -171,9 +171,10 @@ class Backlogs:
 
     def look_at_all(self, seconds: float) -> BacklogReport:
         """Looks until every run was read, for at most about `seconds`. `unchecked` is the number of the others."""
-        end = self._clock() + seconds
+        end, before = self._clock() + seconds, -1
         report = self.look()
-        while report.unchecked and not report.away and self._clock() < end:
+        while report.unchecked and report.checked > before and not report.away and self._clock() < end:
+            before = report.checked
             report = self.look()
         return report
 
@@ -264,7 +265,7 @@ class _Watched:
         return stamp is None or stamp != seen.stamp or (run_id in self._found and now - seen.at > REFRESH_SECONDS)
 
     def _check(self, run_id: str, stamp: object, now: float) -> None:
-        """Reads a run. If its stamp is None, its tables may just be created: then a failure is not reported yet."""
+        """Reads a run. If that fails while its tables may just be created, the run counts as not read yet."""
         backlog, problem = None, None
         try:
             backlog = self._read(run_id)
@@ -273,13 +274,15 @@ class _Watched:
         except OUTAGES:
             raise
         except (TickLakeError, OSError) as error:
+            if stamp is None and not isinstance(error, DatabaseDamaged):
+                return self._forget_others(self._seen.keys() - {run_id})
             problem = _line(error)
         self._seen[run_id] = _Seen(stamp, now)
         self._failed.pop(run_id, None)
         self._found.pop(run_id, None)
         if backlog:
             self._found[run_id] = backlog
-        if problem is not None and stamp is not None:
+        if problem is not None:
             self._failed[run_id] = problem
         return None
 
