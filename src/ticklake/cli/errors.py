@@ -10,6 +10,11 @@ class StorageNotFound(TickLakeError):
     storage: object
 
 
+class DatabaseNotFound(TickLakeError):
+    message = "No database at {url}: the directory does not exist. Give the one that the producer or the node uses."
+    url: str
+
+
 class TopicNotFound(TickLakeError):
     message = "Run {run_id} has no topic {topic!r}; it has {topics}."
     run_id: str

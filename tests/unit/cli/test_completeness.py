@@ -26,6 +26,7 @@ from ticklake.coordination.reconcile import announced
 from ticklake.coordination.target import Target
 from ticklake.errors import (
     BadMetadata,
+    DatabaseNotFound,
     InvalidOption,
     LastFileBad,
     RunEndedBefore,
@@ -342,9 +343,12 @@ def test_a_last_file_that_no_indexer_takes_is_no_end(
 def test_an_end_is_not_announced_to_a_database_without_the_run(pipeline: Pipeline, ticklake: Command, tmp_path: Path):
     pipeline.write(0)
     end = ("end", pipeline.maker.run_id, *pipeline.places[:2], "--silent-for", "0")
-    with pytest.raises(RunNotInDatabase, match="typo"):
+    with pytest.raises(DatabaseNotFound, match="typo"):
         ticklake(*end, "--database", f"sqlite:///{tmp_path / 'typo'}")
     assert not (tmp_path / "typo").exists()
+    (tmp_path / "other").mkdir()
+    with pytest.raises(RunNotInDatabase, match="other"):
+        ticklake(*end, "--database", f"sqlite:///{tmp_path / 'other'}")
     assert pipeline.maker.storage.read_completion(pipeline.maker.run_id) is None
 
 
@@ -678,6 +682,7 @@ def test_a_run_that_is_not_there_and_a_missing_place_are_clear_errors(
     command: str, pipeline: Pipeline, ticklake: Command
 ):
     pipeline.maker.lake.root.mkdir()
+    Path(pipeline.database[1].removeprefix("sqlite:///")).mkdir()
     with pytest.raises(RunNotFound, match="20200101-000000-nothere"):
         ticklake(command, "20200101-000000-nothere", *pipeline.places, *pipeline.database)
     assert ticklake(command).exit_code == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ticklake import Database
-from ticklake.errors import LakeNotFound, RunNotFound
+from ticklake.errors import DatabaseNotFound, LakeNotFound, RunNotFound
 
 OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
 
@@ -96,6 +96,24 @@ def test_groups_and_their_lag_come_from_the_database(report, ticklake, maker):
 
 
 def test_a_run_that_the_database_does_not_know_has_no_groups(report, lake, tmp_path):
+    (tmp_path / "database").mkdir()
     url = f"sqlite:///{tmp_path}/database"
     assert report("status", OLD, "--lake", lake, "--database", url)["groups"] == []
-    assert not (tmp_path / "database").exists(), "looking must not make anything"
+    assert not any((tmp_path / "database").iterdir()), "looking must not make anything"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["status", "runs", "verify", "gaps", "topics", "groups", "claims", "dead-letters list", "doctor", "db status"],
+)
+def test_a_mistyped_database_is_an_error_and_not_made(command, ticklake, tmp_path):
+    with pytest.raises(DatabaseNotFound, match="typo: the directory does not exist"):
+        ticklake(*command.split(), "--database", f"sqlite:///{tmp_path}/typo")
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_database_that_a_configuration_names_may_come_later(ticklake, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ticklake("init", ".").exit_code == 0
+    result = ticklake("topics", "--config", "ticklake.conf")
+    assert (result.exit_code, result.stdout) == (0, "No topics yet.\n")

@@ -63,9 +63,29 @@ class _Url(click.types.StringParamType):
         return [rv] if rv else []
 
 
+_SQLITE = "sqlite:///"
+
+
+def _check_databases(context: click.Context, _: click.Parameter, urls: tuple[str, ...]) -> tuple[str, ...]:
+    """Checks that given SQLite directories exist: a mistyped one would look empty. Only what writes creates one.
+
+    One that a configuration names may be created later; `reconcile --create` creates it.
+    """
+    from ticklake.cli.errors import DatabaseNotFound
+
+    named = (
+        context.meta.get(_CONFIGURED) and context.get_parameter_source("database") is not ParameterSource.COMMANDLINE
+    )
+    for url in () if named or context.info_name == "reconcile" else urls:
+        if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).exists():
+            raise DatabaseNotFound(url=url)
+    return urls
+
+
 database_option = click.option(
     "--database",
     cls=PlaceOption,
+    callback=_check_databases,
     metavar="URL",
     type=_Url(),
     multiple=True,
