@@ -77,7 +77,7 @@ def node(make_node: Callable[..., Node]) -> Node:
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., httpx.Client]]:
-    """A real server on a free port of loopback, and a client that has the token unless told otherwise."""
+    """A real server on a free port of loopback, and a client that has the token by default."""
     servers: list[HttpServer] = []
     clients: list[httpx.Client] = []
     monkeypatch.setenv("TICKLAKE_TOKEN", TOKEN)

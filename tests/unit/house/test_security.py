@@ -28,7 +28,7 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def pieces(node: ast.expr) -> tuple[str, list[ast.expr]] | None:
-    """The first words of a text that is put together, and what is put into it; None where it is not."""
+    """The first words of a text that is put together, and what is put into it; None if it is not."""
     if isinstance(node, ast.JoinedStr):
         inserted = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
         return _text(node.values[0]) if node.values else "", inserted
