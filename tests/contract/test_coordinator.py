@@ -387,7 +387,7 @@ def test_a_failed_batch_that_is_tried_again_is_no_gap_any_more(coordinator: Open
 # The end of a run
 
 
-@pytest.mark.warns("Permanent gap in DummyIndexer .*: \\[1000, 1990\\]")
+@pytest.mark.warns("Permanent gap in DummyIndexer .*: 1,000–1,990")
 def test_a_missing_tail_is_a_gap_like_any_other(coordinator: Open, pass_time: Callable[[float], None]):
     monitor = Monitor("test")
     one = coordinator(monitor=monitor)

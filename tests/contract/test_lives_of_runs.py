@@ -261,6 +261,7 @@ class Idle:
         self.monitor, self.error, self.asked = Monitor("child"), None, False
 
     state = property(lambda self: "stopped" if self.asked else "running")
+    stopping = property(lambda self: self.asked)
     idle_seconds = 1.0
 
     def start(self) -> None: ...
@@ -275,6 +276,7 @@ class Idle:
         return self.asked
 
 
+@pytest.mark.warns("is not in the storage any more")
 def test_an_indexer_leaves_a_deleted_run_and_does_not_pick_it_up_again(
     places: RunPlaces, made: Any, database: Database, run: Run
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ticklake import BatchInfo, Database, MetadataInfo
+from ticklake.database import retry
 from ticklake.database.readiness import readable
 from ticklake.database.sqlite.wakeups import HintListener
 from ticklake.errors import (
@@ -26,7 +27,7 @@ from ticklake.errors import (
     TopicClosed,
     TransactionAborted,
 )
-from ticklake.topics import Message, Run, TopicReader, retry
+from ticklake.topics import Message, Run, TopicReader
 from ticklake.topics.envelope import wrap_all
 
 Batch = Callable[[int], BatchInfo]

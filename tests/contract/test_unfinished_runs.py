@@ -14,7 +14,7 @@ import pytest
 from ticklake import BatchInfo, Database, SimulationMetadata
 from ticklake.database.names import schema_name
 from ticklake.errors import DatabaseUnavailable
-from ticklake.indexers import unfinished as module
+from ticklake.indexers import runs_with_work as module
 from ticklake.indexers.runs_with_work import RETRY_SECONDS, SLICE, WARM_SECONDS, Unfinished, unacknowledged
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage

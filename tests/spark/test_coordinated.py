@@ -274,7 +274,7 @@ services {
 """
 
 
-@pytest.mark.warns("Permanent gap in EnvironmentIndexer .*: \\[100, 199\\]")
+@pytest.mark.warns("Permanent gap in EnvironmentIndexer .*: 100–199")
 def test_an_indexer_of_a_node_that_is_bound_to_a_coordinator_shares_its_run(
     maker: Any, database: Database, index_metadata: Callable[[], None], tmp_path: Path
 ):

@@ -27,7 +27,7 @@ def test_the_pages_show_the_state_of_a_run(maker: Any, serve_site: Serve) -> Non
     text = serve_site(Site(maker.storage)).get("/completeness").text
     assert f">{maker.run_id} · abandoned</option>" in text
     assert "<dt>run</dt><dd>abandoned at tick 29</dd>" in text
-    assert re.search(r"<dt>never written before the run was abandoned</dt><dd>\[10, 19\]</dd>", text)
+    assert re.search(r"<dt>never written before the run was abandoned</dt><dd>10–19</dd>", text)
 
 
 @pytest.mark.parametrize(("instances", "remembered"), [("refuse", True), ("compete", False)])

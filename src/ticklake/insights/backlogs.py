@@ -15,6 +15,7 @@ from ticklake.database import OUTAGES
 from ticklake.database.errors import DatabaseDamaged, RunNotInDatabase
 from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
+from ticklake.indexers.run_turns import by_age
 from ticklake.insights.reports import GroupReport
 from ticklake.logs import redacted
 
@@ -229,7 +230,8 @@ class _Watched:
     def look(self, now: float) -> None:
         runs = self._database.runs()
         self._forget_others(frozenset(runs))
-        new = [run_id for run_id in reversed(runs) if run_id not in self._seen]
+        unseen = (run_id for run_id in runs if run_id not in self._seen)
+        new = sorted(unseen, key=by_age, reverse=True)
         self.unchecked = len(new)
         first = new[:OPENED]
         asked = [*first, *self._asked(runs)]

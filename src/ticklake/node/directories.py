@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from ticklake.config.classes import SERVICES
 from ticklake.config.errors import BadValue
 from ticklake.config.options import DatabaseOptions, EventQueueOptions, LakeOptions, StorageOptions, TopicOptions
 from ticklake.config.settings import NodeSettings, ResourceSettings
-from ticklake.storage import probe
+from ticklake.storage import create_file
 
 _SQLITE = "sqlite:///"
 _READ_ONLY = ("storage-read", "lake-read")
@@ -87,8 +88,14 @@ def _nearest(path: Path, *, writing: bool) -> Path:
 
 def _probed(directory: Path) -> str | None:
     """Returns why files cannot be created atomically in a directory: a full disk, or a file system that cannot."""
+    name = f".probe-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        probe(directory)
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            create_file(folder, name, b"")
+            os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
     except OSError as error:
         return f"{directory} cannot be written to: {error.strerror or error}. Repair it"
     return None

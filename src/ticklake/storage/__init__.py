@@ -11,7 +11,7 @@ from ticklake.storage.columns import (
     TickColumns,
 )
 from ticklake.storage.files import BatchFile, Storage
-from ticklake.storage.local import create_file, probe, replace_file
+from ticklake.storage.local import create_file, replace_file
 from ticklake.storage.names import (
     MAX_TICK,
     check_key,
@@ -41,7 +41,6 @@ __all__ = [
     "is_safe",
     "new_run_id",
     "parse_batch_name",
-    "probe",
     "read_ticks",
     "replace_file",
     "run_started_at",

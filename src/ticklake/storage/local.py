@@ -191,17 +191,6 @@ def replace_file(folder: int, name: str, data: bytes) -> None:
     os.fsync(folder)
 
 
-def probe(directory: Path) -> None:
-    """Creates and removes a hidden file. Raises OSError if the file system cannot create a file atomically."""
-    name = f".probe-{os.getpid()}-{secrets.token_hex(4)}"
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        create_file(folder, name, b"")
-        os.unlink(name, dir_fd=folder)
-    finally:
-        os.close(folder)
-
-
 @contextmanager
 def _written(folder: int, name: str, data: bytes) -> Iterator[str]:
     """Writes and syncs a temporary file and yields its name. Removes it afterwards."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ticklake.database.sqlite import backend as sqlite
+from ticklake.database.sqlite import run_file as sqlite
 from ticklake.errors import EventQueueNotFound, NoEventQueue
 from ticklake.events import Event, IndexerQueue
 from ticklake.events.records import QueueRecords, check_queue
