@@ -20,8 +20,11 @@ from ticklake.errors import (
     ArchiveUnfinished,
     BadArchive,
     DatabaseUnavailable,
+    DeletedMeanwhile,
+    DeletionUnfinished,
     NotArchivable,
     RunInUse,
+    RunIsLink,
     RunNotFound,
     RunNotInDatabase,
     RunStillRunning,
@@ -261,6 +264,7 @@ class Idle:
         self.monitor, self.error, self.asked = Monitor("child"), None, False
 
     state = property(lambda self: "stopped" if self.asked else "running")
+    stopping = property(lambda self: self.asked)
     idle_seconds = 1.0
 
     def start(self) -> None: ...
@@ -275,6 +279,7 @@ class Idle:
         return self.asked
 
 
+@pytest.mark.warns("is not in the storage any more")
 def test_an_indexer_leaves_a_deleted_run_and_does_not_pick_it_up_again(
     places: RunPlaces, made: Any, database: Database, run: Run
 ) -> None:
@@ -347,6 +352,75 @@ def test_an_unfinished_archive_is_finished_before_anything_else(places: RunPlace
         archive_run(places, Storage(tmp_path / "elsewhere"))
     assert archive_run(places, to).files == 5
     assert made.storage.leaving_runs() == []
+
+
+def test_what_is_left_of_a_deletion_is_not_archived(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    made.storage.mark_leaving(made.run_id, '{"archive": ""}')
+    (Path(made.storage.url) / made.run_id / "batch_0000000010_0000000019.pb.zst").unlink()
+    to = Storage(tmp_path / "archive")
+    with pytest.raises(DeletionUnfinished, match=f"ticklake runs delete {made.run_id}"):
+        archive_run(places, to)
+    assert to.runs() == []
+    delete_run(places)
+    assert made.storage.leaving_runs() == []
+
+
+class Meanwhile(Storage):
+    """An archive. After a number of written files, something happens to the run."""
+
+    def __init__(self, place: Path, files: int, happens: Callable[[], object]) -> None:
+        super().__init__(place)
+        self._left, self._happens = files, happens
+
+    def write_raw(self, key: str, data: bytes) -> None:
+        super().write_raw(key, data)
+        self._left -= 1
+        if self._left == 0:
+            self._happens()
+
+
+def test_an_archive_notices_that_the_run_is_deleted_meanwhile(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    with pytest.raises(DeletedMeanwhile, match="may not have all of its files"):
+        archive_run(places, Meanwhile(tmp_path / "archive", 5, lambda: delete_run(places)))
+    assert made.storage.leaving_runs() == []
+
+
+def test_a_refused_command_leaves_the_mark_of_another_one(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+
+    def other() -> None:
+        made.storage.mark_leaving(made.run_id, '{"archive": ""}')
+
+    with pytest.raises(DeletionUnfinished):
+        archive_run(places, Meanwhile(tmp_path / "archive", 5, other))
+    assert made.storage.leaving_runs() == [made.run_id] and contents_of(places).files == 3
+
+
+def test_the_storage_under_another_name_is_no_archive(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    same = Storage(made.storage.url)
+    same.url = str(tmp_path / "mounted")
+    with pytest.raises(BadArchive, match="the storage itself"):
+        archive_run(places, same)
+    assert made.storage.runs() == [made.run_id] and contents_of(places).files == 3
+
+
+def test_tables_behind_a_link_are_refused_before_anything_is_deleted(
+    places: RunPlaces, made: Any, database: Database, tmp_path: Path
+) -> None:
+    close(made)
+    tables = made.lake.root / made.run_id
+    shutil.move(tables, tmp_path / "other-disk")
+    tables.symlink_to(tmp_path / "other-disk")
+    for force in (False, True):
+        with pytest.raises(RunIsLink, match="Nothing was deleted"):
+            delete_run(places, force=force)
+    with pytest.raises(RunIsLink):
+        archive_run(places, Storage(tmp_path / "archive"))
+    assert (tmp_path / "other-disk" / "organism_data" / "_delta_log").is_dir()
+    assert made.storage.runs() == [made.run_id] and made.run_id in database.runs()
 
 
 def test_a_running_run_is_not_archived(places: RunPlaces, tmp_path: Path) -> None:

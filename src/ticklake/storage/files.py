@@ -6,7 +6,6 @@ import heapq
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
@@ -94,10 +93,13 @@ class Storage:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def mark_leaving(self, run_id: str, note: str) -> None:
-        """Marks a run as being deleted. The first note stays."""
-        with suppress(FileExistsError):
+    def mark_leaving(self, run_id: str, note: str) -> bool:
+        """Marks a run as being deleted. The first note stays: returns whether it is this one."""
+        try:
             self._folder.create(_leaving_key(run_id), note.encode())
+        except FileExistsError:
+            return False
+        return True
 
     def leaving_note(self, run_id: str) -> str | None:
         """Returns the note of the mark; None if the run is not being deleted."""
