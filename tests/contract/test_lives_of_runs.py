@@ -107,12 +107,15 @@ def test_a_restart_announces_the_files_of_the_earlier_run_and_closes_it_once(
     assert after.earlier() == []
 
 
-def test_a_run_that_has_ended_is_left_as_it_is(made: Any, database: Database, run: Run, tmp_path: Path) -> None:
+def test_a_run_that_has_ended_only_gets_the_messages_that_it_lacks(
+    made: Any, database: Database, run: Run, tmp_path: Path
+) -> None:
     made.storage.write_completion(RunCompleted(simulation_run_id=made.run_id, last_tick=29))
     begun(made, tmp_path).begin(made.storage.url)
     after = begun(made, tmp_path, "20251014-143026-bbbbbbbb")
     assert earlier(made, database, after).close_all(Monitor("test"))
-    assert (life(made), ends(run), after.earlier()) == ("ended at tick 29", [], [])
+    assert (life(made), ends(run), after.earlier()) == ("ended at tick 29", [(29, "")], [])
+    assert announced(run) == [(0, 9), (10, 19), (20, 29)]
 
 
 def test_runs_of_other_producers_and_of_a_copied_node_are_left_alone(
