@@ -129,6 +129,20 @@ def test_runs_of_other_producers_and_of_a_copied_node_are_left_alone(
     assert life(made) == "running"
 
 
+def test_runs_of_a_copy_at_the_same_path_are_left_alone(made: Any, database: Database, tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    node.mkdir()
+    (node / "lake.lock").touch()
+    begun(made, tmp_path).begin(made.storage.url)
+    assert Begun(node, "lake", "x").earlier()
+    shutil.copytree(node, tmp_path / "copy")
+    node.rename(tmp_path / "first")
+    (tmp_path / "copy").rename(node)
+    assert Begun(node, "lake", "x").earlier() == []
+    assert earlier(made, database, Begun(node, "lake", "x")).close_all(Monitor("test"))
+    assert life(made) == "running"
+
+
 @pytest.mark.warns("Could not close run")
 def test_a_run_that_cannot_be_closed_now_is_closed_later(
     made: Any, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
