@@ -314,6 +314,23 @@ def test_an_indexer_leaves_a_deleted_run_and_does_not_pick_it_up_again(
     assert not following.step(300.0)
 
 
+@pytest.mark.warns("is not in the storage any more")
+def test_an_indexer_sees_the_mark_of_a_second_deletion_at_once(made: Any, database: Database, run: Run) -> None:
+    made.storage.mark_leaving("20250101-000000-aaaaaaaa", "")  # its folder exists from now on
+    made.storage.unmark_leaving("20250101-000000-aaaaaaaa")
+    monitor = Monitor("indexer")
+    unfinished = Unfinished(made.storage, database, "all", lambda one: unacknowledged(one, BATCH_TOPIC, "g"), monitor)
+    following = Following(unfinished, lambda _: Idle(), monitor)  # type: ignore[arg-type,return-value]
+    for now in (0.0, 5.0, 6.0):
+        following.step(now)
+    assert list(following.children) == [made.run_id]
+    close(made)
+    made.storage.mark_leaving(made.run_id, "")
+    following.step(7.0)
+    following.step(7.5)
+    assert following.children == {}
+
+
 # Archiving
 
 

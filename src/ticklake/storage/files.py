@@ -232,6 +232,16 @@ class Storage:
         """Returns when an entry of the folder was last added or removed, in ns since 1970. None if unknown."""
         return self._folder.changed_at(folder)
 
+    def runs_changed_at(self) -> object:
+        """Returns a value that changes when a run comes or goes, or is marked as being deleted. None if unknown."""
+        found = self._folder.changed_at("")
+        if found is None:
+            return None
+        try:
+            return found, self._folder.changed_at(_LEAVING)
+        except FileNotFoundError:
+            return found, None
+
     def entries(self, folder: str) -> tuple[list[str], list[str]]:
         """Returns the folders and files directly in a folder of a run. Raises OSError if it does not exist."""
         folders, files = self._folder.entries(folder)
