@@ -210,6 +210,24 @@ def test_a_deleted_run_is_nowhere(places: RunPlaces, made: Any, database: Databa
         delete_run(places)
 
 
+class StillIndexed(Storage):
+    """A storage. While its files are removed, an indexer that has just been at work makes the table again."""
+
+    table: Path
+
+    def remove_run(self, run_id: str) -> None:
+        super().remove_run(run_id)
+        self.table.mkdir(parents=True)
+
+
+def test_a_table_that_an_indexer_makes_again_meanwhile_is_removed_too(places: RunPlaces, made: Any) -> None:
+    close(made)
+    storage = StillIndexed(made.storage.url)
+    storage.table = made.lake.root / made.run_id / "organism_data"
+    delete_run(RunPlaces(made.run_id, storage, places.lake, places.databases))
+    assert list(made.lake.root.iterdir()) == []
+
+
 def test_a_run_can_be_begun_again_after_it_was_deleted(places: RunPlaces, made: Any, database: Database) -> None:
     close(made)
     delete_run(places)

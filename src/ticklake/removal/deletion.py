@@ -71,6 +71,7 @@ def remove(places: RunPlaces) -> None:
     faults.reach("removal.files")
     for database in places.databases:
         database.drop(run_id)  # a service that was at work may have made it again
+    _remove_tables(places)  # the same
     places.storage.unmark_leaving(run_id)
 
 
