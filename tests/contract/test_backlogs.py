@@ -14,6 +14,7 @@ import pytest
 
 from ticklake import BatchInfo, Database, RunCompleted
 from ticklake.coordination import Coordinator, FoundFile
+from ticklake.errors import DatabaseUnavailable
 from ticklake.insights import Backlog, BacklogReport, Backlogs, backlogs
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
@@ -229,6 +230,24 @@ def test_ages_grow_without_another_read(
     clock.now += 2
     looks.look()
     assert truth.name(1) in opened, "a claim may have expired"
+
+
+def test_a_run_that_does_not_answer_for_a_moment_does_not_get_younger(
+    truth: Truth, looks: Backlogs, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth.send(1, 1)
+    looks.look()
+
+    def away(run: Run) -> Backlog | None:
+        if run.id == truth.name(1):
+            raise DatabaseUnavailable(database="x", reason="it does not answer")
+        return None
+
+    monkeypatch.setattr(backlogs, "backlog_of", away)
+    clock.now += 5000
+    report = looks.look()
+    assert [one for one in report.unreadable if truth.name(1) in one]
+    assert (truth.own(report)[truth.name(1)].oldest_seconds or 0) >= 5000
 
 
 def test_the_oldest_is_the_worst(truth: Truth, looks: Backlogs) -> None:

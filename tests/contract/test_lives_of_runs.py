@@ -20,8 +20,11 @@ from ticklake.errors import (
     ArchiveUnfinished,
     BadArchive,
     DatabaseUnavailable,
+    DeletedMeanwhile,
+    DeletionUnfinished,
     NotArchivable,
     RunInUse,
+    RunIsLink,
     RunNotFound,
     RunNotInDatabase,
     RunStillRunning,
@@ -104,12 +107,15 @@ def test_a_restart_announces_the_files_of_the_earlier_run_and_closes_it_once(
     assert after.earlier() == []
 
 
-def test_a_run_that_has_ended_is_left_as_it_is(made: Any, database: Database, run: Run, tmp_path: Path) -> None:
+def test_a_run_that_has_ended_only_gets_the_messages_that_it_lacks(
+    made: Any, database: Database, run: Run, tmp_path: Path
+) -> None:
     made.storage.write_completion(RunCompleted(simulation_run_id=made.run_id, last_tick=29))
     begun(made, tmp_path).begin(made.storage.url)
     after = begun(made, tmp_path, "20251014-143026-bbbbbbbb")
     assert earlier(made, database, after).close_all(Monitor("test"))
-    assert (life(made), ends(run), after.earlier()) == ("ended at tick 29", [], [])
+    assert (life(made), ends(run), after.earlier()) == ("ended at tick 29", [(29, "")], [])
+    assert announced(run) == [(0, 9), (10, 19), (20, 29)]
 
 
 def test_runs_of_other_producers_and_of_a_copied_node_are_left_alone(
@@ -120,6 +126,20 @@ def test_runs_of_other_producers_and_of_a_copied_node_are_left_alone(
     for other in (Begun(tmp_path / "copy", "lake", "x"), Begun(tmp_path / "node", "another", "x")):
         assert other.earlier() == []
         assert earlier(made, database, other).close_all(Monitor("test"))
+    assert life(made) == "running"
+
+
+def test_runs_of_a_copy_at_the_same_path_are_left_alone(made: Any, database: Database, tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    node.mkdir()
+    (node / "lake.lock").touch()
+    begun(made, tmp_path).begin(made.storage.url)
+    assert Begun(node, "lake", "x").earlier()
+    shutil.copytree(node, tmp_path / "copy")
+    node.rename(tmp_path / "first")
+    (tmp_path / "copy").rename(node)
+    assert Begun(node, "lake", "x").earlier() == []
+    assert earlier(made, database, Begun(node, "lake", "x")).close_all(Monitor("test"))
     assert life(made) == "running"
 
 
@@ -188,6 +208,24 @@ def test_a_deleted_run_is_nowhere(places: RunPlaces, made: Any, database: Databa
         database.run(made.run_id, create=False)
     with pytest.raises(RunNotFound):
         delete_run(places)
+
+
+class StillIndexed(Storage):
+    """A storage. While its files are removed, an indexer that has just been at work makes the table again."""
+
+    table: Path
+
+    def remove_run(self, run_id: str) -> None:
+        super().remove_run(run_id)
+        self.table.mkdir(parents=True)
+
+
+def test_a_table_that_an_indexer_makes_again_meanwhile_is_removed_too(places: RunPlaces, made: Any) -> None:
+    close(made)
+    storage = StillIndexed(made.storage.url)
+    storage.table = made.lake.root / made.run_id / "organism_data"
+    delete_run(RunPlaces(made.run_id, storage, places.lake, places.databases))
+    assert list(made.lake.root.iterdir()) == []
 
 
 def test_a_run_can_be_begun_again_after_it_was_deleted(places: RunPlaces, made: Any, database: Database) -> None:
@@ -294,6 +332,23 @@ def test_an_indexer_leaves_a_deleted_run_and_does_not_pick_it_up_again(
     assert not following.step(300.0)
 
 
+@pytest.mark.warns("is not in the storage any more")
+def test_an_indexer_sees_the_mark_of_a_second_deletion_at_once(made: Any, database: Database, run: Run) -> None:
+    made.storage.mark_leaving("20250101-000000-aaaaaaaa", "")  # its folder exists from now on
+    made.storage.unmark_leaving("20250101-000000-aaaaaaaa")
+    monitor = Monitor("indexer")
+    unfinished = Unfinished(made.storage, database, "all", lambda one: unacknowledged(one, BATCH_TOPIC, "g"), monitor)
+    following = Following(unfinished, lambda _: Idle(), monitor)  # type: ignore[arg-type,return-value]
+    for now in (0.0, 5.0, 6.0):
+        following.step(now)
+    assert list(following.children) == [made.run_id]
+    close(made)
+    made.storage.mark_leaving(made.run_id, "")
+    following.step(7.0)
+    following.step(7.5)
+    assert following.children == {}
+
+
 # Archiving
 
 
@@ -349,6 +404,75 @@ def test_an_unfinished_archive_is_finished_before_anything_else(places: RunPlace
         archive_run(places, Storage(tmp_path / "elsewhere"))
     assert archive_run(places, to).files == 5
     assert made.storage.leaving_runs() == []
+
+
+def test_what_is_left_of_a_deletion_is_not_archived(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    made.storage.mark_leaving(made.run_id, '{"archive": ""}')
+    (Path(made.storage.url) / made.run_id / "batch_0000000010_0000000019.pb.zst").unlink()
+    to = Storage(tmp_path / "archive")
+    with pytest.raises(DeletionUnfinished, match=f"ticklake runs delete {made.run_id}"):
+        archive_run(places, to)
+    assert to.runs() == []
+    delete_run(places)
+    assert made.storage.leaving_runs() == []
+
+
+class Meanwhile(Storage):
+    """An archive. After a number of written files, something happens to the run."""
+
+    def __init__(self, place: Path, files: int, happens: Callable[[], object]) -> None:
+        super().__init__(place)
+        self._left, self._happens = files, happens
+
+    def write_raw(self, key: str, data: bytes) -> None:
+        super().write_raw(key, data)
+        self._left -= 1
+        if self._left == 0:
+            self._happens()
+
+
+def test_an_archive_notices_that_the_run_is_deleted_meanwhile(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    with pytest.raises(DeletedMeanwhile, match="may not have all of its files"):
+        archive_run(places, Meanwhile(tmp_path / "archive", 5, lambda: delete_run(places)))
+    assert made.storage.leaving_runs() == []
+
+
+def test_a_refused_command_leaves_the_mark_of_another_one(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+
+    def other() -> None:
+        made.storage.mark_leaving(made.run_id, '{"archive": ""}')
+
+    with pytest.raises(DeletionUnfinished):
+        archive_run(places, Meanwhile(tmp_path / "archive", 5, other))
+    assert made.storage.leaving_runs() == [made.run_id] and contents_of(places).files == 3
+
+
+def test_the_storage_under_another_name_is_no_archive(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    same = Storage(made.storage.url)
+    same.url = str(tmp_path / "mounted")
+    with pytest.raises(BadArchive, match="the storage itself"):
+        archive_run(places, same)
+    assert made.storage.runs() == [made.run_id] and contents_of(places).files == 3
+
+
+def test_tables_behind_a_link_are_refused_before_anything_is_deleted(
+    places: RunPlaces, made: Any, database: Database, tmp_path: Path
+) -> None:
+    close(made)
+    tables = made.lake.root / made.run_id
+    shutil.move(tables, tmp_path / "other-disk")
+    tables.symlink_to(tmp_path / "other-disk")
+    for force in (False, True):
+        with pytest.raises(RunIsLink, match="Nothing was deleted"):
+            delete_run(places, force=force)
+    with pytest.raises(RunIsLink):
+        archive_run(places, Storage(tmp_path / "archive"))
+    assert (tmp_path / "other-disk" / "organism_data" / "_delta_log").is_dir()
+    assert made.storage.runs() == [made.run_id] and made.run_id in database.runs()
 
 
 def test_a_running_run_is_not_archived(places: RunPlaces, tmp_path: Path) -> None:

@@ -111,7 +111,24 @@ def test_a_check_that_takes_too_long_is_left_out(conf: Path, monkeypatch: pytest
         monkeypatch.setattr(preflight, "SECONDS", 1)
         report = preflight.examine(load(conf))
     assert report.problems == []
-    assert report.notes == ["The check of databases takes longer than 1 seconds."]
+    (note,) = report.notes
+    assert note.startswith("The check of database postgresql://127.0.0.1") and note.endswith("longer than 1 seconds.")
+
+
+@pytest.mark.parametrize("mute_first", [True, False])
+def test_a_database_that_never_answers_hides_no_problem_of_another(
+    conf: Path, server: Any, mute_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = quote(str(server.get_uri()).partition("host=")[2])
+    refusing = f"postgresql:///nowhere?host={host}&user=postgres"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mute = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x"
+        first, second = (mute, refusing) if mute_first else (refusing, mute)
+        change(conf, "sqlite:///data/database", first)
+        change(conf, "resources {\n  # For", f'resources {{\n  other {{ class = Database, url = "{second}" }}\n  # For')
+        monkeypatch.setattr(preflight, "SECONDS", 2)
+        report = preflight.examine(load(conf))
+    assert [one for one in report.problems if 'database "nowhere" does not exist' in str(one)]
 
 
 def test_indexers_without_a_metadata_indexer_are_noted(conf: Path) -> None:

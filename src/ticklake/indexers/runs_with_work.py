@@ -206,7 +206,7 @@ class _Listing:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._runs: list[str] = []
-        self._time: int | None = None
+        self._time: object = None
         self._same_since = self._listed_at = float("-inf")
 
     def newest_first(self, now: float) -> list[str]:
@@ -221,9 +221,9 @@ class _Listing:
             self._runs = self._runs if runs == self._runs else runs
         return self._runs
 
-    def _changed_at(self) -> int | None:
+    def _changed_at(self) -> object:
         try:
-            return self._storage.changed_at("")
+            return self._storage.runs_changed_at()
         except OSError:
             return None  # there is no run yet; otherwise listing it raises the error
 

@@ -250,7 +250,9 @@ class _Watched:
                 outages += 1
                 if outages == MOST_OUTAGES:
                     raise
-                self._failed[run_id], self._seen[run_id] = _line(error), _Seen(None, now)
+                # What is known of it stays, with the time at which it was read: its age goes on growing.
+                read_at = self._seen[run_id].at if run_id in self._found else now
+                self._failed[run_id], self._seen[run_id] = _line(error), _Seen(None, read_at)
         self.unchecked = len(runs) - len(self._seen)
 
     def _asked(self, runs: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from ticklake.checks.places import local_path
@@ -23,6 +24,7 @@ class Begun:
     def __init__(self, directory: str | Path, name: str, run_id: str) -> None:
         self._folder = local_path(directory, "A node")
         self._name, self._run_id = f"{name}.runs", run_id
+        self._lock = self._folder / f"{name}.lock"
 
     def begin(self, storage: str) -> None:
         """Records, durably, that the node begins its run in this storage."""
@@ -55,4 +57,7 @@ class Begun:
             os.close(folder)
 
     def _place(self) -> str:
+        """Returns the path of the directory and the inode of its lock. A copy on another machine has another inode."""
+        with suppress(OSError):
+            return f"{os.path.realpath(self._folder)}#{self._lock.stat().st_ino}"
         return os.path.realpath(self._folder)

@@ -6,10 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ticklake.database.errors import RunNotInDatabase
 from ticklake.errors import TickLakeError
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.services import MetadataPersistenceService, PersistenceService, Service
+from ticklake.services import (
+    MetadataPersistenceService,
+    PersistenceService,
+    ReconciliationService,
+    Service,
+    TickQueue,
+)
 
 MAX_RUNS = 100
 """Counts in at most this many runs of an indexer, so that a stop stays short."""
@@ -17,24 +24,33 @@ MAX_RUNS = 100
 
 @dataclass(frozen=True)
 class Leftovers:
-    """`unindexed` and `more` are by service. `more`: there are further runs that were not counted."""
+    """`unindexed` and `more` are by service. `more`: there are further runs that were not counted.
+
+    `unwritten`: ticks in queues whose persistence service was stopped before the simulation. They were only in memory.
+    `reconciles`: whether a service announces files that have no message.
+    """
 
     unannounced: int = 0
     unindexed: dict[str, int] = field(default_factory=dict)
     more: frozenset[str] = frozenset()
     unknown: tuple[str, ...] = ()
     follows: bool = True
+    unwritten: int = 0
+    reconciles: bool = True
 
     def __str__(self) -> str:
-        return "".join(f" {one}" for one in (self._files(), self._rows(), self._asked_in_vain()) if one)
+        return " ".join(one for one in (self._ticks(), self._files(), self._rows(), self._asked_in_vain()) if one)
+
+    def _ticks(self) -> str:
+        if not self.unwritten:
+            return "Everything that was accepted is written."
+        return f"{self.unwritten:,} ticks are lost: no persistence service was running to write them."
 
     def _files(self) -> str:
-        how = "Reconciliation announces them."
-        return (
-            f"{self.unannounced:,} files are not announced, because the database is away. {how}"
-            if self.unannounced
-            else ""
-        )
+        if not self.unannounced:
+            return ""
+        how = "Reconciliation" if self.reconciles else "`ticklake reconcile RUN --apply`"
+        return f"{self.unannounced:,} files are not announced, because the database is away. {how} announces them."
 
     def _rows(self) -> str:
         left = [
@@ -54,9 +70,10 @@ class Leftovers:
         )
 
 
-def leftovers_of(services: Iterable[Service]) -> Leftovers:
+def leftovers_of(services: Iterable[Service], queues: Iterable[TickQueue] = ()) -> Leftovers:
     """Counts what stopped services have left. Needs their databases."""
     found = list(services)
+    reconciles = any(isinstance(one, ReconciliationService) for one in found)
     producers = [one for one in found if isinstance(one, (MetadataPersistenceService, PersistenceService))]
     unindexed: dict[str, int] = {}
     more: set[str] = set()
@@ -74,7 +91,8 @@ def leftovers_of(services: Iterable[Service]) -> Leftovers:
             more.add(one.name)
     follows = all(one.options.runs is not None for one in found if isinstance(one, Indexer) and one.name in unindexed)
     unannounced = sum(one.unannounced for one in producers)
-    return Leftovers(unannounced, unindexed, frozenset(more), tuple(unknown), follows)
+    unwritten = sum(map(len, queues))
+    return Leftovers(unannounced, unindexed, frozenset(more), tuple(unknown), follows, unwritten, reconciles)
 
 
 def _lag(indexer: BatchIndexer, run_id: str) -> int:
@@ -87,5 +105,7 @@ def _lag(indexer: BatchIndexer, run_id: str) -> int:
         lags = {one.group: one.lag for one in run.groups.list(resources.topic)}
         messages = sum(one.messages for one in run.topics() if one.topic == resources.topic)
         return lags.get(resources.group or indexer.name, messages)  # a group that has not joined lacks all of them
+    except RunNotInDatabase:
+        return 0  # it was deleted
     finally:
         branch.close()

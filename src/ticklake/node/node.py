@@ -97,7 +97,7 @@ class Node:
         """Stops the services in reverse order and releases the resources. Returns False if a service took too long."""
         self.stopping = True
         late = self.supervisor.stop_all(self._settings.node.stop_timeout if timeout is None else timeout)
-        self.leftovers = leftovers_of(self.services.values())
+        self.leftovers = leftovers_of(self.services.values(), self.queues.values())
         self.close()
         if not late:  # stopping a session with an active job may block
             self._resources.stop_sessions()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 
 from ticklake.config import NodeSettings, ServiceSettings
@@ -14,6 +15,7 @@ from ticklake.config import options as given
 from ticklake.config.hocon import listed
 from ticklake.database import OUTAGES
 from ticklake.database.errors import ConnectionRefused
+from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.errors import UnknownIndexer
@@ -40,46 +42,54 @@ def examine(settings: NodeSettings, environment: Mapping[str, str] = os.environ)
     """Does all checks at the same time. Leaves nothing behind."""
     checks: dict[str, Check] = {
         "directories": unusable_directories,
-        "databases": _databases,
+        **_databases(settings),
         "Java": lambda settings: _java(settings, environment),
         "services": _services,
     }
-    results: dict[str, list[Exception | str]] = {}
-    threads = [
-        threading.Thread(target=_collect, args=(results, name, check, settings), daemon=True)
+    results: dict[str, list[Exception | str]] = {name: [] for name in checks}
+    threads = {
+        name: threading.Thread(target=_collect, args=(results[name], check, settings), daemon=True)
         for name, check in checks.items()
-    ]
+    }
     deadline = time.monotonic() + SECONDS
-    for thread in threads:
+    for thread in threads.values():
         thread.start()
-    for thread in threads:
+    for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))
-    late = [f"The check of {name} takes longer than {SECONDS:g} seconds." for name in checks if name not in results]
-    found = [one for name in checks for one in results.get(name, ())]
+    slow = [name for name, thread in threads.items() if thread.is_alive()]
+    late = [f"The check of {name} takes longer than {SECONDS:g} seconds." for name in slow]
+    found = [one for name in checks for one in list(results[name])]
     return Report(
         [one for one in found if isinstance(one, Exception)], [*(one for one in found if isinstance(one, str)), *late]
     )
 
 
-def _collect(results: dict[str, list[Exception | str]], name: str, check: Check, settings: NodeSettings) -> None:
+def _collect(found: list[Exception | str], check: Check, settings: NodeSettings) -> None:
+    """Adds what a check finds, one by one: a check that takes too long may have found something before."""
     try:
-        results[name] = list(check(settings))
+        for one in check(settings):
+            found.append(one)
     except (TickLakeError, OSError) as error:
-        results[name] = [error]
+        found.append(error)
 
 
-def _databases(settings: NodeSettings) -> Iterator[Exception | str]:
+def _databases(settings: NodeSettings) -> dict[str, Check]:
+    """Returns one check for each database: one that does not answer hides no other."""
+    urls = settings.places().databases
+    return {f"database {split_password(url)[0]}": partial(_database, url) for url in urls}
+
+
+def _database(url: str, _: NodeSettings) -> Iterator[Exception | str]:
     """A server that is away is no problem: batch files are written, and announced once it answers."""
-    for url in settings.places().databases:
-        with Database(url, max_pool_size=1) as database:
-            try:
-                database.runs()
-            except ConnectionRefused as error:
-                yield error
-            except OSError:
-                continue  # the check of directories names it
-            except OUTAGES as error:
-                yield f"{error} The node starts and waits for it."
+    with Database(url, max_pool_size=1) as database:
+        try:
+            database.runs()
+        except ConnectionRefused as error:
+            yield error
+        except OSError:
+            return  # the check of directories names it
+        except OUTAGES as error:
+            yield f"{error} The node starts and waits for it."
 
 
 def _java(settings: NodeSettings, environment: Mapping[str, str]) -> Iterator[Exception]:

@@ -11,7 +11,7 @@ from ticklake import faults
 from ticklake.disk import files_below, make_directory, remove_tree, sync
 from ticklake.removal.contents import RunContents, RunPlaces, contents_of
 from ticklake.removal.deletion import check_removable, mark, remove
-from ticklake.removal.errors import ArchiveConflict, BadArchive, NotArchivable, TablesChanging
+from ticklake.removal.errors import ArchiveConflict, BadArchive, DeletedMeanwhile, NotArchivable, TablesChanging
 from ticklake.storage import Storage, check_key
 from ticklake.storage.errors import UnsafeStorageKey
 
@@ -41,10 +41,14 @@ def archive_run(
     copied = _copy_files(places, destination)
     table_files = _copy_tables(places, tables) if tables is not None else 0
     faults.reach("archive.copied")
-    mark(places, contents, destination.url, force=force)
-    _copy_files(places, destination)  # nothing can come after the mark
+    is_first = mark(places, destination.url, force=force)
+    _check_same_storage(places, destination)
+    again = _copy_files(places, destination)  # nothing can come after the mark
+    if is_first and not copied <= again:
+        places.storage.unmark_leaving(places.run_id)
+        raise DeletedMeanwhile(run_id=places.run_id, destination=destination.url)
     remove(places)
-    return Archived(contents, copied, table_files)
+    return Archived(contents, len(copied | again), table_files)
 
 
 def check_destination(places: RunPlaces, destination: Storage, tables: Path | None) -> None:
@@ -58,8 +62,16 @@ def check_destination(places: RunPlaces, destination: Storage, tables: Path | No
         raise BadArchive(run_id=places.run_id, destination=wanted[0], reason="files and tables need two directories")
 
 
-def _copy_files(places: RunPlaces, destination: Storage) -> int:
-    """Copies all files that the archive lacks and compares those that it has. Returns their number."""
+def _check_same_storage(places: RunPlaces, destination: Storage) -> None:
+    """Raises if the mark is also in the archive. Then it is the storage itself under another name, such as a mount."""
+    if destination.leaving_note(places.run_id) is not None:
+        places.storage.unmark_leaving(places.run_id)
+        reason = "it is the storage itself, or the run is being deleted there"
+        raise BadArchive(run_id=places.run_id, destination=destination.url, reason=reason)
+
+
+def _copy_files(places: RunPlaces, destination: Storage) -> set[str]:
+    """Copies all files that the archive lacks and compares those that it has. Returns their keys."""
     # The record of the end is last: an archive without it is not whole.
     keys = sorted(_archivable(places), key=lambda key: (key.rpartition("/")[2].startswith("completed.pb"), key))
     for key in keys:
@@ -71,7 +83,7 @@ def _copy_files(places: RunPlaces, destination: Storage) -> int:
         if destination.read_raw(key) != data:
             raise ArchiveConflict(run_id=places.run_id, path=f"{destination.url}/{key}")
         faults.reach("archive.file")
-    return len(keys)
+    return set(keys)
 
 
 def _archivable(places: RunPlaces) -> list[str]:
@@ -95,6 +107,8 @@ def _copy_tables(places: RunPlaces, lake: Path) -> int:
     source, target = places.tables, lake / places.run_id
     if source is None or not source.is_dir():
         return 0  # none, or a crash came after they were copied
+    if target.exists() and target.samefile(source):
+        raise BadArchive(run_id=places.run_id, destination=lake, reason="it is the lake itself under another name")
     if not target.exists():
         _publish_copy(places.run_id, source, target)
     here, there = _sums(places.run_id, source), _sums(places.run_id, target)

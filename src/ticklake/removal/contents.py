@@ -13,6 +13,7 @@ from ticklake.lake.errors import LakeNotFound
 from ticklake.lake.read import Catalog
 from ticklake.lives import life_of
 from ticklake.logs import redacted
+from ticklake.removal.errors import RunIsLink
 from ticklake.storage import Storage, check_run_id, parse_batch_name
 from ticklake.storage.errors import BadFile, RunNotFound
 from ticklake.topics import Database
@@ -57,8 +58,11 @@ class RunContents:
 
 
 def contents_of(places: RunPlaces) -> RunContents:
-    """Returns what the places have of the run. Raises `RunNotFound` if that is nothing."""
+    """Returns what the places have of the run. Raises `RunNotFound` if that is nothing, `RunIsLink` for a link."""
     run_id, storage = places.run_id, places.storage
+    for place in (places.tables, places.leaving_tables):
+        if place is not None and place.is_symlink():
+            raise RunIsLink(run_id=run_id, path=place)
     files = storage.everything(run_id)
     batches = [size for key, size in files if parse_batch_name(key.rpartition("/")[2])]
     tables: list[TableReport] = []

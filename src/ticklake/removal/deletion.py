@@ -11,7 +11,7 @@ from ticklake.coordination import live_claims
 from ticklake.disk import remove_tree, sync
 from ticklake.lives import RunState
 from ticklake.removal.contents import RunContents, RunPlaces, contents_of
-from ticklake.removal.errors import ArchiveUnfinished, RunInUse, RunStillRunning
+from ticklake.removal.errors import ArchiveUnfinished, DeletionUnfinished, RunInUse, RunStillRunning
 from ticklake.topics import runs_in
 
 SILENT_SECONDS = 60.0
@@ -26,7 +26,7 @@ def delete_run(places: RunPlaces, *, force: bool = False) -> RunContents:
     contents = contents_of(places)
     if not force:
         check_removable(places, contents)
-    mark(places, contents, "", force=force)
+    mark(places, "", force=force)
     remove(places)
     return contents
 
@@ -36,23 +36,27 @@ def check_removable(
 ) -> None:
     """Raises if the run is running, or is being archived to another destination. A begun deletion may go on."""
     note = places.storage.leaving_note(places.run_id)
-    if note is not None and (to := destination_in(note)) not in ("", destination):
-        raise ArchiveUnfinished(run_id=places.run_id, destination=to)
+    _check_note(places.run_id, note, destination)
     if note is None and contents.state == RunState.RUNNING and _may_be_alive(places, contents, clock()):
         raise RunStillRunning(run_id=places.run_id)
 
 
-def mark(places: RunPlaces, contents: RunContents, destination: str, *, force: bool) -> None:
-    """Marks the run, so that nobody begins to work on it. Then raises `RunInUse` if somebody still does."""
-    places.storage.mark_leaving(places.run_id, json.dumps({"archive": destination}))
+def mark(places: RunPlaces, destination: str, *, force: bool) -> bool:
+    """Marks the run, so that nobody begins to work on it. Then raises `RunInUse` if somebody still does.
+
+    Returns whether the run had no mark. If another command has marked it for another purpose, this one is refused.
+    """
+    is_first = places.storage.mark_leaving(places.run_id, json.dumps({"archive": destination}))
     try:
         if not force:
+            _check_note(places.run_id, places.storage.leaving_note(places.run_id), destination)
             _check_claims(places)
     except BaseException:
-        if not contents.deleting:
+        if is_first:
             places.storage.unmark_leaving(places.run_id)
         raise
     faults.reach("removal.marked")
+    return is_first
 
 
 def remove(places: RunPlaces) -> None:
@@ -67,6 +71,7 @@ def remove(places: RunPlaces) -> None:
     faults.reach("removal.files")
     for database in places.databases:
         database.drop(run_id)  # a service that was at work may have made it again
+    _remove_tables(places)  # the same
     places.storage.unmark_leaving(run_id)
 
 
@@ -77,6 +82,15 @@ def destination_in(note: str) -> str:
     except ValueError:
         return ""
     return str(found.get("archive", "")) if isinstance(found, dict) else ""
+
+
+def _check_note(run_id: str, note: str | None, destination: str) -> None:
+    """Raises if the mark of a run has another purpose. What is left of a begun deletion is not the whole run."""
+    if note is None or (begun := destination_in(note)) == destination:
+        return
+    if begun:
+        raise ArchiveUnfinished(run_id=run_id, destination=begun)
+    raise DeletionUnfinished(run_id=run_id)
 
 
 def _may_be_alive(places: RunPlaces, contents: RunContents, now: float) -> bool:

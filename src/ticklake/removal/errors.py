@@ -32,6 +32,32 @@ class ArchiveUnfinished(TickLakeError):
     destination: str
 
 
+class DeletionUnfinished(TickLakeError):
+    message = (
+        "Run {run_id} is being deleted, so it may not be whole any more and cannot be archived. Finish that first: "
+        "ticklake runs delete {run_id}."
+    )
+    run_id: str
+
+
+class DeletedMeanwhile(TickLakeError):
+    message = (
+        "Run {run_id} was deleted by another command while it was archived. {destination} may not have all of its "
+        "files; look at them before you use them."
+    )
+    run_id: str
+    destination: str
+
+
+class RunIsLink(TickLakeError):
+    message = (
+        "{path} is a link, and links are not followed. Nothing was deleted. Replace it with the tables of run "
+        "{run_id}, or remove the link and what it points to by hand."
+    )
+    run_id: str
+    path: object
+
+
 class BadArchive(TickLakeError):
     message = "{destination} cannot be the archive of run {run_id}: {reason}. Choose another directory."
     run_id: str

@@ -65,13 +65,15 @@ class EarlierRuns:
         storage = Storage(begun.storage)
         if begun.run_id not in storage.runs():
             return False
-        known = storage.read_completion(begun.run_id)
-        if life_of(known).state is RunState.ENDED:
-            return True
-        # Unannounced files first: a closed run has messages for all of its files.
+        ended = storage.read_completion(begun.run_id)
+        # Unannounced files first: a closed run has messages for all of its files. So has one that has ended: if the
+        # database was away at that time, the messages are still missing.
         runs = runs_in([self._database], begun.run_id)
         ticks = [one for run in runs for one in announce_files(run, storage, self._batch_topic)]
-        end, changed = record_close(storage, begun.run_id, cause=Cause.RESTART, known=ticks, clock=self._clock)
+        if ended is not None and life_of(ended).state is RunState.ENDED:
+            end, changed = ended, False
+        else:
+            end, changed = record_close(storage, begun.run_id, cause=Cause.RESTART, known=ticks, clock=self._clock)
         for run in runs:
             announce_end(Topic(run, self._run_topic), end)
         if changed:

@@ -73,3 +73,12 @@ class RunLeaving(TickLakeError):
         "delete the run again: ticklake runs delete {run_id}."
     )
     run_id: str
+
+
+class RunVanished(TickLakeError):
+    message = (
+        "Run {run_id} is not in {storage} any more, but its producer still writes: it was deleted, or a disk is not "
+        "mounted. Mount the disk, or stop this producer and start a new run."
+    )
+    run_id: str
+    storage: str

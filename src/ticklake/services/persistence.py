@@ -17,6 +17,7 @@ from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.announcing import Announcer
 from ticklake.services.base import Service
 from ticklake.services.closing import check_open
+from ticklake.services.errors import RunVanished
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import BatchFile, EncodedTick, Storage
@@ -72,6 +73,7 @@ class PersistenceService(Service):
         self._clock = clock
         self._announcer = Announcer(run, topic, self.monitor, self._options.retry)
         self._is_open = False
+        self._last_key: str | None = None
         for counter in ("ticks_written", "batches_written", "bytes_written", "write_retries"):
             self.monitor.counter(counter)
         self.monitor.gauge("queued_ticks", lambda: len(queue))
@@ -140,11 +142,18 @@ class PersistenceService(Service):
         numbers = [ticks[0].number, ticks[-1].number]
         if not self._is_open:  # a producer that comes back to a closed run writes nothing
             check_open(self._storage, self._run.id, numbers)
+        self._check_there()
         file = self._storage.write_batch(self._run.id, ticks)
         # After the write: a run that is closed at the same moment either counts this file, or is seen here.
         check_open(self._storage, self._run.id, numbers)
-        self._is_open = True
+        self._is_open, self._last_key = True, file.key
         return file
+
+    def _check_there(self) -> None:
+        """Raises if the run was deleted: a new file would bring back a part of it."""
+        if self._last_key is None or self._storage.exists(self._last_key) or self._storage.reachable(self._run.id):
+            return
+        raise RunVanished(run_id=self._run.id, storage=self._storage.url)
 
     def _info(self, file: BatchFile) -> BatchInfo:
         return BatchInfo(

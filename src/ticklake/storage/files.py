@@ -6,7 +6,6 @@ import heapq
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
@@ -94,10 +93,13 @@ class Storage:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def mark_leaving(self, run_id: str, note: str) -> None:
-        """Marks a run as being deleted. The first note stays."""
-        with suppress(FileExistsError):
+    def mark_leaving(self, run_id: str, note: str) -> bool:
+        """Marks a run as being deleted. The first note stays: returns whether it is this one."""
+        try:
             self._folder.create(_leaving_key(run_id), note.encode())
+        except FileExistsError:
+            return False
+        return True
 
     def leaving_note(self, run_id: str) -> str | None:
         """Returns the note of the mark; None if the run is not being deleted."""
@@ -229,6 +231,16 @@ class Storage:
     def changed_at(self, folder: str) -> int | None:
         """Returns when an entry of the folder was last added or removed, in ns since 1970. None if unknown."""
         return self._folder.changed_at(folder)
+
+    def runs_changed_at(self) -> object:
+        """Returns a value that changes when a run comes or goes, or is marked as being deleted. None if unknown."""
+        found = self._folder.changed_at("")
+        if found is None:
+            return None
+        try:
+            return found, self._folder.changed_at(_LEAVING)
+        except FileNotFoundError:
+            return found, None
 
     def entries(self, folder: str) -> tuple[list[str], list[str]]:
         """Returns the folders and files directly in a folder of a run. Raises OSError if it does not exist."""

@@ -171,6 +171,29 @@ def test_a_producer_of_a_run_that_is_being_deleted_is_told(maker: Any, database:
     assert maker.storage.runs() == [] and maker.storage.leaving_runs() == [maker.run_id]
 
 
+class DeletedAfterWrite(Storage):
+    """A storage in which the run is deleted after the first file of its producer."""
+
+    written = 0
+
+    def exists(self, key: str) -> bool:
+        if self.written == 1:
+            self.remove_run(key.partition("/")[0])
+        return super().exists(key)
+
+    def write_batch(self, run_id: str, ticks: Any) -> BatchFile:
+        self.written += 1
+        return super().write_batch(run_id, ticks)
+
+
+@pytest.mark.warns("is not in")
+def test_a_producer_does_not_bring_back_a_part_of_a_deleted_run(maker: Any, database: Database) -> None:
+    storage = DeletedAfterWrite(maker.storage.url)
+    service = persistence(maker, database, storage, 0, 10)
+    assert "it was deleted, or a disk is not mounted" in str(service.error)
+    assert maker.storage.runs() == []
+
+
 @pytest.mark.parametrize(("last", "error"), [(9, None), (19, RunClosed)])
 def test_a_producer_that_ends_an_abandoned_run_is_told_unless_it_agrees(
     maker: Any, database: Database, last: int, error: type[Exception] | None

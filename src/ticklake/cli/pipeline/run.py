@@ -42,7 +42,7 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
         end_now(LATE)  # threads that did not stop would keep the process alive
     if node.failed:
         raise click.exceptions.Exit(FAILED)
-    note(f"Stopped. Everything that was accepted is written.{node.leftovers}")
+    note(f"Stopped. {node.leftovers}")
 
 
 def _work(node: Node, port: int | None, stop: threading.Event, stop_timeout: float | None) -> bool:
