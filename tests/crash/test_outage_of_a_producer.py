@@ -90,7 +90,7 @@ def test_files_are_written_during_the_outage_and_announced_after_it(
         producing = Producing(database, tmp_path, RUN_ID)
         producing.emit(0, 50)
         eventually(lambda: producing.files() == ranges(5))
-        assert producing.persistence.unannounced == 5
+        eventually(lambda: producing.persistence.unannounced == 5)
         assert not producing.persistence.monitor.healthy
         away.start()
         eventually(lambda: producing.persistence.unannounced + producing.metadata.unannounced == 0)

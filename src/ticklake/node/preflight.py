@@ -16,7 +16,6 @@ from ticklake.config.hocon import listed
 from ticklake.database import OUTAGES
 from ticklake.database.errors import ConnectionRefused
 from ticklake.database.url import split_password
-from ticklake.errors import TickLakeError
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.errors import UnknownIndexer
 from ticklake.indexers.registry import indexer_of
@@ -69,7 +68,7 @@ def _collect(found: list[Exception | str], check: Check, settings: NodeSettings)
     try:
         for one in check(settings):
             found.append(one)
-    except (TickLakeError, OSError) as error:
+    except Exception as error:  # also a bug in a check: it would hide problems
         found.append(error)
 
 
