@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,16 @@ def sync(path: Path | str, *, within: int | None = None) -> None:
     descriptor = os.open(path, os.O_RDONLY, dir_fd=within)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def open_directory(directory: Path) -> Iterator[int]:
+    """Opens a directory. Names that are relative to its descriptor stay in it, even if it is moved meanwhile."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 

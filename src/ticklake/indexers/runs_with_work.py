@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from ticklake.database import OUTAGES
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
+from ticklake.defaults import NEWEST
 from ticklake.indexers.run_turns import by_age
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
@@ -18,7 +19,7 @@ from ticklake.topics.errors import SchemaOutdated
 
 log = logging.getLogger(__name__)
 
-ALL, NEWEST = "all", "newest"
+ALL = "all"
 SLICE = 200
 """Checks at most this many unchanged runs in one look, so that its cost does not grow with their number."""
 RECENT = 20
@@ -177,11 +178,8 @@ class Unfinished:
         return found
 
     def _ask(self, run_id: str) -> bool:
-        branch = self._database.branch()
-        try:
+        with self._database.branch() as branch:
             return self._has_work(branch.run(run_id, create=False))
-        finally:
-            branch.close()
 
     def _report(self, run_id: str, error: Exception) -> None:
         text = error_text(error)

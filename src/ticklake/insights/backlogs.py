@@ -182,10 +182,11 @@ class Backlogs:
     def _report(self, now: float, away: dict[str, str]) -> BacklogReport:
         found: dict[str, Backlog] = {}
         unreadable: list[str] = []
-        answering = [one for url, one in self._watched.items() if split_password(url.url)[0] not in away]
-        for watched in answering:
-            unreadable += watched.unreadable
-            for run_id, backlog in watched.backlogs(now):
+        watched = self._watched.items()
+        answering = [one for database, one in watched if split_password(database.url)[0] not in away]
+        for one in answering:
+            unreadable += one.unreadable
+            for run_id, backlog in one.backlogs(now):
                 found[run_id] = found[run_id].merged(backlog) if run_id in found else backlog
         return BacklogReport(
             sorted(found.values(), key=_badness, reverse=True),
@@ -291,11 +292,8 @@ class _Watched:
         return None
 
     def _read(self, run_id: str) -> Backlog | None:
-        branch = self._database.branch()
-        try:
+        with self._database.branch() as branch:
             return backlog_of(branch.run(run_id, create=False))
-        finally:
-            branch.close()
 
     def _forget_others(self, runs: AbstractSet[str]) -> None:
         for run_id in [one for one in self._seen if one not in runs]:

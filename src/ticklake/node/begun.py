@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ticklake.checks.places import local_path
+from ticklake.disk import open_directory
 from ticklake.services import BegunRun
 from ticklake.storage import replace_file
 
@@ -50,11 +51,8 @@ class Begun:
         listed = [{"run": one.run_id, "storage": one.storage} for one in runs[-MOST:]]
         text = json.dumps({"directory": self._place(), "runs": listed}, indent=1)
         self._folder.mkdir(parents=True, exist_ok=True)
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with open_directory(self._folder) as folder:
             replace_file(folder, self._name, text.encode())
-        finally:
-            os.close(folder)
 
     def _place(self) -> str:
         """Returns the path of the directory and the inode of its lock. A copy on another machine has another inode."""

@@ -13,6 +13,7 @@ from ticklake.config.classes import SERVICES
 from ticklake.config.errors import BadValue
 from ticklake.config.options import DatabaseOptions, EventQueueOptions, LakeOptions, StorageOptions, TopicOptions
 from ticklake.config.settings import NodeSettings, ResourceSettings
+from ticklake.disk import open_directory
 from ticklake.storage import create_file
 
 _SQLITE = "sqlite:///"
@@ -90,12 +91,9 @@ def _probed(directory: Path) -> str | None:
     """Returns why files cannot be created atomically in a directory: a full disk, or a file system that cannot."""
     name = f".probe-{os.getpid()}-{secrets.token_hex(4)}"
     try:
-        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with open_directory(directory) as folder:
             create_file(folder, name, b"")
             os.unlink(name, dir_fd=folder)
-        finally:
-            os.close(folder)
     except OSError as error:
         return f"{directory} cannot be written to: {error.strerror or error}. Repair it"
     return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
 from ticklake.database.errors import RunNotInDatabase
 from ticklake.errors import TickLakeError
-from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.services import (
     MetadataPersistenceService,
@@ -78,7 +78,8 @@ def leftovers_of(services: Iterable[Service], queues: Iterable[TickQueue] = ()) 
     unindexed: dict[str, int] = {}
     more: set[str] = set()
     unknown: list[str] = []
-    for one in (one for one in found if isinstance(one, BatchIndexer)):
+    indexers = [one for one in found if isinstance(one, BatchIndexer)]
+    for one in indexers:
         runs = one.unfinished_runs
         try:
             count = sum(_lag(one, run_id) for run_id in islice(reversed(runs), MAX_RUNS))
@@ -89,7 +90,7 @@ def leftovers_of(services: Iterable[Service], queues: Iterable[TickQueue] = ()) 
             unindexed[one.name] = count
         if len(runs) > MAX_RUNS:
             more.add(one.name)
-    follows = all(one.options.runs is not None for one in found if isinstance(one, Indexer) and one.name in unindexed)
+    follows = all(one.options.runs is not None for one in indexers if one.name in unindexed)
     unannounced = sum(one.unannounced for one in producers)
     unwritten = sum(map(len, queues))
     return Leftovers(unannounced, unindexed, frozenset(more), tuple(unknown), follows, unwritten, reconciles)
@@ -99,13 +100,12 @@ def _lag(indexer: BatchIndexer, run_id: str) -> int:
     resources = indexer.resources
     if resources.database is None or not resources.topic:
         return 0
-    branch = resources.database.branch()
-    try:
+    group = resources.group or indexer.name
+    with resources.database.branch() as branch, suppress(RunNotInDatabase):  # a deleted run has nothing left
         run = branch.run(run_id, create=False)
         lags = {one.group: one.lag for one in run.groups.list(resources.topic)}
-        messages = sum(one.messages for one in run.topics() if one.topic == resources.topic)
-        return lags.get(resources.group or indexer.name, messages)  # a group that has not joined lacks all of them
-    except RunNotInDatabase:
-        return 0  # it was deleted
-    finally:
-        branch.close()
+        if group in lags:
+            return lags[group]
+        # A group that has not joined lacks all messages.
+        return sum(one.messages for one in run.topics() if one.topic == resources.topic)
+    return 0

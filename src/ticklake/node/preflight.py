@@ -91,13 +91,14 @@ def _database(url: str, _: NodeSettings) -> Iterator[Exception | str]:
             yield f"{error} The node starts and waits for it."
 
 
-def _java(settings: NodeSettings, environment: Mapping[str, str]) -> Iterator[Exception]:
+def _java(settings: NodeSettings, environment: Mapping[str, str]) -> list[str]:
+    """Raises `JavaMissing` if a service needs Java and there is none."""
     users = [one for one in settings.services.values() if one.class_name == "EventIndexer" or _writes_ticks(one)]
     lakes = [settings.of_kind_if_any(one.name, "Lake") for one in users]
     masters = {cast(given.LakeOptions, lake.options).spark.master for lake in lakes if lake is not None}
     if any(map(needs_java, masters)):
         find_java(environment)
-    yield from ()
+    return []
 
 
 def _services(settings: NodeSettings) -> Iterator[str]:

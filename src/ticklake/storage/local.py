@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ticklake import faults
-from ticklake.disk import files_below, make_directory, remove_tree, sync
+from ticklake.disk import files_below, make_directory, open_directory, remove_tree, sync
 from ticklake.storage.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe, parse_batch_name, visible
 from ticklake.storage.search import Search
@@ -33,21 +33,15 @@ class LocalFolder:
         """Writes a new file, atomically and durably. Raises FileExistsError if the key exists."""
         path = self._path(key)
         self._make_folder(path.parent)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with open_directory(path.parent) as folder:
             create_file(folder, path.name, data)
-        finally:
-            os.close(folder)
 
     def replace(self, key: str, data: bytes) -> None:
         """Writes a file, atomically and durably. Replaces an existing one."""
         path = self._path(key)
         self._make_folder(path.parent)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
+        with open_directory(path.parent) as folder:
             replace_file(folder, path.name, data)
-        finally:
-            os.close(folder)
 
     def remove(self, key: str) -> None:
         """Removes a file, durably. Does nothing if it does not exist."""
