@@ -182,13 +182,13 @@ def _waking(where: str, url: str) -> Iterator[Figure]:
 
 def _growing(where: str, url: str) -> Iterator[Figure]:
     with Database(url) as database:
-        small, large = (_claim_costs(_new_run(database), count) for count in (SMALL, LARGE))
+        small, large = (claim_costs(_new_run(database), count) for count in (SMALL, LARGE))
     for what in small:
         name = f"{where}: a claim at {LARGE:,} over {SMALL:,} {what} ({1000 * large[what]:.2f} ms)"
         yield Figure(name, large[what] / small[what], "times", at_most=1.5)
 
 
-def _claim_costs(run: Run, count: int) -> dict[str, float]:
+def claim_costs(run: Run, count: int) -> dict[str, float]:
     """Median seconds of a claim: all still to be read; all acknowledged but the very first, which is still open."""
     with run.transaction(durable=False) as transaction:
         transaction.execute_script(FILL[transaction.dialect].format(count=count))
@@ -302,8 +302,10 @@ FILL = {
     "postgres": f"""
         INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope)
         SELECT 't', 'm' || lpad(n::text, 9, '0'), 0, '\\x{_ENVELOPE}' FROM generate_series(1, {{count}}) AS n;
-        INSERT INTO topic_group_positions (topic_name, consumer_group, frontier, seen)
-        VALUES ('t', 'fresh', 0, pg_current_snapshot()), ('t', 'acked', {{count}}, pg_current_snapshot());
+        INSERT INTO topic_groups (topic_name, consumer_group) VALUES ('t', 'fresh'), ('t', 'acked');
+        INSERT INTO topic_positions (topic_name, consumer_group, frontier, seen, reached)
+        VALUES ('t', 'fresh', 0, pg_current_snapshot(), 0),
+               ('t', 'acked', {{count}}, pg_current_snapshot(), {{count}});
         INSERT INTO topic_consumer_group
             (topic_name, consumer_group, message_id, id, claimed_by, claimed_at, acknowledged_at, lease_until)
         SELECT topic_name, 'acked', message_id, id, 'c', now(), CASE WHEN id > 1 THEN now() END, 1::bigint << 50
