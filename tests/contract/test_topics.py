@@ -744,19 +744,6 @@ def test_a_reader_is_woken_after_a_savepoint_was_undone(run: Run, database_url: 
         listener.close()
 
 
-def test_a_reader_may_get_redelivered_messages_alone(run: Run, batch: Batch) -> None:
-    """A released message was not delivered yet: it comes with others. One that failed comes alone, before new ones."""
-    with run.writer("t") as writer, run.reader("t", group="g") as first:
-        writer.send_many(batch(number) for number in range(8))
-        held = first.poll_many(6, 5)
-        first.release([held[0], held[1], held[4]])
-        for message in (held[2], held[3], held[5]):
-            assert not first.fail(message, "once")
-        with run.reader("t", group="g", redeliver_alone=True) as reader:
-            polls = [[(m.payload.tick_start, m.attempts) for m in reader.poll_many(10, 0)] for _ in range(7)]
-    assert polls == [[(0, 1), (1, 1)], [(2, 2)], [(3, 2)], [(4, 1)], [(5, 2)], [(6, 1), (7, 1)], []]
-
-
 @pytest.mark.warns("DEAD_LETTER", "STUCK_MESSAGE_REASSIGNED")
 def test_dead_letters_do_not_hide_what_is_redelivered_alone(run: Run, batch: Batch) -> None:
     options = {"max_delivery_attempts": 2, "redeliver_alone": True}

@@ -379,7 +379,7 @@ def test_a_claim_of_a_released_message_costs_the_same_after_many_of_them(run: Ru
 
 
 def test_a_claim_of_a_redelivered_message_alone_costs_the_same_however_many_there_are(run: Run, beside: Beside) -> None:
-    alone = "SELECT * FROM topic_claim('t', 'g', 'me', 300000, 5, 100, true)"
+    alone = "SELECT * FROM topic_claim('t', 'g', 'me', 300000, 3, 100, true)"
     with run.reader("t", group="g") as reader:
         for message in reader.poll_many(1000, 20):
             reader.fail(message, "once")

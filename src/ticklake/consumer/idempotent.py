@@ -41,8 +41,8 @@ WAITS_APART = 5
 """The delay of a message that another consumer is processing, as a multiple of the time that such messages cost."""
 
 LOST_BATCHES = 1
-"""How often a message may lose its claim before its work begins: once, with the batch of its first delivery. After that
-it is delivered alone."""
+"""The deliveries in addition to `max_delivery_attempts`: a message may lose the claim of its first delivery before its
+work begins. With few deliveries left, a message is delivered alone (`redeliver_alone`)."""
 
 SHORT_WAIT = 0.02
 """The longest wait for the mark of a redelivered message. Its last consumer may still be at work, and the others may

@@ -178,8 +178,9 @@ class Run:
     ) -> TopicReader:
         """Opens a consumer of `group`. A new group starts at the `earliest` message or at the `end`.
 
-        `redeliver_alone`: a poll returns a message that was delivered before alone, so that it costs no other message
-        an attempt if it ends the process.
+        `redeliver_alone`: a poll returns a message alone if it may be what ends its process: its claim was lost after
+        its second delivery, or it was delivered before and has only two deliveries left. So it cannot make other
+        messages dead letters.
         """
         check_name("topic", topic)
         if not isinstance(group, str) or not group.strip():

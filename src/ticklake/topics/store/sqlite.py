@@ -15,6 +15,12 @@ from ticklake.topics.envelope import Envelope
 from ticklake.topics.store.parts import AT_ONCE, count_fitting
 from ticklake.topics.store.store import PACKAGE, Claim, Claimed, Consumer, TopicStore, trace
 
+LOST_OFTEN = 2
+"""From this many deliveries on, a message whose claim was lost comes alone. topic_claim() has the same two numbers."""
+
+LAST_ALONE = 2
+"""The number of last deliveries that a message gets alone."""
+
 
 class _Look(NamedTuple):
     """What can be claimed: are there new messages, when is a delivered one available again (None: unknown), and was the
@@ -92,8 +98,8 @@ class SqliteTopicStore(TopicStore):
     ) -> tuple[list[Claim], list[str], bool]:
         """Claims messages that were delivered before and are available again. Buries those without attempts left.
 
-        Returns the claims, the ids of the dead letters, and whether no others may be claimed with them: some were left
-        because they have too many bytes, or the consumer gets redeliveries alone.
+        Returns the claims, the ids of the dead letters, and whether no new messages may be claimed with them: some were
+        left because they have too many bytes or come alone, or the consumer gets redeliveries apart.
         """
         sql.expire(**values)
         rows = sql.available(**values, limit=limit)
@@ -104,9 +110,9 @@ class SqliteTopicStore(TopicStore):
             reason = f"delivered {claim.attempts} times and never acknowledged"
             self._bury(sql, consumer, claim, reason, holder=claim.previous_holder)
         free = [claim for claim in found if claim.attempts < consumer.max_attempts]
-        together = _claimed_together(free) if consumer.alone else len(free)
+        together = _claimed_together(free, consumer)
         again = free[: min(together, count_fitting(sizes[claim.message_id] for claim in free))]
-        is_alone = consumer.alone and any(claim.attempts for claim in again)
+        is_apart = consumer.alone and any(claim.attempts for claim in again)
         sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
         ids = json.dumps([claim.message_id for claim in again])
         data: dict[str, bytes] = dict(sql.envelopes(topic=consumer.topic, message_ids=ids)) if again else {}
@@ -114,7 +120,7 @@ class SqliteTopicStore(TopicStore):
             claim._replace(version=claim.version + 1, attempts=claim.attempts + 1, data=data[claim.message_id])
             for claim in again
         ]
-        return claimed, [claim.message_id for claim in spent], is_alone or len(again) < len(free)
+        return claimed, [claim.message_id for claim in spent], is_apart or len(again) < len(free)
 
     @staticmethod
     def _claim_fresh(
@@ -140,10 +146,16 @@ class SqliteTopicStore(TopicStore):
         ]
 
 
-def _claimed_together(found: Sequence[Claim]) -> int:
-    """Returns how many claims come together: the first if it was delivered before, or all before such a one."""
-    first_deliveries = sum(1 for _ in takewhile(lambda claim: claim.attempts == 0, found))
-    return first_deliveries or 1
+def _claimed_together(found: Sequence[Claim], consumer: Consumer) -> int:
+    """Returns how many claims come together: the first if it must be alone, or all before such a one."""
+    return sum(1 for _ in takewhile(lambda claim: not _must_be_alone(claim, consumer), found)) or 1
+
+
+def _must_be_alone(claim: Claim, consumer: Consumer) -> bool:
+    """Returns whether a message may be what ends its process, or has only two deliveries left."""
+    was_lost = claim.attempts >= LOST_OFTEN and claim.previous_holder is not None
+    has_few_left = claim.attempts >= consumer.max_attempts - LAST_ALONE
+    return consumer.alone and claim.attempts > 0 and (was_lost or has_few_left)
 
 
 def _look(sql: Statements, consumer: Consumer) -> _Look:

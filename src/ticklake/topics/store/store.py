@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 class Consumer(NamedTuple):
     """A reader of a group. Its claims expire after `lease_ms`; never if that is 0.
 
-    `alone`: claims a message that was delivered before only alone.
+    `alone`: claims a message alone if it may be what ends its process (see `TopicStore.claim`).
     """
 
     topic: str
@@ -119,7 +119,9 @@ class TopicStore(ABC):
     def claim(self, consumer: Consumer, limit: int, *, more: bool = False) -> Claimed:
         """Claims up to `limit` messages, oldest first. `more`: the last claim reached its limit.
 
-        If the consumer is `alone`, a claim has either first deliveries or one message that was delivered before.
+        If the consumer is `alone`, a message is claimed alone if its claim was lost after its second delivery, or if it
+        was delivered before and has only two deliveries left. Other redeliveries are claimed together, without new
+        messages. So no message becomes a dead letter that was only claimed together with others.
         """
 
     @abstractmethod

@@ -10,7 +10,7 @@ SELECT (SELECT greatest(0, available_at - now_ms()) FROM topic_consumer_group
         ORDER BY available_at LIMIT 1)
 
 -- name: claim
--- topic_claim() (schema/008_redeliveries_alone.sql) locks the row of the group, so a group makes one claim at a time.
+-- topic_claim() (schema/009_redeliveries_together.sql) locks the row of the group, so a group makes one claim at a time.
 -- To change the order, add a migration that replaces the function.
 SELECT r_message_id, r_version, r_attempts, r_taken_from, r_dead, r_envelope
 FROM topic_claim(%(topic)s, %(group)s, %(consumer)s, %(lease_ms)s::bigint, %(max_attempts)s::integer, %(limit)s::integer,
