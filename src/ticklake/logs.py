@@ -15,6 +15,9 @@ Format = Literal["text", "json"]
 log_service: ContextVar[str] = ContextVar("log_service", default="")
 """The service of the current thread."""
 
+notices = logging.getLogger("ticklake.notices")
+"""What an operator should know although nothing is wrong. Printed without -v, but not with --quiet."""
+
 _PASSWORD = re.compile(r"(?<=://)([^/\s:@]*:)[^/\s]+(?=@)|(?i:(\b\w*password=))('[^']*'|[^&\s,;'\")]+)")
 
 
@@ -27,6 +30,7 @@ def set_up(level: int, form: Format = "text", stream: TextIO | None = None) -> N
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level)
+    notices.setLevel(logging.INFO if level == logging.WARNING else level)
 
 
 class TextLines(logging.Formatter):

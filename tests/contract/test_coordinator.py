@@ -433,6 +433,24 @@ def test_a_failed_last_file_of_a_run_that_has_ended_is_a_gap(coordinator: Open):
     assert (gaps_of(one), one.frontier()) == ([(1000, 1990, PENDING)], 1990)
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["new", "known before"])
+def test_ticks_that_were_never_written_to_an_abandoned_run_are_no_gap(coordinator: Open, known: bool):
+    one = coordinator()
+    claim_all(one, batch(0, 90), batch(200, 290))
+    if known:
+        one.record_end(390)
+    assert one.record_end(390, [TickRange(100, 150), TickRange(300, 390)]) is not known
+    assert (gaps_of(one), one.frontier()) == ([(160, 190, PENDING)], 390)
+
+
+def test_a_node_releases_what_its_ended_processes_have_claimed(coordinator: Open):
+    dead, other, alive = (coordinator(instance=f"{life}:1") for life in ("node-a/1", "node-ab/1", "node-a/2"))
+    for holder, start in ((dead, 0), (other, 100), (alive, 200)):
+        holder.try_claim(batch(start, start + 90))
+    assert coordinator(instance="node-a/2:2").release_earlier("node-a/2") == 1
+    assert [claim.ticks.start for claim in alive.take_over(10)] == [0]
+
+
 # One table each
 
 

@@ -29,8 +29,9 @@ from ticklake.errors import (
     RunNotInDatabase,
     RunStillRunning,
 )
-from ticklake.indexers.following import Following
-from ticklake.indexers.runs_with_work import Unfinished, unacknowledged
+from ticklake.indexers.runs.following import Following
+from ticklake.indexers.runs.pending import Messages, unacknowledged
+from ticklake.indexers.runs.unfinished import Unfinished
 from ticklake.lives import life_of
 from ticklake.monitoring import Monitor
 from ticklake.node.begun import Begun
@@ -184,6 +185,20 @@ def test_a_run_is_closed_after_the_silence_and_not_before(made: Any, database: D
     assert service.monitor.counter("runs_abandoned").value == 1
 
 
+def test_a_run_that_its_producer_has_opened_again_is_closed_after_the_next_silence(
+    made: Any, database: Database, run: Run
+) -> None:
+    clock = [silence(made, 2 * HOUR)()]
+    service = reconciliation(made, database, clock=lambda: clock[0])
+    service.reconcile_all()
+    assert life(made) == "abandoned at tick 29"
+    made.batch(30, 39)
+    made.storage.remove_completion(made.run_id)
+    service.reconcile_all()
+    assert life(made) == "abandoned at tick 39"
+    assert ends(run) == [(29, "silence"), (39, "silence")]
+
+
 def test_the_run_of_the_node_itself_and_runs_without_the_option_are_not_closed(made: Any, database: Database) -> None:
     later = silence(made, 10 * HOUR)
     reconciliation(made, database, clock=later, own=made.run_id).reconcile_all()
@@ -319,7 +334,9 @@ def test_an_indexer_leaves_a_deleted_run_and_does_not_pick_it_up_again(
     places: RunPlaces, made: Any, database: Database, run: Run
 ) -> None:
     monitor = Monitor("indexer")
-    unfinished = Unfinished(made.storage, database, "all", lambda one: unacknowledged(one, BATCH_TOPIC, "g"), monitor)
+    unfinished = Unfinished(
+        made.storage, Messages(database, lambda one: unacknowledged(one, BATCH_TOPIC, "g")), "all", monitor
+    )
     following = Following(unfinished, lambda _: Idle(), monitor)  # type: ignore[arg-type,return-value]
     following.step(0.0)
     assert list(following.children) == [made.run_id]
@@ -337,7 +354,9 @@ def test_an_indexer_sees_the_mark_of_a_second_deletion_at_once(made: Any, databa
     made.storage.mark_leaving("20250101-000000-aaaaaaaa", "")  # its folder exists from now on
     made.storage.unmark_leaving("20250101-000000-aaaaaaaa")
     monitor = Monitor("indexer")
-    unfinished = Unfinished(made.storage, database, "all", lambda one: unacknowledged(one, BATCH_TOPIC, "g"), monitor)
+    unfinished = Unfinished(
+        made.storage, Messages(database, lambda one: unacknowledged(one, BATCH_TOPIC, "g")), "all", monitor
+    )
     following = Following(unfinished, lambda _: Idle(), monitor)  # type: ignore[arg-type,return-value]
     for now in (0.0, 5.0, 6.0):
         following.step(now)
@@ -432,11 +451,27 @@ class Meanwhile(Storage):
             self._happens()
 
 
-def test_an_archive_notices_that_the_run_is_deleted_meanwhile(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [1, 5])
+def test_an_archive_notices_that_the_run_is_deleted_meanwhile(
+    files: int, places: RunPlaces, made: Any, tmp_path: Path
+) -> None:
     close(made)
     with pytest.raises(DeletedMeanwhile, match="may not have all of its files"):
-        archive_run(places, Meanwhile(tmp_path / "archive", 5, lambda: delete_run(places)))
+        archive_run(places, Meanwhile(tmp_path / "archive", files, lambda: delete_run(places)))
     assert made.storage.leaving_runs() == []
+
+
+def test_an_archive_notices_a_deletion_that_is_under_way(places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+
+    def half_deleted() -> None:
+        made.storage.mark_leaving(made.run_id, '{"archive": ""}')
+        for key, _ in made.storage.everything(made.run_id)[1:]:
+            (Path(made.storage.url) / key).unlink()
+
+    with pytest.raises(DeletedMeanwhile):
+        archive_run(places, Meanwhile(tmp_path / "archive", 1, half_deleted))
+    assert made.storage.leaving_runs() == [made.run_id]
 
 
 def test_a_refused_command_leaves_the_mark_of_another_one(places: RunPlaces, made: Any, tmp_path: Path) -> None:

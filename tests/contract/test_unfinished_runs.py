@@ -14,8 +14,9 @@ import pytest
 from ticklake import BatchInfo, Database, SimulationMetadata
 from ticklake.database.names import schema_name
 from ticklake.errors import DatabaseUnavailable
-from ticklake.indexers import runs_with_work as module
-from ticklake.indexers.runs_with_work import RETRY_SECONDS, SLICE, WARM_SECONDS, Unfinished, unacknowledged
+from ticklake.indexers.runs import unfinished as module
+from ticklake.indexers.runs.pending import Messages, unacknowledged
+from ticklake.indexers.runs.unfinished import RETRY_SECONDS, SLICE, WARM_SECONDS, Unfinished
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.topics import Run
@@ -141,7 +142,7 @@ def test_runs_with_work_are_found_newest_first(database: Database, storage: Stor
         finish(database, name(2))
         send(database, name(9))  # not in this storage
         stored(storage, 5)  # not in the database
-        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, Asked()), "all", Monitor("test"))
         assert unfinished.look(0.0, ()) == [name(3), name(1), name(0)]
         unfinished.ask_again(name(1), 0.0)
         assert unfinished.look(0.0, [name(3), name(0)]) == [name(1)]
@@ -154,7 +155,7 @@ def test_a_finished_run_is_asked_again_only_after_a_write(
     with database:
         send(database, stored(storage, 1))
         finish(database, name(1))
-        unfinished = Unfinished(storage, database, "all", asked, Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, asked), "all", Monitor("test"))
 
         def quiet() -> bool:
             nonlocal now
@@ -180,7 +181,7 @@ def test_the_cost_of_a_look_does_not_grow_with_finished_runs(database: Database,
             stored(storage, number)
         send(database, name(0))
         asked = Asked()
-        unfinished = Unfinished(storage, database, "all", asked, Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, asked), "all", Monitor("test"))
         counted: list[int] = []
 
         def stamps(run_ids: list[str]) -> dict[str, object]:
@@ -202,7 +203,7 @@ def test_a_look_at_many_new_runs_is_short_and_the_next_ones_check_the_others(
     with database:
         for number in range(3):
             send(database, stored(storage, number))
-        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, Asked()), "all", Monitor("test"))
         begun: list[str] = []
         for number in (2, 1, 0):
             assert unfinished.look(0.0, begun) == [name(number)]
@@ -213,7 +214,7 @@ def test_a_storage_is_listed_again_only_after_a_change(database: Database, stora
     listed: list[float] = []
     with database:
         stored(storage, 1)
-        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, Asked()), "all", Monitor("test"))
         list_runs = storage.runs
         storage.runs = lambda: listed.append(now) or list_runs()  # type: ignore[method-assign, func-returns-value]
         for now in (0.0, 1.0, 2.0, 3.0, 50.0, 61.0, 62.0, 63.0):
@@ -233,7 +234,7 @@ def test_a_damaged_run_hides_no_other(tmp_path: Path, storage: Storage, eventual
     broken.write_bytes(b"no database" * 1000)
     with Database(f"sqlite:///{tmp_path / 'database'}") as database:
         monitor = Monitor("test")
-        unfinished = Unfinished(storage, database, "all", Asked(), monitor)
+        unfinished = Unfinished(storage, Messages(database, Asked()), "all", monitor)
         assert unfinished.look(0.0, ()) == [name(2)]
         eventually(lambda: unfinished.look(0.0, ()) is not None and len(monitor.errors) > 0)
         unfinished.look(0.0, ())
@@ -251,7 +252,7 @@ def test_a_server_that_fails_in_the_middle_of_a_look_hides_no_run(database: Data
     with database:
         for number in range(3):
             send(database, stored(storage, number))
-        unfinished = Unfinished(storage, database, "all", has_work, Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, has_work), "all", Monitor("test"))
         with pytest.raises(DatabaseUnavailable):
             unfinished.look(0.0, ())
         answers = True
@@ -267,7 +268,7 @@ def test_a_file_that_cannot_be_opened_hides_no_other_and_is_tried_again(tmp_path
     broken.rename(tmp_path / "away")
     broken.mkdir()
     with Database(f"sqlite:///{tmp_path / 'database'}") as database:
-        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, Asked()), "all", Monitor("test"))
         assert unfinished.look(0.0, ()) == [name(2), name(0)]
         assert unfinished.look(1.0, [name(2), name(0)]) == []
         assert not unfinished.complete
@@ -288,7 +289,7 @@ def test_a_run_that_raises_anything_hides_no_other(database: Database, storage: 
     with database:
         for number in range(3):
             send(database, stored(storage, number))
-        unfinished = Unfinished(storage, database, "all", has_work, Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, has_work), "all", Monitor("test"))
         found = {run_id for now in range(2) for run_id in unfinished.look(float(now), ())}
         assert found == {name(2), name(0)}
 
@@ -315,7 +316,7 @@ def test_finished_runs_are_asked_once_after_a_start(
         if database.url.startswith("postgres"):  # a server may still count what was written before
             database.stamps = lambda run_ids: {run_id: stamps[run_id] for run_id in run_ids}  # type: ignore[method-assign]
         asked = Asked()
-        unfinished = Unfinished(storage, database, "all", asked, Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, asked), "all", Monitor("test"))
         for now in range(12):
             assert unfinished.look(float(now), ()) == []
         assert sorted(asked.runs) == runs
@@ -331,7 +332,7 @@ def test_all_runs_are_checked_before_none_has_work(
         for number in range(8):
             stored(storage, number)
         send(database, name(0))
-        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, Asked()), "all", Monitor("test"))
         for _ in range(2):
             assert unfinished.look(0.0, ()) == []
             assert not unfinished.complete
@@ -351,7 +352,7 @@ def test_a_run_whose_tables_are_of_an_older_version_may_have_work(
     """Who opens it for work upgrades it. A look does not."""
     with database:
         older(stored(storage, 1))
-        unfinished = Unfinished(storage, database, "all", Asked(), Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, Asked()), "all", Monitor("test"))
         assert unfinished.look(0.0, ()) == [name(1)]
         finish(database, name(1))
         unfinished.ask_again(name(1), 1.0)
@@ -364,7 +365,7 @@ def test_a_run_id_without_a_time_is_not_the_newest(database: Database, storage: 
         storage.write_metadata(SimulationMetadata(simulation_run_id=f"test-{THIS['prefix']}", sampling_interval=1))
         send(database, f"test-{THIS['prefix']}")
         for wanted, found in (("newest", [name(1)]), ("all", [name(1), f"test-{THIS['prefix']}"])):
-            unfinished = Unfinished(storage, database, wanted, Asked(), Monitor("test"))
+            unfinished = Unfinished(storage, Messages(database, Asked()), wanted, Monitor("test"))
             assert unfinished.look(0.0, ()) == found
 
 
@@ -380,7 +381,7 @@ def test_a_run_whose_turn_has_ended_is_asked_a_few_times_and_not_before_its_paus
         eventually(lambda: database.stamps([name(1)])[name(1)] is not None)
         stamps = database.stamps([name(1)])
         database.stamps = lambda _: stamps  # type: ignore[method-assign, assignment]
-        unfinished = Unfinished(storage, database, "all", asked, Monitor("test"))
+        unfinished = Unfinished(storage, Messages(database, asked), "all", Monitor("test"))
         unfinished.look(0.0, ())
         asked.runs.clear()
         unfinished.ask_again(name(1), 10.0)

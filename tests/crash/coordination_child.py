@@ -31,7 +31,7 @@ def main(root: Path, run_id: str, url: str, clock: str) -> None:
         set_clock_wrong(Path(clock))
     from ticklake.indexers.base import IndexerOptions, IndexerResources
     from ticklake.indexers.builtin.organism import OrganismIndexer
-    from ticklake.indexers.coordinated import coordinated
+    from ticklake.indexers.shared_runs import Coordinated
     from ticklake.lake.lake import Lake
     from ticklake.storage.files import Storage
     from ticklake.topics import Database
@@ -47,7 +47,7 @@ def main(root: Path, run_id: str, url: str, clock: str) -> None:
     with Database(url) as database:
         spark: Any = InProcess()
         resources = IndexerResources(Storage(root / "storage"), Lake(root / "lake"), spark=lambda: spark)
-        batches_of = coordinated(database, resources, OrganismIndexer, options)
+        batches_of = Coordinated(database, resources, OrganismIndexer, options)
         indexer = OrganismIndexer("organism-indexer", resources, options, batches_of)
         signal.signal(signal.SIGTERM, lambda *_: indexer.stop(0))
         indexer.start()

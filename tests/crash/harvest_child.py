@@ -16,8 +16,8 @@ from in_process import InProcess
 from ticklake import Database, faults
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
-from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.finished_run import FinishedRun
+from ticklake.indexers.shared_runs import Coordinated
 from ticklake.lake.lake import Lake
 from ticklake.storage.files import Storage
 
@@ -50,7 +50,7 @@ def index(part: Part) -> None:
         resources = IndexerResources(
             Storage(part.root / "storage"), Lake(part.root / part.lake), database, spark=lambda: spark
         )
-        source = (coordinated(database, resources, EnvironmentIndexer, options),) if part.shared else ()
+        source = (Coordinated(database, resources, EnvironmentIndexer, options),) if part.shared else ()
         indexer = EnvironmentIndexer(GROUP, resources, options, *source)
         signal.signal(signal.SIGTERM, lambda *_: indexer.stop(0))
         indexer.start()

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 
 from ticklake import Database
 from ticklake.cli import cli
-from ticklake.indexers.runs_with_work import Unfinished
+from ticklake.indexers.runs.pending import Messages
+from ticklake.indexers.runs.unfinished import Unfinished
 from ticklake.lake.read.catalog import Catalog
 from ticklake.monitoring import Monitor
 from ticklake.services.closing import record_close
@@ -73,7 +74,7 @@ class Place:
             service = ReconciliationService(database, storage)
             for _ in range(2):
                 service.reconcile_all()
-            assert Unfinished(storage, database, "all", lambda _: True, Monitor("test")).look(0.0, ()) == []
+            assert Unfinished(storage, Messages(database, lambda _: True), "all", Monitor("test")).look(0.0, ()) == []
             assert database.runs() == before
 
     def is_gone(self) -> None:

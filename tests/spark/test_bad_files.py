@@ -22,7 +22,7 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.indexers.builtin.simple import SimpleBatchIndexer
-from ticklake.indexers.coordinated import coordinated
+from ticklake.indexers.shared_runs import Coordinated
 from ticklake.lake.table import Table
 from ticklake.storage.codec import CellColumns, encode_ticks
 from ticklake.storage.files import Storage
@@ -135,7 +135,7 @@ def test_nor_by_indexers_that_share_the_work_through_a_coordinator(
     files.with_a_bad_tick()
     index_metadata()
     options = IndexerOptions(files.maker.run_id, until_caught_up=True, insert_batch_size=insert_batch_size)
-    opened = coordinated(database, resources, EnvironmentIndexer, options)
+    opened = Coordinated(database, resources, EnvironmentIndexer, options)
     EnvironmentIndexer("environment-indexer", resources, options, opened).run()
     files.check()
 

@@ -77,5 +77,6 @@ def test_a_killed_node_finishes_its_old_runs_at_the_next_start(file: Path, event
             assert process.wait(120) == 0
     for run_id in runs:
         places = ["--storage", storage.url, "--lake", str(file.parent / "data" / "lake")]
+        assert f"Continuing with run {run_id}" in (file.parent / "log").read_text()
         result = CliRunner().invoke(cli, ["verify", run_id, *places])
         assert (result.exit_code, "abandoned at tick" in result.output) == (0, True), result.output

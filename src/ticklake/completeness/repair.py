@@ -11,8 +11,8 @@ from ticklake.completeness.judging import judge
 from ticklake.completeness.messages import Messages
 from ticklake.completeness.tables import Tables
 from ticklake.defaults import BATCH_TOPIC
-from ticklake.indexers.coordinated import changed_files
 from ticklake.indexers.events import TABLE as EVENTS
+from ticklake.indexers.reopening import changed_files
 from ticklake.storage import Storage
 from ticklake.ticks import TickRange
 

@@ -14,7 +14,14 @@ from ticklake.coordination.gaps import (
     MissingTicks,
 )
 from ticklake.coordination.groups import BoundGroup, bind, groups_of_table, unbind
-from ticklake.coordination.overview import RecordedGap, completed_batches, live_claims, recorded_gaps
+from ticklake.coordination.overview import (
+    RecordedGap,
+    completed_batches,
+    files_left,
+    live_claims,
+    recorded_end,
+    recorded_gaps,
+)
 from ticklake.coordination.reconcile import (
     Announced,
     announced,
@@ -48,10 +55,12 @@ __all__ = [
     "compare",
     "completed_batches",
     "destination_of",
+    "files_left",
     "frontiers",
     "groups_of_table",
     "live_claims",
     "publish",
+    "recorded_end",
     "recorded_gaps",
     "stored",
     "topics_with",

@@ -184,6 +184,11 @@ class Coordinator:
         with self._sql() as sql:
             sql.release_except(**self._key, instance=self._instance, claims=_fence(held))
 
+    def release_earlier(self, life: str) -> int:
+        """Releases the claims of ended processes of a node. `life`, as NODE/LIFE, is the one that is running."""
+        with self._sql() as sql:
+            return len(sql.release_earlier(**self._key, node=f"{life.partition('/')[0]}/", life=f"{life}:"))
+
     def claimed_except(self, held: Collection[Claim]) -> int:
         """Returns the number of claimed batches of all indexers, without these claims."""
         with self._run.reading() as transaction:
@@ -219,14 +224,16 @@ class Coordinator:
         self._monitor.counter("batches_failed").add(int(failed))
         return failed
 
-    def record_end(self, last_tick: int) -> bool:
+    def record_end(self, last_tick: int, never_written: Sequence[TickRange] = ()) -> bool:
         """Records the last tick of the run; missing ticks before it become gaps. Returns False if it was recorded.
 
-        Durable, because an indexer that has caught up ends after this, and no other would record it again.
+        Ticks that were never written to an abandoned run are no gaps. Durable, because an indexer that has caught up
+        ends after this, and no other would record it again.
         """
         with self._locked(durable=True) as (sql, frontier):
             ((_, known),) = sql.reached(**self._key)
             if known == last_tick:
+                self._gaps.close(sql, never_written)
                 return False
             reach = -1 if frontier is None else frontier
             whole = TickRange(reach + 1, last_tick)
@@ -236,6 +243,7 @@ class Coordinator:
                     self._gaps.add(sql, Gap(gap, 0), new=True)
             sql.set_end(**self._key, last_tick=last_tick)
             self._recompute_frontier(sql)
+            self._gaps.close(sql, never_written)
         return True
 
     def status(self) -> CoordinatorStatus:

@@ -10,7 +10,7 @@ from ticklake.coordination.claims import Batch
 from ticklake.coordination.gaps import Gap, MissingTicks, gap_changes, joined_if_many, with_ages
 from ticklake.database.schema import Row, Statements
 from ticklake.monitoring import Monitor
-from ticklake.ticks import TickRange, hull, merged, subtract
+from ticklake.ticks import TickRange, hull, merged, on_grid, split, subtract
 
 log = logging.getLogger(__name__)
 ALL_TICKS = TickRange(0, 2**63 - 1)
@@ -63,6 +63,15 @@ class GapRecords:
         for opened in change.opened:
             self.add(sql, Gap(opened, 0), new=True)
         return change.frontier
+
+    def close(self, sql: Statements, ranges: Sequence[TickRange]) -> None:
+        """Removes ticks from the gaps, because nobody expects them any more."""
+        for ticks in ranges:
+            for gap in self.overlapping(sql, ticks):
+                sql.remove_gap(**self._key, first=gap.ticks.start)
+                for piece in split(gap.ticks, ticks, self._step):
+                    if on_grid(piece, self._step):
+                        self.add(sql, gap._replace(ticks=piece))
 
     def set_missing(
         self, sql: Statements, frontier: int | None, name: str, before: str | None, missing: MissingTicks

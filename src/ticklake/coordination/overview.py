@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ticklake.coordination.coordinator import PACKAGE
+from ticklake.coordination.target import Target
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
 
 _LIMIT = 100_000
+_PAGE = 5_000
 
 
 class RecordedGap(NamedTuple):
@@ -42,6 +44,33 @@ def live_claims(run: Run) -> int:
     with run.reading() as transaction:
         ((count,),) = transaction.sql(PACKAGE).live_claims()
     return int(count)
+
+
+def files_left(run: Run, indexer_class: str, table: Target, names: Sequence[str]) -> int:
+    """Returns how many of these files were never claimed, and how many batches are claimed. Creates no tables."""
+    if not run.has_tables_of(PACKAGE):
+        return len(names)
+    run.prepare(PACKAGE)
+    key = {"indexer_class": indexer_class, "table_id": table.table_id}
+    with run.reading() as transaction:
+        sql = transaction.sql(PACKAGE)
+        left = sum(len(sql.never_claimed(**key, filenames=json.dumps(page))) for page in _pages(names))
+        ((claimed,),) = sql.claimed_except(**key, instance="", claims="[]")
+    return left + int(claimed)
+
+
+def recorded_end(run: Run, indexer_class: str, table: Target) -> int | None:
+    """Returns the last tick of a run, if the coordinator of this table knows it. Creates no tables."""
+    if not run.has_tables_of(PACKAGE):
+        return None
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        rows = transaction.sql(PACKAGE).reached(indexer_class=indexer_class, table_id=table.table_id)
+    return next((last_tick for _, last_tick in rows), None)
+
+
+def _pages(names: Sequence[str]) -> Iterator[list[str]]:
+    return (list(names[start : start + _PAGE]) for start in range(0, len(names), _PAGE))
 
 
 def completed_batches(run: Run) -> int:

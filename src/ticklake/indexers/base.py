@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from ticklake import defaults
+from ticklake.indexers.batches import Pending
 from ticklake.indexers.errors import DatabaseNeeded, LakeNeeded, RunDiscoveryTimeout
-from ticklake.indexers.following import Following
-from ticklake.indexers.runs_with_work import Unfinished, unacknowledged
+from ticklake.indexers.runs.following import Following
+from ticklake.indexers.runs.pending import Messages, unacknowledged
+from ticklake.indexers.runs.unfinished import Unfinished
 from ticklake.lake.flush import Sharing
 from ticklake.lake.lake import Lake
 from ticklake.monitoring import Monitor
@@ -72,6 +74,8 @@ class Indexer(Service):
     """Finds its run, prepares the schema, then indexes the run."""
 
     default_topic: ClassVar[str] = defaults.BATCH_TOPIC
+    gauges_of_runs: Sequence[str] = ()
+    """More metrics that are the sums over all runs that this indexer works on."""
 
     def __init__(self, name: str, resources: IndexerResources, options: IndexerOptions | None = None) -> None:
         super().__init__(name)
@@ -95,8 +99,7 @@ class Indexer(Service):
             return
         self.run_id = self._discover_run()
         if self.run_id is not None:
-            if self._branch is not None:
-                self._branch.run(self.run_id, create=False)  # it may have been deleted or moved since it was found
+            self.check_run(self.run_id)
             self.prepare_schema(self.run_id)
             self.index_run(self.run_id)
 
@@ -112,6 +115,18 @@ class Indexer(Service):
     def unfinished_runs(self) -> list[str]:
         """The runs that may have work left after the stop, the newest last."""
         return self.runs if self._following is None else self._following.left
+
+    def check_run(self, run_id: str) -> None:
+        """Raises if a run that was found is not in the database any more: it was deleted or moved."""
+        if self._branch is not None:
+            self._branch.run(run_id, create=False)
+
+    @property
+    def pending(self) -> Pending:
+        """Tells which runs have work for this indexer."""
+        if self.resources.database is None:
+            raise DatabaseNeeded(name=self.name, topic=self.resources.topic)
+        return Messages(self.resources.database, self.has_work)
 
     def has_work(self, run: Run) -> bool:
         """Returns whether a run has messages that this indexer's group has not acknowledged."""
@@ -144,15 +159,21 @@ class Indexer(Service):
 
     def _follow(self, wanted: str) -> None:
         """Works on all wanted runs that have work, until a stop or, with `until_caught_up`, until nothing is left."""
-        if self.resources.database is None:
-            raise DatabaseNeeded(name=self.name, topic=self.resources.topic)
-        unfinished = Unfinished(self.resources.storage, self.resources.database, wanted, self.has_work, self.monitor)
+        unfinished = Unfinished(self.resources.storage, self.pending, wanted, self.monitor)
         seconds = self.options.poll_interval_ms / 1000
-        self._following = Following(unfinished, self._of_run, self.monitor, interval=seconds)
+        self._following = Following(
+            unfinished,
+            self._of_run,
+            self.monitor,
+            interval=seconds,
+            until_caught_up=self.options.until_caught_up,
+            gauges=self.gauges_of_runs,
+        )
         try:
             while self._proceed_with_children():
-                busy = self._following.step(time.monotonic(), end_idle=self.options.until_caught_up)
+                busy = self._following.step(time.monotonic())
                 if self.options.until_caught_up and not busy:
+                    self._following.check()
                     break
                 self._following.rest(seconds)
         finally:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
-from ticklake.indexers.batches import Batches
+from ticklake.indexers.batches import Batches, Pending, RunsSource
 from ticklake.indexers.buffer import TickBuffer
 from ticklake.indexers.components import Components, Idempotency, MetadataReading, TickBuffering, metadata_of
 from ticklake.indexers.errors import RowsMissing, SparkNeeded
@@ -60,6 +60,10 @@ class BatchIndexer(Indexer):
             self.monitor.percentiles(latency)
         self._loop: FlushLoop | None = None
         self._waiting_since: float | None = None
+        self._first_waits: dict[str, float] = {}
+        """When runs began to wait for their metadata, over all of their turns."""
+        if self.source is not None:
+            self.gauges_of_runs = self.source.gauges
         if resources.sharing is not None and self.table is not None:
             resources.sharing.expect(self.table.name)
 
@@ -81,6 +85,19 @@ class BatchIndexer(Indexer):
             buffering=TickBuffering(options.insert_batch_size, options.flush_timeout_ms),
             idempotency=Idempotency() if options.enable_idempotency else None,
         )
+
+    @property
+    def pending(self) -> Pending:
+        return super().pending if self.source is None else self.source.pending
+
+    @property
+    def source(self) -> RunsSource | None:
+        """The source of its batches, if that is neither a topic nor the files of one run."""
+        return self._batches_of if isinstance(self._batches_of, RunsSource) else None
+
+    def check_run(self, run_id: str) -> None:
+        if self.source is None:
+            super().check_run(run_id)
 
     def wake(self) -> None:
         if self._batches is not None:
@@ -108,7 +125,12 @@ class BatchIndexer(Indexer):
         return [one for one in children if isinstance(one, BatchIndexer)]
 
     def _copy(self, resources: IndexerResources, options: IndexerOptions) -> BatchIndexer:
-        return type(self)(self.name, resources, options, self._batches_of)
+        source = self._batches_of
+        if isinstance(source, RunsSource) and resources.database is not None:
+            source = source.on(resources.database)
+        child = type(self)(self.name, resources, options, source)
+        child._first_waits = self._first_waits
+        return child
 
     def index_run(self, run_id: str) -> None:
         while True:
@@ -138,9 +160,12 @@ class BatchIndexer(Indexer):
         """Returns the flusher of a run; None if the indexer is stopped before the metadata exists."""
         metadata, world = self.components().metadata, None
         if metadata is not None:
-            world = metadata.load(metadata_of(self.resources, run_id), run_id, self._wait_for_metadata, self.monitor)
+            since = self._first_waits.setdefault(run_id, time.monotonic()) if self._branch is not None else None
+            read = metadata_of(self.resources, run_id)
+            world = metadata.load(read, run_id, self._wait_for_metadata, self.monitor, since)
             if world is None:
                 return None
+            self._first_waits.pop(run_id, None)
         if self.resources.spark is None:
             raise SparkNeeded(name=self.name)
         ledger = self.ledger(self.resources.tables, run_id) if self.table else None

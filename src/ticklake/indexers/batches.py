@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from ticklake.backoff import pause_after
 from ticklake.contracts import BatchInfo
@@ -22,7 +23,7 @@ from ticklake.lake.verify import table_id
 from ticklake.monitoring import Monitor
 from ticklake.storage import BatchFile, Storage, check_key, parse_batch_name
 from ticklake.ticks import TickRange
-from ticklake.topics import Message, ProcessedBatches, Run, TopicReader
+from ticklake.topics import Database, Message, ProcessedBatches, Run, TopicReader
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,42 @@ class Batches(Protocol):
     def wake(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Pending(Protocol):
+    """Tells which runs have work."""
+
+    asks_again: ClassVar[bool]
+    """Whether work can appear some time after a change. Then a run is asked again for a while."""
+
+    def stamps(self, run_ids: Sequence[str]) -> Mapping[str, object]:
+        """Returns a value for each run that may have work. It changes if the run does; None: it has just changed."""
+
+    def is_left(self, run_id: str) -> bool:
+        """Returns whether a run has work."""
+
+
+class RunsSource(ABC):
+    """A source of batches other than a topic, from which an indexer can work on many runs."""
+
+    gauges: ClassVar[Sequence[str]] = ()
+    """The metrics of one run that are added up."""
+
+    @abstractmethod
+    def __call__(self, run_id: str, monitor: Monitor) -> Batches:
+        """Opens the batches of a run."""
+
+    @abstractmethod
+    def on(self, database: Database) -> RunsSource:
+        """Returns the same source with another connection to its database."""
+
+    @abstractmethod
+    def count(self, run_id: str) -> int:
+        """Returns the number of files of a run that are not indexed. Failed files do not count."""
+
+    @property
+    @abstractmethod
+    def pending(self) -> Pending: ...
 
 
 class TopicBatches(AbstractContextManager["TopicBatches"]):

@@ -32,9 +32,10 @@ class MetadataReading:
         run_id: str,
         wait: Callable[[float], bool],
         monitor: Monitor,
+        since: float | None = None,
     ) -> World | None:
-        """Returns the world of the run; None if `wait` returns False first."""
-        deadline = time.monotonic() + self.max_poll_duration_ms / 1000
+        """Returns the world of the run; None if `wait` returns False first. `since`: when the waiting began."""
+        deadline = (time.monotonic() if since is None else since) + self.max_poll_duration_ms / 1000
         while True:
             metadata = _timed(read, monitor)
             if metadata is not None:

@@ -6,14 +6,13 @@ import heapq
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
 from ticklake.coordination import (
-    NO_TABLE,
     NOTHING_MISSING,
     PENDING,
     Claim,
@@ -22,22 +21,21 @@ from ticklake.coordination import (
     FoundFile,
     GapIndex,
     MissingTicks,
-    Target,
 )
 from ticklake.errors import TickLakeError
-from ticklake.indexers.base import IndexerOptions, IndexerResources
-from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.batches import Delivery, id_at
-from ticklake.lake.delta import one_line
+from ticklake.indexers.base import IndexerOptions
+from ticklake.indexers.batches import Delivery
+from ticklake.indexers.reopening import (
+    failed_files,
+)
 from ticklake.lake.empty import joined
-from ticklake.lake.errors import DamagedTableFile, StorageUnavailable, TableUnreadable
-from ticklake.lake.ledger import Ledger
+from ticklake.lake.errors import StorageUnavailable
+from ticklake.lives import Life, life_of
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage, Watch
 from ticklake.storage.errors import BadFile, StoredFileMissing
-from ticklake.ticks import TickRange, count, merged, on_grid, ranges_of, subtract
-from ticklake.topics import Database, retry_while_unavailable
-from ticklake.world import World
+from ticklake.ticks import TickRange, on_grid, ranges_of, subtract
+from ticklake.topics import retry_while_unavailable
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -212,8 +210,8 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             names = self._coordinator.never_claimed([name for _, name in page])
             yield from (file for file in page if file[1] in names)
 
-    def _read_end(self) -> int | None:
-        """Returns the last tick of the run if it has ended and the coordinator does not know it yet."""
+    def _read_end(self) -> Life | None:
+        """Returns the end of the run if it has ended and the coordinator does not know it yet."""
         now = time.monotonic()
         if self._found or self._end_known or now < self._end_checked + _END_SECONDS:
             return None
@@ -229,11 +227,12 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             return None
         if end is None:
             self._end_checked = now
-        return None if end is None else end.last_tick
+        return None if end is None else life_of(end)
 
-    def _record_end(self, last_tick: int) -> None:
+    def _record_end(self, end: Life) -> None:
         """Records the end of the run once every file is claimed. Missing ticks before the end become gaps."""
-        self._coordinator.record_end(last_tick)
+        if end.last_tick is not None:
+            self._coordinator.record_end(end.last_tick, end.never_written)
         self._end_known = True
         self._gaps_pending = self._coordinator.status().gaps_pending
 
@@ -323,114 +322,6 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         log.warning("Batch %s failed: %s", claim.name, error)
         self.failed[f"{self._run_id}/{claim.name}"] = error
         self._call_database(lambda: self._coordinator.fail(claim, error))
-
-
-def coordinated(
-    database: Database, resources: IndexerResources, kind: type[BatchIndexer], options: IndexerOptions
-) -> Callable[[str, Monitor], CoordinatedBatches]:
-    """Returns a function that opens the batches of a run. All indexers of this class share them."""
-
-    def open_batches(run_id: str, monitor: Monitor) -> CoordinatedBatches:
-        storage = resources.storage
-        step = World.of(storage.read_metadata(run_id)).sampling_interval
-        lease = options.claim_timeout
-        run, table = database.run(run_id), _target(resources, kind, run_id)
-        coordinator = Coordinator(run, kind.__name__, step=step, table=table, lease=lease, monitor=monitor)
-        coordinator.register(id_at)
-        damaged: list[DamagedTableFile] = []
-        if kind.table is not None:
-            ledger, changed = kind.ledger(resources.tables, run_id), changed_files(coordinator, storage, run_id)
-            damaged = _reopen_missing(coordinator, ledger, changed, monitor)
-        batches = CoordinatedBatches(
-            coordinator,
-            storage,
-            run_id,
-            monitor,
-            poll_interval=options.poll_interval_ms / 1000,
-            gap_warning_timeout_ms=options.gap_warning_timeout_ms,
-            until_caught_up=options.until_caught_up,
-        )
-        batches.ticks_before = count(_completed(coordinator), step)
-        batches.unverified = _unverified(coordinator, run_id, damaged)
-        batches.failed = batches.unverified | failed_files(coordinator, storage, run_id)
-        return batches
-
-    return open_batches
-
-
-def _target(resources: IndexerResources, kind: type[BatchIndexer], run_id: str) -> Target:
-    if kind.table is None:
-        return NO_TABLE
-    ledger = kind.ledger(resources.tables, run_id)
-    return Target.at(ledger.id, ledger.directory)
-
-
-def failed_files(
-    coordinator: Coordinator, storage: Storage, run_id: str, known: Collection[str] = ()
-) -> dict[str, str]:
-    """Returns the failed files of all indexers and their errors: those that still exist, and those in `known`."""
-    failed = {f"{run_id}/{batch.name}": batch.error for batch in coordinator.failed()}
-    return {key: error for key, error in failed.items() if key in known or storage.exists(key)}
-
-
-def changed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> set[str]:
-    """Returns the names of incomplete files that have changed since they were read."""
-    stamps = {batch.name: batch.missing.stamp for batch in coordinator.incomplete()}
-    return {name for name, stamp in stamps.items() if storage.stamp(f"{run_id}/{name}") not in (None, stamp)}
-
-
-def _reopen_missing(
-    coordinator: Coordinator, ledger: Ledger, changed: Collection[str], monitor: Monitor
-) -> list[DamagedTableFile]:
-    """Reopens completed batches whose ticks the table lacks, because it was removed or restored from an old copy.
-
-    Returns the damaged files of the table. Ticks within their ranges are not checked.
-    """
-    missing, damaged = _missing_in(ledger, _completed(coordinator, changed), coordinator.step)
-    for error in damaged:
-        monitor.errors.record("TABLE_DAMAGED", error)
-        log.warning("%s", error)
-    if missing and (names := coordinator.reopen_missing(missing, changed)):
-        monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(ledger.directory))
-        log.warning("%d batches are completed but not in %s: they are indexed again", len(names), ledger.directory)
-    return damaged
-
-
-def _missing_in(
-    ledger: Ledger, wanted: Iterable[TickRange], step: int
-) -> tuple[list[TickRange], list[DamagedTableFile]]:
-    """Returns which of these ticks a table lacks, and its damaged files. Ticks within damaged files are skipped."""
-    asked = merged((on_grid(one, step) for one in wanted), step)
-    damaged: list[DamagedTableFile] = []
-    while True:
-        try:
-            present = ledger.present(asked)
-            return subtract(asked, ranges_of(present[present % step == 0], step), step), damaged
-        except DamagedTableFile as error:
-            damaged.append(error)
-            # Step 1, not the sampling interval: no remaining range may touch the damaged file.
-            left = subtract(asked, [TickRange(error.first, error.last)], 1)
-            asked = [inside for one in left if (inside := on_grid(one, step))]
-        except OSError as error:
-            raise TableUnreadable(table=ledger.directory, reason=one_line(error)) from error
-
-
-def _unverified(coordinator: Coordinator, run_id: str, damaged: Iterable[DamagedTableFile]) -> dict[str, str]:
-    """Returns the completed files whose ticks may be in a damaged file of the table, with its error."""
-    return {
-        f"{run_id}/{batch.name}": str(error)
-        for error in damaged
-        for batch in coordinator.batches(TickRange(error.first, error.last))
-        if batch.status == "completed"
-    }
-
-
-def _completed(coordinator: Coordinator, changed: Collection[str] = ()) -> list[TickRange]:
-    """Returns the ticks of completed files; for changed files, all ticks that their names promise."""
-    done = [batch for batch in coordinator.batches() if batch.status == "completed"]
-    return [
-        part for one in done for part in ([one.ticks] if one.name in changed else one.present_ticks(coordinator.step))
-    ]
 
 
 def _by_priority(files: Iterable[tuple[TickRange, str]], pending: GapIndex) -> Iterator[tuple[bool, TickRange, str]]:

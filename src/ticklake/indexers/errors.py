@@ -100,6 +100,17 @@ class NotAMetadataMessage(TickLakeError):
     run_id: str
 
 
+class RunsNotIndexed(TickLakeError):
+    message = (
+        "{count:,} runs could not be indexed, each after {attempts} attempts in a row; all others are indexed. Run "
+        "{run_id}: {error}. Remove the cause, then start the indexer again."
+    )
+    count: int
+    attempts: int
+    run_id: str
+    error: str
+
+
 class UnknownIndexer(TickLakeError):
     message = (
         'Indexer class {name!r} cannot be used: {reason}. Write "module:Class", a BatchIndexer that Python can '

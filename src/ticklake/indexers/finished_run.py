@@ -13,8 +13,8 @@ from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.batches import Batches, StoredBatches
 from ticklake.indexers.builtin import MetadataIndexer
-from ticklake.indexers.coordinated import CoordinatedBatches, coordinated
 from ticklake.indexers.errors import NothingToIndex
+from ticklake.indexers.shared_runs import Coordinated
 from ticklake.lake.empty import joined
 from ticklake.lake.flush import Sharing
 from ticklake.lake.ledger import Ledger, Removal, lacks_ticks
@@ -25,6 +25,7 @@ from ticklake.ticks import TickRange, merged, ranges_of
 from ticklake.world import World
 
 if TYPE_CHECKING:
+    from ticklake.indexers.coordinated import CoordinatedBatches
     from ticklake.indexers.subscription import Acknowledged
 
 log = logging.getLogger(__name__)
@@ -184,7 +185,7 @@ class FinishedRun:
     def _open(self, kind: type[BatchIndexer], run_id: str, monitor: Monitor) -> Batches:
         database = self._resources.database
         if database is not None and self._ticks is None and not self._replaces:
-            open_batches = coordinated(database, self._resources, kind, self._options)
+            open_batches = Coordinated(database, self._resources, kind, self._options)
             self._sources[monitor] = open_batches(run_id, monitor)
             return self._sources[monitor]
         self._sources[monitor] = StoredBatches(self._resources.storage, run_id, monitor, self._ticks)

@@ -15,7 +15,7 @@ from ticklake.database import OUTAGES
 from ticklake.database.errors import DatabaseDamaged, RunNotInDatabase
 from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
-from ticklake.indexers.run_turns import by_age
+from ticklake.indexers.runs.turns import by_age
 from ticklake.insights.reports import GroupReport
 from ticklake.logs import redacted
 

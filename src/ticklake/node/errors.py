@@ -107,16 +107,6 @@ class RunAndRuns(TickLakeError):
     runs: str
 
 
-class RunsWithoutTopic(TickLakeError):
-    message = (
-        "{file}: indexer {service!r} has runs = {runs!r}, which needs a topic. "
-        "Bind it to a topic (topic-read:NAME?consumerGroup=GROUP), or set run_id."
-    )
-    file: object
-    service: str
-    runs: str
-
-
 class SourceMissing(TickLakeError):
     message = (
         "{file}: indexer {service!r} has no source. Bind it to a topic "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -13,9 +14,9 @@ from ticklake.database.names import check_name
 from ticklake.events import IndexerQueue
 from ticklake.indexers.base import Indexer, IndexerOptions, IndexerResources
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.coordinated import coordinated
 from ticklake.indexers.events import EventIndexer
 from ticklake.indexers.registry import indexer_of
+from ticklake.indexers.shared_runs import Coordinated
 from ticklake.lake import flush
 from ticklake.lake.lake import Lake
 from ticklake.node.errors import (
@@ -23,7 +24,6 @@ from ticklake.node.errors import (
     EventRunMissing,
     OneEventFile,
     RunAndRuns,
-    RunsWithoutTopic,
     SourceMissing,
     TwoEventIndexers,
     TwoSources,
@@ -68,7 +68,7 @@ class IndexerBuilder:
     def indexer(self, service: ServiceSettings) -> Service:
         kind = indexer_of(service.class_name)
         reads, shares = self._source(service, kind)
-        self._check_runs(service, reads)
+        self._check_runs(service)
         known = set(IndexerOptions.__dataclass_fields__)
         values = {name: value for name, value in dict(service.options).items() if name in known and value is not None}
         if reads is not None:
@@ -79,16 +79,13 @@ class IndexerBuilder:
             return kind(service.name, resources, options)
         shared = cast(given.DatabaseOptions, self._settings.resources[shares.resource].options)
         database = self._resources.database(shared)
-        return kind(service.name, resources, options, coordinated(database, resources, kind, options))
+        resources = replace(resources, database=database)
+        return kind(service.name, resources, options, Coordinated(database, resources, kind, options))
 
-    def _check_runs(self, service: ServiceSettings, reads: Binding | None) -> None:
+    def _check_runs(self, service: ServiceSettings) -> None:
         options = cast(given.IndexerOptions, service.options)
-        if options.runs is None:
-            return
-        if options.run_id is not None:
+        if options.runs is not None and options.run_id is not None:
             raise RunAndRuns(file=self._settings.file, service=service.name, run_id=options.run_id, runs=options.runs)
-        if reads is None:
-            raise RunsWithoutTopic(file=self._settings.file, service=service.name, runs=options.runs)
 
     def _source(self, service: ServiceSettings, kind: type[Indexer]) -> tuple[Binding | None, Binding | None]:
         """Returns the source of an indexer: a topic or, for a batch indexer, a coordinator. Exactly one is required."""

@@ -98,6 +98,8 @@ def leftovers_of(services: Iterable[Service], queues: Iterable[TickQueue] = ()) 
 
 def _lag(indexer: BatchIndexer, run_id: str) -> int:
     resources = indexer.resources
+    if indexer.source is not None:
+        return indexer.source.count(run_id)
     if resources.database is None or not resources.topic:
         return 0
     group = resources.group or indexer.name

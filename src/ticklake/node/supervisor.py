@@ -35,6 +35,7 @@ UNRECOVERABLE = (
     errors.RowsMissing,
     errors.RunClosed,
     errors.RunLeaving,
+    errors.RunsNotIndexed,
     errors.SchemaTooNew,
     errors.SparkNeeded,
     errors.StaleRewrite,

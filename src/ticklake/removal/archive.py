@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ticklake import faults
 from ticklake.disk import files_below, make_directory, remove_tree, sync
 from ticklake.removal.contents import RunContents, RunPlaces, contents_of
-from ticklake.removal.deletion import check_removable, mark, remove
+from ticklake.removal.deletion import check_removable, destination_in, mark, remove
 from ticklake.removal.errors import ArchiveConflict, BadArchive, DeletedMeanwhile, NotArchivable, TablesChanging
 from ticklake.storage import Storage, check_key
 from ticklake.storage.errors import UnsafeStorageKey
@@ -35,6 +37,11 @@ def archive_run(
 
     Every copy is read back and compared before anything is deleted. After a crash, the same call goes on.
     """
+    with _noticing_deletion(places, destination):
+        return _archive(places, destination, tables, force=force)
+
+
+def _archive(places: RunPlaces, destination: Storage, tables: Path | None, *, force: bool) -> Archived:
     contents = contents_of(places)
     check_destination(places, destination, tables)
     check_removable(places, contents, destination.url)
@@ -49,6 +56,19 @@ def archive_run(
         raise DeletedMeanwhile(run_id=places.run_id, destination=destination.url)
     remove(places)
     return Archived(contents, len(copied | again), table_files)
+
+
+@contextmanager
+def _noticing_deletion(places: RunPlaces, destination: Storage) -> Iterator[None]:
+    """Raises `DeletedMeanwhile` if files vanish because another command deletes the run."""
+    try:
+        yield
+    except (FileNotFoundError, shutil.Error) as error:
+        note = places.storage.leaving_note(places.run_id)
+        is_deleted = note is not None and not destination_in(note)
+        if is_deleted or places.run_id not in places.storage.runs():
+            raise DeletedMeanwhile(run_id=places.run_id, destination=destination.url) from error
+        raise
 
 
 def check_destination(places: RunPlaces, destination: Storage, tables: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ticklake import faults
 from ticklake.contracts import FORMAT_VERSION, RunCompleted
 from ticklake.coordination import Topic, announced, compare, publish, stored
-from ticklake.lives import BEFORE_FIRST, Life, RunState, Step, bounds_of, decide, life_of, may_write
+from ticklake.lives import BEFORE_FIRST, Cause, Life, RunState, Step, bounds_of, decide, life_of, may_write
 from ticklake.services.errors import RunClosed, RunEndedBefore, RunGoesOn, RunLeaving
 from ticklake.storage import Storage
 from ticklake.storage.errors import BadFile, StoredFileConflict, StoredFileMissing
@@ -97,16 +97,24 @@ def silent_seconds(storage: Storage, run_id: str, runs: Sequence[Run], now: floa
     return now - max(moments) if moments else None
 
 
-def check_open(storage: Storage, run_id: str, ticks: Sequence[int]) -> None:
-    """Raises if a producer writes ticks to a run that is closed or being deleted."""
+def keep_open(storage: Storage, run_id: str, ticks: Sequence[int]) -> bool:
+    """Raises if a producer writes ticks to a run that is closed or being deleted.
+
+    A run that was only closed because its producer was silent is opened again, for this producer is alive. Returns
+    whether it was.
+    """
     try:
         life = life_of(storage.read_completion(run_id))
     except BadFile:
         life = Life()
-    if not may_write(life, ticks):
-        raise closed_error(run_id, life, ticks[0], ticks[-1])
     if storage.leaving_note(run_id) is not None:
         raise RunLeaving(run_id=run_id)
+    if may_write(life, ticks):
+        return False
+    if life.cause != Cause.SILENCE:
+        raise closed_error(run_id, life, ticks[0], ticks[-1])
+    storage.remove_completion(run_id)
+    return True
 
 
 def closed_error(run_id: str, life: Life, first: int, last: int) -> RunClosed:

@@ -16,7 +16,7 @@ from ticklake.contracts import BatchInfo
 from ticklake.monitoring import METRICS_WINDOW_SECONDS
 from ticklake.services.announcing import Announcer
 from ticklake.services.base import Service
-from ticklake.services.closing import check_open
+from ticklake.services.closing import keep_open
 from ticklake.services.errors import RunVanished
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
@@ -141,13 +141,18 @@ class PersistenceService(Service):
         faults.reach("persistence.write")
         numbers = [ticks[0].number, ticks[-1].number]
         if not self._is_open:  # a producer that comes back to a closed run writes nothing
-            check_open(self._storage, self._run.id, numbers)
+            self._keep_open(numbers)
         self._check_there()
         file = self._storage.write_batch(self._run.id, ticks)
         # After the write: a run that is closed at the same moment either counts this file, or is seen here.
-        check_open(self._storage, self._run.id, numbers)
+        self._keep_open(numbers)
         self._is_open, self._last_key = True, file.key
         return file
+
+    def _keep_open(self, numbers: list[int]) -> None:
+        if keep_open(self._storage, self._run.id, numbers):
+            self.monitor.errors.record("RUN_OPENED_AGAIN", "it was closed after a silence", self._run.id)
+            log.warning("Run %s was closed after a silence, but its producer is alive: it is open again", self._run.id)
 
     def _check_there(self) -> None:
         """Raises if the run was deleted: a new file would bring back a part of it."""

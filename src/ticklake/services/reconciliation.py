@@ -44,7 +44,7 @@ class ReconciliationService(Service):
     ) -> None:
         super().__init__(name)
         self._abandon_after, self._own, self._clock = abandon_after, own, clock
-        self._closed: set[str] = set()
+        self._closed: dict[str, int | None] = {}
         self._database, self._storage, self._interval, self._topic = database, storage, interval, topic
         self._only = run_id
         self._watches: dict[str, Watch] = {}
@@ -87,14 +87,16 @@ class ReconciliationService(Service):
         self._report(difference.vanished)
 
     def _abandon_if_silent(self, run_id: str) -> None:
-        """Closes a run whose producer has been silent for too long. A run that was closed once costs nothing."""
+        """Closes a run whose producer has been silent for too long. An unchanged closed run costs almost nothing."""
         wanted, now = self._abandon_after, self._clock()
-        if wanted is None or run_id == self._own or run_id in self._closed:
-            return
-        if self._storage.read_completion(run_id) is not None:
-            self._closed.add(run_id)
+        if wanted is None or run_id == self._own:
             return
         changed = self._storage.changed_at(run_id)
+        if run_id in self._closed and self._closed[run_id] == changed:
+            return
+        if self._storage.read_completion(run_id) is not None:
+            self._closed[run_id] = changed
+            return
         if changed is not None and now - changed / 1e9 < wanted:
             return
         runs = runs_in([self._database], run_id)
@@ -105,7 +107,6 @@ class ReconciliationService(Service):
     def _abandon(self, run_id: str, runs: list[Run], silent: float) -> None:
         known = [ticks for run in runs for ticks in announce_files(run, self._storage, self._topic)]
         end, _ = record_close(self._storage, run_id, cause=Cause.SILENCE, known=known, clock=self._clock)
-        self._closed.add(run_id)
         self.monitor.counter("runs_abandoned").add()
         log.info("Run %s is %s: its producer was silent for %d seconds", run_id, life_of(end), silent)
         if runs:

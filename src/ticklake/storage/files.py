@@ -106,8 +106,11 @@ class Storage:
         key = _leaving_key(run_id)
         if self._folder.size(key) is None:
             return None
-        with self._folder.open(key) as stream:
-            return stream.read().decode(errors="replace")
+        try:
+            with self._folder.open(key) as stream:
+                return stream.read().decode(errors="replace")
+        except FileNotFoundError:  # the deletion has just ended
+            return None
 
     def unmark_leaving(self, run_id: str) -> None:
         """Removes the mark. Does nothing if there is none."""
@@ -220,6 +223,10 @@ class Storage:
             return self._read_message(self._find(run_id, "completed.pb"), RunCompleted)
         except StoredFileMissing:
             return None
+
+    def remove_completion(self, run_id: str) -> None:
+        """Removes the record of the end: the run is running again. Does nothing if there is none."""
+        self._folder.remove(self._completion_key(run_id))
 
     def reachable(self, run_id: str) -> bool:
         """Returns True if the run's folder can be reached. Tells a missing file from a missing disk."""

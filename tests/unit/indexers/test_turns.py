@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticklake.indexers.run_turns import LIVE_SECONDS, PLACES, TURN_SECONDS, Turns
+from ticklake.indexers.runs.turns import LIVE_SECONDS, PLACES, TURN_SECONDS, Turns
 
 
 def turns_of(*runs: str, places: int = 2) -> Turns:

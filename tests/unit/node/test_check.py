@@ -118,6 +118,7 @@ RIGHT = {
     "an own indexer without a table": service("own:Counting", TOPIC),
     "an own indexer": service("own:Fine", TOPIC, more=LAKE),
     "by coordinator": service("EnvironmentIndexer", COORDINATOR, more=LAKE),
+    "all runs by coordinator": service("EnvironmentIndexer", COORDINATOR, more=LAKE, options="runs = all"),
     "metadata beside a coordinator": service("MetadataIndexer", TOPIC, COORDINATOR, more=LAKE),
     "one group for one table": two("EnvironmentIndexer", more=LAKE),
     "one group in two runs": two("OrganismIndexer", more=LAKE, options=f'run_id = "{RUN[:-1]}1"'),

@@ -18,10 +18,11 @@ log = logging.getLogger("ticklake.somewhere")
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     root = logging.getLogger()
-    before, level = list(root.handlers), root.level
+    before, level, of_notices = list(root.handlers), root.level, logs.notices.level
     yield io.StringIO()
     root.handlers[:] = before
     root.setLevel(level)
+    logs.notices.setLevel(of_notices)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -43,6 +44,16 @@ def test_nothing_that_is_logged_plays_tricks_on_the_terminal(stream: io.StringIO
     log.warning("run %s", "\x1b[2J\x07\x9b")
     (line,) = stream.getvalue().splitlines()
     assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"), [(logging.INFO, True), (logging.WARNING, True), (logging.ERROR, False)], ids=["-v", "", "-q"]
+)
+def test_notices_are_printed_without_v_and_not_with_quiet(stream: io.StringIO, level: int, shown: bool) -> None:
+    logs.set_up(level, "text", stream)
+    logs.notices.info("Continuing")
+    log.info("Working")
+    assert ("Continuing" in stream.getvalue(), "Working" in stream.getvalue()) == (shown, level == logging.INFO)
 
 
 @pytest.mark.parametrize(

@@ -137,15 +137,16 @@ class ClosedAfterWrite(Storage):
     """A storage in which the run is closed just before or after the second file of its producer."""
 
     when = ""
+    cause = "command"
     written = 0
 
     def write_batch(self, run_id: str, ticks: Any) -> BatchFile:
         self.written += 1
         if self.written == 2 and self.when == "before":
-            record_close(Storage(self.url), run_id, cause="silence")
+            record_close(Storage(self.url), run_id, cause=self.cause)
         file = super().write_batch(run_id, ticks)
         if self.written == 2 and self.when == "after":
-            record_close(Storage(self.url), run_id, cause="silence")
+            record_close(Storage(self.url), run_id, cause=self.cause)
         return file
 
 
@@ -161,6 +162,30 @@ def test_a_producer_is_told_or_its_file_is_counted(maker: Any, database: Databas
     assert f"ticks {last + 1} to {last + 10}" in str(service.error)
     close(maker)
     assert life(maker) == f"abandoned at tick {last + 10}"
+
+
+@pytest.mark.warns("it is open again")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_live_producer_loses_nothing_if_its_run_is_closed_after_a_silence(
+    maker: Any, database: Database, when: str
+) -> None:
+    storage = ClosedAfterWrite(maker.storage.url)
+    storage.when, storage.cause = when, "silence"
+    service = persistence(maker, database, storage, 0, 10, 20)
+    assert (service.error, life(maker)) == (None, "running")
+    assert [file.ticks for file in maker.storage.every_batch(maker.run_id)] == [(0, 9), (10, 19), (20, 29)]
+    assert [error.code for error in service.monitor.errors] == ["RUN_OPENED_AGAIN"]
+    CompletionService(database.run(maker.run_id), maker.storage, TickQueue())._complete(29)
+    assert life(maker) == "ended at tick 29"
+
+
+@pytest.mark.warns("it is open again")
+def test_a_producer_that_comes_back_after_a_silence_goes_on(maker: Any, database: Database) -> None:
+    maker.batch(0, 9)
+    record_close(maker.storage, maker.run_id, cause="silence")
+    assert persistence(maker, database, maker.storage, 10).error is None
+    assert life(maker) == "running"
+    assert [file.ticks for file in maker.storage.every_batch(maker.run_id)] == [(0, 9), (10, 19)]
 
 
 @pytest.mark.warns("RunLeaving")

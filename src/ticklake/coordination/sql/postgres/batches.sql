@@ -61,6 +61,13 @@ UPDATE coordinator_batches SET indexer_instance_id = NULL, lease_until = 0
 WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed' AND indexer_instance_id = %(instance)s
   AND (batch_filename, claim_version) NOT IN (SELECT value ->> 0, (value ->> 1)::bigint FROM json_array_elements(%(claims)s::json))
 
+-- name: release_earlier
+-- Claims of ended processes of a node, whose names begin with %(node)s and not with %(life)s (idx_coordinator_claimed).
+UPDATE coordinator_batches SET indexer_instance_id = NULL, lease_until = 0
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+  AND substr(indexer_instance_id, 1, length(%(node)s::text)) = %(node)s AND substr(indexer_instance_id, 1, length(%(life)s::text)) <> %(life)s
+RETURNING batch_filename
+
 -- name: claimed_except
 -- All claims except those that the indexer knows it holds (idx_coordinator_claimed).
 SELECT count(*) FROM coordinator_batches

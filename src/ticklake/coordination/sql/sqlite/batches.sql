@@ -60,6 +60,13 @@ UPDATE coordinator_batches INDEXED BY idx_coordinator_claimed SET indexer_instan
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed' AND indexer_instance_id = :instance
   AND (batch_filename, claim_version) NOT IN (SELECT value ->> 0, value ->> 1 FROM json_each(:claims))
 
+-- name: release_earlier
+-- Claims of ended processes of a node, whose names begin with :node and not with :life (idx_coordinator_claimed).
+UPDATE coordinator_batches INDEXED BY idx_coordinator_claimed SET indexer_instance_id = NULL, lease_until = 0
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
+  AND substr(indexer_instance_id, 1, length(:node)) = :node AND substr(indexer_instance_id, 1, length(:life)) <> :life
+RETURNING batch_filename
+
 -- name: claimed_except
 -- All claims except those that the indexer knows it holds (idx_coordinator_claimed).
 SELECT count(*) FROM coordinator_batches INDEXED BY idx_coordinator_claimed

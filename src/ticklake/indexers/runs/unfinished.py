@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 
 from ticklake.database import OUTAGES
 from ticklake.database.errors import DatabaseUnavailable, TransactionAborted
 from ticklake.defaults import NEWEST
-from ticklake.indexers.run_turns import by_age
+from ticklake.indexers.batches import Pending
+from ticklake.indexers.runs.turns import by_age
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.text import error_text
-from ticklake.topics import Database, Run
 from ticklake.topics.errors import SchemaOutdated
 
 log = logging.getLogger(__name__)
@@ -38,20 +38,16 @@ SETTLE_SECONDS = 2.0
 LIST_SECONDS = 60.0
 """Lists the storage again after this time, even if its time is the same."""
 
-HasWork = Callable[[Run], bool]
-
-
 _ABSENT = "not in the database"
 
 
 class Unfinished:
     """The runs that have work. The newest ones are found first."""
 
-    def __init__(self, storage: Storage, database: Database, wanted: str, has_work: HasWork, monitor: Monitor) -> None:
+    def __init__(self, storage: Storage, pending: Pending, wanted: str, monitor: Monitor) -> None:
         """`wanted`: all, newest, or a pattern such as `202611*`."""
-        self._storage, self._database, self._monitor = storage, database, monitor
+        self._storage, self._pending, self._monitor = storage, pending, monitor
         self._wanted = wanted
-        self._has_work = has_work
         self._stamps: dict[str, object] = {}
         self._warm: dict[str, float] = {}
         self._asked: dict[str, float] = {}
@@ -65,6 +61,8 @@ class Unfinished:
         self._unreadable: dict[str, str] = {}
         self.known: frozenset[str] = frozenset()
         """The runs that the storage had at the last look."""
+        self.newest: str | None = None
+        """The newest of these runs that is wanted."""
         self.complete = False
         """Whether all runs were checked since the last one with work was found."""
 
@@ -74,9 +72,11 @@ class Unfinished:
         if stored is not self._seen:
             self._seen = stored
             self._forget_all_but(frozenset(stored))
-        runs = [run_id for run_id in self._select(stored) if run_id not in busy]
+        selected = self._select(stored)
+        self.newest = next(iter(selected), None)
+        runs = [run_id for run_id in selected if run_id not in busy]
         due, new = self._due(runs, now)
-        stamps = self._database.stamps([*due, *new])
+        stamps = self._pending.stamps([*due, *new])
         found: list[str] = []
         checked: list[str] = []
         try:
@@ -96,6 +96,10 @@ class Unfinished:
         """Asks this run at that time, and a few times after it, even if nothing has changed."""
         self._warm[run_id] = at
         self._asked.pop(run_id, None)
+
+    def was_there_first(self, run_id: str) -> bool:
+        """Returns whether the first look has seen this run."""
+        return self._first is not None and run_id in self._first
 
     def is_finished(self, run_id: str) -> bool:
         """Returns whether one of the last looks found no work for this run, or the storage does not have it."""
@@ -143,7 +147,7 @@ class Unfinished:
         is_new, before = run_id not in self._stamps, self._stamps.get(run_id)
         self._stamps[run_id] = stamp
         changed = stamp is None or stamp != before
-        if changed and not (is_new and self._first is not None and run_id in self._first):
+        if changed and self._pending.asks_again and not (is_new and self.was_there_first(run_id)):
             self._warm[run_id] = now
         if stamp == _ABSENT or not (changed or self._is_due_again(run_id, now)):
             return False
@@ -161,7 +165,7 @@ class Unfinished:
     def _ask_if_readable(self, run_id: str, now: float, *, is_settled: bool) -> bool:
         """Asks one run. A run that cannot be read hides no other; only a server that does not answer does."""
         try:
-            found = self._ask(run_id)
+            found = self._pending.is_left(run_id)
         except DatabaseUnavailable:
             del self._stamps[run_id]
             raise
@@ -176,10 +180,6 @@ class Unfinished:
             return False
         self._unreadable.pop(run_id, None)
         return found
-
-    def _ask(self, run_id: str) -> bool:
-        with self._database.branch() as branch:
-            return self._has_work(branch.run(run_id, create=False))
 
     def _report(self, run_id: str, error: Exception) -> None:
         text = error_text(error)
@@ -224,13 +224,3 @@ class _Listing:
             return self._storage.runs_changed_at()
         except OSError:
             return None  # there is no run yet; otherwise listing it raises the error
-
-
-def unacknowledged(run: Run, topic: str, group: str) -> bool:
-    """Returns whether the group has messages left, or has not joined a topic that has messages."""
-    if not run.has_tables_of("ticklake.topics"):
-        return False
-    for status in run.groups.list(topic):
-        if status.group == group:
-            return status.lag > 0
-    return bool(run.browse(topic, limit=1))

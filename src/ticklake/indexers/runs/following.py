@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol
 
 from ticklake.backoff import pause_after
 from ticklake.errors import TickLakeError
-from ticklake.indexers.run_turns import Turns
-from ticklake.indexers.runs_with_work import Unfinished
+from ticklake.indexers.errors import RunsNotIndexed
+from ticklake.indexers.runs.turns import PLACES, TURN_SECONDS, Turns
+from ticklake.indexers.runs.unfinished import Unfinished
+from ticklake.logs import notices
 from ticklake.monitoring import Monitor
 from ticklake.services import State
 from ticklake.text import error_text
@@ -20,6 +22,10 @@ log = logging.getLogger(__name__)
 _LONGEST_PAUSE = 60.0
 _REST = 1.0
 _JOIN_SECONDS = 1.0
+_MAX_NAMED = 10
+"""Names at most this many runs that the indexer continues with after its start."""
+MAX_FAILURES = 5
+"""With `until_caught_up`, a run that has failed this often in a row is given up."""
 
 
 class Child(Protocol):
@@ -63,11 +69,17 @@ class Following:
         monitor: Monitor,
         turns: Turns | None = None,
         interval: float = 0.0,
+        until_caught_up: bool = False,
+        gauges: Sequence[str] = (),
     ) -> None:
-        """Looks for runs every `interval` seconds."""
+        """Looks for runs every `interval` seconds. `gauges`: more metrics that are the sums of those of the children.
+
+        With `until_caught_up`, a run without work leaves its place at once, and a run that fails too often is given up.
+        """
         self._unfinished, self._make, self._monitor = unfinished, make, monitor
         self._turns = turns or Turns()
         self._interval = interval
+        self._until_caught_up = until_caught_up
         self._look_at = 0.0
         self._problem = ""
         self._woken = threading.Event()
@@ -76,7 +88,10 @@ class Following:
         """The runs that were active or waiting at the stop. Some of them may have no more work."""
         self._failures: dict[str, int] = {}
         self._not_before: dict[str, float] = {}
-        for name in ("current_buffer_size", "claimed_batches_pending", "batches_buffered", "ticks_buffered"):
+        self._unhealthy_since: dict[str, float] = {}
+        self._given_up: dict[str, str] = {}
+        self._continued: set[str] = set()
+        for name in ("current_buffer_size", "claimed_batches_pending", "batches_buffered", "ticks_buffered", *gauges):
             monitor.gauge(name, partial(self._sum, name))
         monitor.gauge("runs_active", lambda: len(self._children))
         monitor.gauge("runs_waiting", lambda: len(self._turns.waiting))
@@ -86,24 +101,41 @@ class Following:
     def children(self) -> dict[str, Child]:
         return dict(self._children)
 
-    def step(self, now: float, *, end_idle: bool = False) -> bool:
-        """Ends, finds and begins. Returns whether any run is at work or waiting, or was not checked.
-
-        `end_idle`: a run without work leaves its place, even if no other run needs it.
-        """
+    def step(self, now: float) -> bool:
+        """Ends, finds and begins. Returns whether any run is at work or waiting, or was not checked."""
         self._collect(now)
         if now >= self._look_at:
             self._find(now)
             self._look_at = now + self._interval
         idle = self._idle()
-        for run_id in {*self._turns.to_end(now, idle), *(idle if end_idle else ())}:
+        for run_id in {*self._turns.to_end(now, idle), *self._to_end_early(now, idle)}:
             self._children[run_id].ask_to_stop()
         for run_id in self._turns.begin(now):
             self._begin(run_id)
-        healthy = all(one.monitor.healthy for one in self._children.values())
-        self._monitor.healthy = healthy and not self._failures and not self._problem
+        self._monitor.healthy = not self._problem and self._can_work()
         is_busy = bool(self._children or self._turns.waiting or self._not_before)
         return is_busy or bool(self._problem) or not self._unfinished.complete
+
+    def check(self) -> None:
+        """Raises `RunsNotIndexed` if runs were given up."""
+        if self._given_up:
+            run_id, error = next(iter(self._given_up.items()))
+            raise RunsNotIndexed(count=len(self._given_up), attempts=MAX_FAILURES, run_id=run_id, error=error)
+
+    def _to_end_early(self, now: float, idle: Collection[str]) -> list[str]:
+        """Returns the runs without work, and those that have failed for a whole turn: others do not wait for them."""
+        unhealthy = [run_id for run_id, child in self._children.items() if not child.monitor.healthy]
+        self._unhealthy_since = {run_id: self._unhealthy_since.get(run_id, now) for run_id in unhealthy}
+        if not self._until_caught_up:
+            return []
+        return [*idle, *(run_id for run_id, since in self._unhealthy_since.items() if now - since >= TURN_SECONDS)]
+
+    def _can_work(self) -> bool:
+        """Returns False if the newest run fails, or many runs and none succeeds. Single old runs do not matter."""
+        failing = {*self._failures, *self._unhealthy_since}
+        if self._unfinished.newest in failing:
+            return False
+        return len(failing) < PLACES or not failing.issuperset(self._children)
 
     def rest(self, seconds: float) -> None:
         """Waits until the time is over, a child has ended, or `wake` is called."""
@@ -133,7 +165,7 @@ class Following:
 
     def _find(self, now: float) -> None:
         try:
-            found = self._unfinished.look(now, {*self._children, *self._turns.waiting})
+            found = self._unfinished.look(now, {*self._children, *self._turns.waiting, *self._given_up})
         except (TickLakeError, OSError) as error:
             if error_text(error) != self._problem:
                 log.warning("Cannot look for runs, trying again: %s", error)
@@ -167,7 +199,18 @@ class Following:
         child = self._children[run_id] = self._make(run_id)
         child.on_end = self.wake
         log.info("Working on run %s", run_id)
+        self._say_if_continued(run_id)
         child.start()
+
+    def _say_if_continued(self, run_id: str) -> None:
+        """Says once that a run was there before the indexer and is not finished."""
+        if run_id in self._continued or not self._unfinished.was_there_first(run_id):
+            return
+        self._continued.add(run_id)
+        if len(self._continued) <= _MAX_NAMED:
+            notices.info("Continuing with run %s: it was not finished when this indexer started", run_id)
+        elif len(self._continued) == _MAX_NAMED + 1:
+            notices.info("Continuing with more runs that were not finished: `ticklake top` shows them")
 
     def _collect(self, now: float) -> None:
         """Frees the places of children that have ended."""
@@ -179,13 +222,23 @@ class Following:
         del self._children[run_id]
         self._turns.end(run_id)
         child.release()
+        self._unhealthy_since.pop(run_id, None)
         if child.error is None and child.monitor.healthy:
             self._failures.pop(run_id, None)
             self._not_before[run_id] = now + _REST  # its messages may have to wait for another attempt
         else:
             self._failures[run_id] = self._failures.get(run_id, 0) + 1
+            if self._until_caught_up and self._failures[run_id] >= MAX_FAILURES:
+                self._given_up[run_id] = self._reason(child)
+                return
             self._not_before[run_id] = now + pause_after(self._failures[run_id], longest=_LONGEST_PAUSE)
         self._unfinished.ask_again(run_id, self._not_before[run_id])
+
+    def _reason(self, child: Child) -> str:
+        if child.error is not None:
+            return error_text(child.error)
+        last = list(self._monitor.errors)[-1:]
+        return last[0].message if last else "its flushes fail"
 
     def pause(self) -> None:
         for child in self.children.values():

@@ -1,0 +1,125 @@
+"""Tells which runs have work for an indexer: messages of a topic, or batch files that a coordinator does not know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from ticklake.coordination import Target, files_left, recorded_end
+from ticklake.database.errors import RunNotInDatabase
+from ticklake.storage import Storage, parse_batch_name
+from ticklake.topics import Database, Run
+
+SETTLE_NS = 2_000_000_000
+"""Two changes of a folder can leave the same time. So a time is trusted only if it is this old."""
+LIST_SECONDS = 60.0
+"""How often a run is listed in a storage that has no times of changes."""
+
+HasWork = Callable[[Run], bool]
+TableOf = Callable[[str], Target | None]
+"""Returns the table that an indexer fills for a run; None if there is none yet."""
+
+
+class Messages:
+    """Runs whose messages a consumer group has not acknowledged."""
+
+    asks_again: ClassVar[bool] = True
+
+    def __init__(self, database: Database, has_work: HasWork) -> None:
+        self._database, self._has_work = database, has_work
+
+    def stamps(self, run_ids: Sequence[str]) -> Mapping[str, object]:
+        return self._database.stamps(run_ids)
+
+    def is_left(self, run_id: str) -> bool:
+        with self._database.branch() as branch:
+            return self._has_work(branch.run(run_id, create=False))
+
+
+class Files:
+    """Runs with batch files that indexers of one class have not completed, or whose end they have not recorded.
+
+    A new file changes the time of its folder. So an unchanged run costs one system call for each of its folders, or one
+    if it has ended and is complete. In a storage without such times, a run that has not ended is listed once a minute.
+    """
+
+    asks_again: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        storage: Storage,
+        database: Database,
+        indexer_class: str,
+        table_of: TableOf,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage, self._database, self._clock = storage, database, clock
+        self._indexer_class, self._table_of = indexer_class, table_of
+        self._folders: dict[str, list[str]] = {}
+        self._complete: set[str] = set()
+
+    def stamps(self, run_ids: Sequence[str]) -> Mapping[str, object]:
+        return {run_id: self._stamp(run_id) for run_id in run_ids}
+
+    def is_left(self, run_id: str) -> bool:
+        end = self._storage.read_completion(run_id)  # before the listing, which then has all files of an ended run
+        is_left = self.count(run_id) > 0 or (end is not None and end.last_tick != self._recorded_end(run_id))
+        if end is not None and not is_left:
+            self._complete.add(run_id)
+            self._folders.pop(run_id, None)
+        else:
+            self._complete.discard(run_id)
+        return is_left
+
+    def count(self, run_id: str) -> int:
+        """Returns the number of files of a run that are not completed. Failed files do not count."""
+        names, table = self._names(run_id), self._table_of(run_id)
+        if not names or table is None:
+            return len(names)
+        try:
+            with self._database.branch() as branch:
+                return files_left(branch.run(run_id, create=False), self._indexer_class, table, names)
+        except RunNotInDatabase:
+            return len(names)
+
+    def _recorded_end(self, run_id: str) -> int | None:
+        table = self._table_of(run_id)
+        if table is None:
+            return None
+        try:
+            with self._database.branch() as branch:
+                return recorded_end(branch.run(run_id, create=False), self._indexer_class, table)
+        except RunNotInDatabase:
+            return None
+
+    def _stamp(self, run_id: str) -> object:
+        try:
+            times = [self._storage.changed_at(one) for one in self._folders.get(run_id, [run_id])]
+        except OSError:
+            return None  # it is being deleted, or a disk is away: asking it finds out
+        if None in times:
+            return run_id in self._complete or self._clock() // LIST_SECONDS
+        age = int(self._clock() * 1e9) - max(time for time in times if time is not None)
+        return None if abs(age) < SETTLE_NS else tuple(times)
+
+    def _names(self, run_id: str) -> list[str]:
+        """Lists the batch files of a run. Remembers the folders in which files can appear."""
+        waiting, names = [run_id], list[str]()
+        for folder in waiting:
+            folders, files = self._storage.entries(folder)
+            waiting += [f"{folder}/{one}" for one in folders]
+            below = folder[len(run_id) + 1 :]
+            names += [f"{below}/{one}".lstrip("/") for one in files if parse_batch_name(one) is not None]
+        self._folders[run_id] = waiting
+        return names
+
+
+def unacknowledged(run: Run, topic: str, group: str) -> bool:
+    """Returns whether the group has messages left, or has not joined a topic that has messages."""
+    if not run.has_tables_of("ticklake.topics"):
+        return False
+    for status in run.groups.list(topic):
+        if status.group == group:
+            return status.lag > 0
+    return bool(run.browse(topic, limit=1))
