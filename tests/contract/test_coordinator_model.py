@@ -267,18 +267,20 @@ def quiet() -> Iterator[None]:
     log.setLevel(level)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.usefixtures("quiet")
 def test_every_good_file_is_completed_once_and_gaps_are_exact(
     run: Run, tmp_path: Path, clock: object, set_time: Callable[[float], None]
 ):
     Fleet.database_run, Fleet.root, Fleet.pass_seconds = run, tmp_path / "storages", staticmethod(set_time)
-    run_machine(Fleet, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))
+    run_machine(Fleet, settings=settings(max_examples=settings().max_examples // 4, stateful_step_count=25))
 
 
 a_file = st.tuples(st.one_of(*[modest] * 9, hostile), st.sampled_from(["", "a"]), st.booleans())
 bursts_of_files = st.lists(st.lists(a_file, min_size=1, max_size=4), min_size=2, max_size=4)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.usefixtures("quiet")
 def test_no_file_is_hidden_by_the_names_of_those_that_came_before(
     run: Run, tmp_path: Path, set_time: Callable[[float], None]
@@ -286,7 +288,7 @@ def test_no_file_is_hidden_by_the_names_of_those_that_came_before(
     """Files come in bursts; each burst is worked off, in turns by all indexers, before the next one comes."""
     Fleet.database_run, Fleet.root, Fleet.pass_seconds = run, tmp_path / "bursts", staticmethod(set_time)
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=settings().max_examples // 4)
     @given(bursts=bursts_of_files)
     def arrive(bursts: list[list[tuple[tuple[int, int], str, bool]]]) -> None:
         fleet = Fleet()

@@ -233,15 +233,17 @@ def _quiet() -> Any:
         logger.disabled = False
 
 
-MACHINE = settings(max_examples=12, stateful_step_count=25, deadline=None)
+MACHINE = settings(max_examples=settings().max_examples // 8, stateful_step_count=25)
 
 
+@pytest.mark.hypothesis
 def test_metrics_of_topics_keep_their_promises() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     run_state_machine_as_test(Topics, settings=MACHINE)
 
 
+@pytest.mark.hypothesis
 def test_metrics_of_coordinators_keep_their_promises() -> None:
     from hypothesis.stateful import run_state_machine_as_test
 

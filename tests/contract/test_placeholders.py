@@ -63,7 +63,7 @@ def test_a_wrong_statement_is_not_called_a_wrong_database(run: Run) -> None:
         tx.execute("SELECT nothing FROM nowhere", {})
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=settings().max_examples // 2)
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20), st.integers(-(2**31), 2**31 - 1))
 def test_text_and_values_come_back_as_they_were(run: Run, text: str, number: int) -> None:
     literal = "'" + text.replace("'", "''") + "'"

@@ -109,7 +109,7 @@ def lost(steps: list[Step], rule: Unseen) -> set[tuple[str, int]]:
     return model.lost
 
 
-@settings(max_examples=max(500, settings().max_examples))
+@settings(max_examples=5 * settings().max_examples)
 @given(interleavings)
 def test_no_interleaving_loses_a_message(steps: list[Step]) -> None:
     assert lost(steps, unseen) == set()
@@ -220,8 +220,9 @@ def connections(run: Run, postgres_url: str) -> Iterator[list[psycopg.Connection
         yield made
 
 
+@pytest.mark.hypothesis
 def test_postgres_does_what_the_model_says(run: Run, connections: list[psycopg.Connection[Any]]) -> None:
-    @settings(max_examples=max(40, settings().max_examples // 5))
+    @settings(max_examples=2 * settings().max_examples // 5)
     @given(interleavings)
     @example([FEW[0], FEW[1], FEW[0], FEW[2], FEW[4], FEW[3]])
     @example([FEW[0], FEW[1], FEW[0], FEW[2], FEW[4], FEW[3], ("remove outdated",)])
@@ -242,8 +243,9 @@ def test_postgres_does_what_the_model_says(run: Run, connections: list[psycopg.C
     check()
 
 
+@pytest.mark.hypothesis
 def test_the_models_rule_is_the_one_in_the_database(connections: list[psycopg.Connection[Any]]) -> None:
-    @settings(max_examples=300)
+    @settings(max_examples=3 * settings().max_examples)
     @given(st.integers(90, 110), st.integers(95, 110), st.sets(st.integers(90, 109)))
     def check(xid: int, xmax: int, running: set[int]) -> None:
         seen = Snapshot(xmax, frozenset(number for number in running if number < xmax))

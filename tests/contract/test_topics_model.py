@@ -248,6 +248,7 @@ def quiet() -> Iterator[None]:
     logging.getLogger("ticklake.topics").setLevel(logging.NOTSET)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("quiet")
 def test_topics_do_what_the_model_says_on_sqlite(tmp_path: Path) -> None:
@@ -266,6 +267,7 @@ def test_topics_do_what_the_model_says_on_sqlite(tmp_path: Path) -> None:
         _check(OnSqlite)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("quiet")
 def test_topics_do_what_the_model_says_on_postgres(postgres_url: str) -> None:
@@ -286,5 +288,5 @@ def test_topics_do_what_the_model_says_on_postgres(postgres_url: str) -> None:
 
 
 def _check(machine: type[TopicMachine]) -> None:
-    examples = max(200, settings().max_examples)
+    examples = 2 * settings().max_examples
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25))

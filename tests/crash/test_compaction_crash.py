@@ -46,6 +46,8 @@ STEPS = {
     "after the commit": ("lake.commit.after", True),
     "after the files were swapped": ("lake.compaction.committed", True),
 }
+# One before there is a merged file, and one on each side of its commit.
+QUICK = {"while it writes", "before the commit", "after the commit"}
 
 
 def child(role: str, maker: Any, **environment: str) -> subprocess.Popen[bytes]:
@@ -114,7 +116,9 @@ def make_old(directory: Path) -> None:
         os.utime(path, (0, path.stat().st_mtime - 8 * 86_400))
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [step if step in QUICK else pytest.param(step, marks=pytest.mark.slow) for step in STEPS]
+)
 def test_a_kill_at_this_step_changes_no_row_and_leaves_only_what_vacuum_removes(
     maker: Any, table: Path, step: str
 ) -> None:
@@ -139,7 +143,8 @@ def test_a_kill_at_this_step_changes_no_row_and_leaves_only_what_vacuum_removes(
     assert fingerprint(table) == before
 
 
-@pytest.mark.parametrize("role", ["compact", pytest.param("vacuum", marks=pytest.mark.slow)])
+@pytest.mark.slow  # in one process, and in any order of steps: `tests/unit/lake/test_interleavings.py`
+@pytest.mark.parametrize("role", ["compact", "vacuum"])
 def test_indexers_that_compete_beside_it_leave_each_key_once(maker: Any, tmp_path: Path, role: str) -> None:
     maker.metadata()
     maker.batches(30, ticks=7, cells=1)

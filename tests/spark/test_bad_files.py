@@ -91,7 +91,7 @@ def batches(request: pytest.FixtureRequest, files: Files) -> list[BatchInfo]:
 
 
 # One flush for all; flushes that cut the bad file, also so that its first slices are good; a flush a tick.
-@pytest.mark.parametrize("insert_batch_size", [1000, 150, 30])
+@pytest.mark.parametrize("insert_batch_size", [pytest.param(1000, marks=pytest.mark.slow), 150, 30])
 @pytest.mark.warns("DEAD_LETTER")
 def test_nothing_of_a_bad_file_is_indexed(
     files: Files, batches: list[BatchInfo], index_topic: Index, resources: IndexerResources, insert_batch_size: int
@@ -124,7 +124,7 @@ def test_nor_by_an_indexer_that_flushes_each_tick(files: Files, index_topic: Ind
 
 
 @pytest.mark.warns("batch_0000000100_0000000199")
-@pytest.mark.parametrize("insert_batch_size", [1000, 30])
+@pytest.mark.parametrize("insert_batch_size", [pytest.param(1000, marks=pytest.mark.slow), 30])
 def test_nor_by_indexers_that_share_the_work_through_a_coordinator(
     files: Files,
     resources: IndexerResources,
@@ -142,7 +142,7 @@ def test_nor_by_indexers_that_share_the_work_through_a_coordinator(
 
 @pytest.mark.warns("batch_0000000100_0000000199")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("insert_batch_size", ["1000", "30"])
+@pytest.mark.parametrize("insert_batch_size", [pytest.param("1000", marks=pytest.mark.slow), "30"])
 def test_nor_by_the_command_which_reads_files_once_for_both_tables(files: Files, insert_batch_size: str) -> None:
     files.with_a_bad_tick()
     done = run_index(files.maker, "--insert-batch-size", insert_batch_size)
@@ -219,7 +219,7 @@ def _rows(ticks: pa.RecordBatch, wrong: Callable[[int], Any]) -> pa.RecordBatch:
 
 
 @pytest.mark.warns("DEAD_LETTER")
-@pytest.mark.parametrize("insert_batch_size", [1000, 30])
+@pytest.mark.parametrize("insert_batch_size", [pytest.param(1000, marks=pytest.mark.slow), 30])
 @pytest.mark.parametrize("kind", [Raises, Strays, Repeats, Leaves, Empties])
 def test_nor_by_an_indexer_that_makes_a_mistake_at_one_tick(
     files: Files, index_topic: Index, kind: type[BatchIndexer], insert_batch_size: int
@@ -231,7 +231,7 @@ def test_nor_by_an_indexer_that_makes_a_mistake_at_one_tick(
 
 
 @pytest.mark.warns("DEAD_LETTER", "trying again")
-@pytest.mark.parametrize("insert_batch_size", [1000, 30])
+@pytest.mark.parametrize("insert_batch_size", [pytest.param(1000, marks=pytest.mark.slow), 30])
 def test_a_bad_file_that_is_mended_is_indexed_whole_when_it_comes_again(
     files: Files, index_topic: Index, insert_batch_size: int
 ) -> None:

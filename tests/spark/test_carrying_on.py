@@ -54,6 +54,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow  # three JVMs; without any: `tests/crash/test_abandoned_runs.py`
 def test_a_killed_node_finishes_its_old_runs_at_the_next_start(file: Path, eventually: Eventually) -> None:
     storage = Storage(file.parent / "data" / "storage")
 

@@ -30,6 +30,7 @@ def ended_well(child: subprocess.Popen[bytes], processes: Any) -> bool:
     return True
 
 
+@pytest.mark.slow  # four JVMs
 def test_a_worker_that_is_killed_in_the_middle_of_a_flush_costs_no_key_and_doubles_none(
     maker: Any, processes: Any, eventually: Callable[..., None], tmp_path: Path
 ) -> None:

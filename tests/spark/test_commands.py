@@ -56,6 +56,7 @@ def in_process(*arguments: str) -> Result:
     return CliRunner().invoke(cli, [*arguments, "--master", "local[2]"])
 
 
+@pytest.mark.slow  # in this process: `test_bad_files` and `test_own_tables`
 def test_index_with_an_indexer_of_ones_own_and_a_bad_file(maker: Any, tmp_path: Path) -> None:
     maker.metadata()
     maker.batches(2, ticks=10)
@@ -75,9 +76,9 @@ def test_index_with_an_indexer_of_ones_own_and_a_bad_file(maker: Any, tmp_path: 
     ("arguments", "says"),
     [
         (("20990101-000000-00000000",), "No run '20990101-000000-00000000'"),
-        (("../etc",), "../etc"),
-        (("{run}", "--table", "nothing"), "environment_data"),
-        (("{run}", "--table", "no.such:Thing"), "no.such:Thing"),
+        pytest.param(("../etc",), "../etc", marks=pytest.mark.slow),
+        pytest.param(("{run}", "--table", "nothing"), "environment_data", marks=pytest.mark.slow),
+        pytest.param(("{run}", "--table", "no.such:Thing"), "no.such:Thing", marks=pytest.mark.slow),
     ],
 )
 def test_a_users_mistake_is_one_line(maker: Any, tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:

@@ -168,7 +168,7 @@ def test_one_node_runs_everything_on_postgresql(
 @pytest.mark.parametrize(
     ("database", "seconds"),
     [
-        ("sqlite", MINUTE / 4),
+        pytest.param("sqlite", MINUTE / 4, marks=pytest.mark.slow),
         pytest.param("sqlite", MINUTE, marks=pytest.mark.slow),
         pytest.param("sqlite", 10 * MINUTE, marks=pytest.mark.long),
         pytest.param("postgres", 10 * MINUTE, marks=pytest.mark.long),

@@ -138,6 +138,7 @@ def test_no_jvm_outlives_a_node_that_is_killed(node: Callable[..., Node]) -> Non
     started.left_nobody()
 
 
+@pytest.mark.slow  # without a JVM: `tests/unit/cli/test_interrupt.py`
 def test_ctrl_c_twice_ends_a_node_whose_jvm_hangs(node: Callable[..., Node], eventually: Eventually) -> None:
     started = node()
     started.jvm.suspend()
@@ -194,6 +195,7 @@ def test_a_stop_while_spark_starts_indexes_nothing(maker: Any, tmp_path: Path, e
     assert not maker.lake.directory(maker.run_id, "environment_data").exists()
 
 
+@pytest.mark.slow
 def test_no_jvm_outlives_a_verify_that_is_interrupted_while_spark_starts(
     maker: Any, tmp_path: Path, eventually: Eventually
 ) -> None:

@@ -20,7 +20,7 @@ TEXTS = [file.read_text(encoding="utf-8") for file in sorted(GOOD.glob("*.conf")
 SECRET = "hunter2-and-more"
 
 fuzz = settings(
-    max_examples=max(200, settings.get_profile(settings._current_profile or "default").max_examples),
+    max_examples=2 * settings().max_examples,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 few = settings(fuzz, max_examples=fuzz.max_examples // 4)

@@ -293,7 +293,7 @@ def play(turns: list[int], operators: list[tuple[int, str]], others: list[str]) 
         made.check()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(TURNS, OPERATORS, OTHERS)
 def test_in_any_order_of_steps_no_tick_is_lost_or_doubled(
     turns: list[int], operators: list[tuple[int, str]], others: list[str]

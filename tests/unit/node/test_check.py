@@ -354,7 +354,7 @@ def settled(node: Node) -> bool:
     return all(one in working or one.join(0) for one in indexers)
 
 
-@settings(max_examples=60)
+@settings(max_examples=3 * settings().max_examples // 5)
 @given(start=st.sampled_from(EXAMPLES), changes=st.lists(CHANGES, max_size=4))
 @example(start=EXAMPLES[0], changes=[])
 @example(start=EXAMPLES[1], changes=[])
