@@ -17,6 +17,7 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
 from ticklake.disk import sync
+from ticklake.lake.delta import Location
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
@@ -53,7 +54,7 @@ def measure(directory: Path, flushes: int = MARKS[-1]) -> Section:
             Figure(f"flush {last:,} ÷ flush {first:,}, no compaction", at(ours, last) / at(ours, first), "times"),
             Figure(f"opening after {last:,} flushes, compaction", opening(directory / "compacted"), "ms"),
             Figure(f"opening after {last:,} flushes, no compaction", opening(directory / "ours"), "ms"),
-            Figure(f"files after {last:,} flushes, compaction", len(Ledger(directory / "compacted", TABLE).files), ""),
+            Figure(f"files after {last:,} flushes, compaction", len(open_table(directory / "compacted").files), ""),
         ],
     )  # fmt: skip
 
@@ -64,8 +65,8 @@ def at(times: list[float], mark: int) -> float:
 
 def growth(directory: Path, flushes: int, *, compacting: bool) -> list[float]:
     directory.mkdir()
-    ledger = Ledger(directory, TABLE)
-    compaction = Compaction(Ledger(directory, TABLE))
+    ledger = open_table(directory)
+    compaction = Compaction(open_table(directory))
 
     def flush(number: int) -> None:
         ledger.refresh()
@@ -118,7 +119,7 @@ def source(number: int, ticks: TickRange) -> str:
 
 
 def write(directory: Path, number: int, ticks: TickRange) -> ParquetFile:
-    writer = ParquetFileWriter(directory, f"{number:08d}.parquet", TABLE)
+    writer = ParquetFileWriter(Location.of(directory), f"{number:08d}.parquet", TABLE)
     numbers = [tick for tick in range(ticks.start, ticks.end + 1) for _ in range(CELLS)]
     writer.append(pa.RecordBatch.from_arrays([numbers, list(range(CELLS)) * TICKS], schema=SCHEMA))
     file = writer.close()
@@ -126,7 +127,11 @@ def write(directory: Path, number: int, ticks: TickRange) -> ParquetFile:
     return file
 
 
+def open_table(directory: Path) -> Ledger:
+    return Ledger(Location.of(directory), TABLE)
+
+
 def opening(directory: Path) -> float:
     started = time.perf_counter()
-    Ledger(directory, TABLE)
+    open_table(directory)
     return (time.perf_counter() - started) * 1000

@@ -32,6 +32,7 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.indexers.finished_run import FinishedRun
+from ticklake.lake.delta import Location
 from ticklake.lake.flush import task
 from ticklake.lake.flush.job import warm_up
 from ticklake.lake.lake import Lake
@@ -167,7 +168,7 @@ def plain_share(share: tuple[Storage, list[BatchFile], World, Path, int]) -> Non
         world=world,
         reads=EnvironmentIndexer.reads,
         table=EnvironmentIndexer.table,
-        directory=str(target),
+        location=Location.of(target),
         rows=EnvironmentIndexer.rows,
     )
     task.index(work, number, [Piece(place, Slice(file, file.ticks)) for place, file in enumerate(files)])

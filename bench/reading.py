@@ -81,7 +81,7 @@ def fill(directory: Path, lake: Path, rows: int) -> int:
     ledger = Lake(lake).ledger(RUN_ID, TABLE)
     files: list[ParquetFile] = []
     total = written = 0
-    writer = ParquetFileWriter(ledger.directory, "0.parquet", TABLE)
+    writer = ParquetFileWriter(ledger.location, "0.parquet", TABLE)
     for batch in repeated(list(simulated(directory, min(rows, 5_000_000))), rows):
         writer.append(batch)
         total, written = total + batch.num_rows, written + batch.num_rows
@@ -89,7 +89,7 @@ def fill(directory: Path, lake: Path, rows: int) -> int:
             file = writer.close()
             assert file is not None
             files.append(file)
-            writer, written = ParquetFileWriter(ledger.directory, f"{len(files)}.parquet", TABLE), 0
+            writer, written = ParquetFileWriter(ledger.location, f"{len(files)}.parquet", TABLE), 0
     ledger.commit(files, {})
     return total
 

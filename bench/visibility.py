@@ -34,7 +34,7 @@ def measure(directory: Path, batches: int = 100) -> Section:
         MetadataIndexer("metadata-indexer", resources).write(RUN_ID)
         options = IndexerOptions(RUN_ID, flush_timeout_ms=1000)
         with EnvironmentIndexer("environment-indexer", resources, options):
-            seconds = visible_after(database, files, Path(resources.lake.directory(RUN_ID, "environment_data")))
+            seconds = visible_after(database, files, Path(str(resources.lake.location(RUN_ID, "environment_data"))))
     spark.stop()
     cuts = quantiles(seconds, n=100)
     return Section(

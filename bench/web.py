@@ -171,9 +171,9 @@ def full_world(directory: Path) -> Path:
     lake = Lake(directory / "lake")
     environment = EnvironmentConfig(dimensions=2, shape=(SIDE, SIDE), toroidal=[True, True])
     metadata = SimulationMetadata(simulation_run_id=RUN_ID, environment=environment, sampling_interval=1)
-    write_metadata(lake.directory(RUN_ID, "metadata"), metadata)
+    write_metadata(lake.location(RUN_ID, "metadata"), metadata)
     ledger = lake.ledger(RUN_ID, TABLE)
-    writer = ParquetFileWriter(ledger.directory, "0.parquet", TABLE)
+    writer = ParquetFileWriter(ledger.location, "0.parquet", TABLE)
     cell = np.arange(SIDE * SIDE, dtype=np.int32)
     for tick in range(WORLD_TICKS):
         kind, value = cell // 7 % 4 << 16, (cell + tick * 1000) % 500

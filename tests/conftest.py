@@ -179,6 +179,15 @@ class Maker:
         self.database_url = f"sqlite:///{root / 'database'}"
         self.run_id = RUN_ID
 
+    @property
+    def lake_folder(self) -> Path:
+        """The folder of the lake, for tests that look into it."""
+        return Path(str(self.lake.root))
+
+    def folder(self, table: str) -> Path:
+        """The folder of a table, for tests that look into it."""
+        return Path(str(self.lake.location(self.run_id, table)))
+
     def metadata(self, step: int = 1, shape: tuple[int, ...] = (10, 10)) -> SimulationMetadata:
         environment = EnvironmentConfig(dimensions=len(shape), shape=shape, toroidal=[True] * len(shape))
         metadata = SimulationMetadata(
@@ -202,7 +211,7 @@ class Maker:
             writer.send_many(batches)
 
     def rows(self, table: str = "environment_data") -> pa.Table:
-        return DeltaTable(self.lake.directory(self.run_id, table)).to_pyarrow_table()
+        return DeltaTable(self.folder(table)).to_pyarrow_table()
 
     def keys(self, table: str = "environment_data", key: str = "cell_id") -> list[tuple[int, int]]:
         rows = self.rows(table)

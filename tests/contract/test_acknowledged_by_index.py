@@ -80,7 +80,7 @@ class World:
         return {one.group: one.lag for one in self.run.groups.list(TOPIC)}
 
     def file(self, info: BatchInfo) -> Path:
-        (found,) = (self.maker.lake.root.parent / "storage").rglob(info.storage_key.rpartition("/")[2])
+        (found,) = (self.maker.lake_folder.parent / "storage").rglob(info.storage_key.rpartition("/")[2])
         return found
 
     def open_ticks(self, group: str) -> list[tuple[int, int]]:
@@ -90,7 +90,7 @@ class World:
         return [(one.tick_start, one.tick_end) for one in payloads]
 
     def rows(self, table: str) -> set[int]:
-        directory = self.maker.lake.directory(self.maker.run_id, table)
+        directory = self.maker.folder(table)
         return set(DeltaTable(directory).to_pyarrow_table(columns=["tick_number"]).column(0).to_pylist())
 
 
@@ -210,7 +210,7 @@ def test_two_that_acknowledge_at_once_do_it_once(world: World) -> None:
 @pytest.mark.warns("are not acknowledged: .* damaged|are not acknowledged")
 def test_a_damaged_table_acknowledges_nothing(world: World) -> None:
     world.announce(world.maker.batch(0, 9))
-    for file in world.maker.lake.directory(world.maker.run_id, "environment_data").rglob("*.parquet"):
+    for file in world.maker.folder("environment_data").rglob("*.parquet"):
         file.write_bytes(b"no parquet")
     work = FinishedRun(world.resources(), world.maker.run_id, [EnvironmentIndexer]).prepare()
     assert work.acknowledge() == []
@@ -219,7 +219,7 @@ def test_a_damaged_table_acknowledges_nothing(world: World) -> None:
 
 def test_a_table_that_was_made_anew_acknowledges_nothing_for_the_group_of_the_old_one(world: World) -> None:
     world.announce(world.maker.batch(10, 19))
-    shutil.rmtree(world.maker.lake.directory(world.maker.run_id, "environment_data"))
+    shutil.rmtree(world.maker.folder("environment_data"))
     assert world.index([EnvironmentIndexer]) == {}
     assert world.lags()["environment-indexer"] == 1
 
@@ -227,9 +227,9 @@ def test_a_table_that_was_made_anew_acknowledges_nothing_for_the_group_of_the_ol
 def test_a_copy_of_the_table_acknowledges_nothing_and_a_moved_table_does(world: World, tmp_path: Path) -> None:
     world.announce(world.maker.batch(10, 19))
     copied, moved = tmp_path / "copied", tmp_path / "moved"
-    shutil.copytree(world.maker.lake.root, copied)
+    shutil.copytree(world.maker.lake_folder, copied)
     assert world.index([EnvironmentIndexer], TickRange(0, 19), Lake(copied)) == {}
     assert world.lags()["environment-indexer"] == 1
     shutil.rmtree(copied)
-    world.maker.lake.root.rename(moved)
+    world.maker.lake_folder.rename(moved)
     assert world.index([EnvironmentIndexer], TickRange(0, 19), Lake(moved)) == {"environment-indexer": (1, 0)}

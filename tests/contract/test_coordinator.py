@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -454,8 +453,8 @@ def test_a_node_releases_what_its_ended_processes_have_claimed(coordinator: Open
 # One table each
 
 
-def no_table_at(folder: Path) -> None:
-    """There is no table in any folder."""
+def no_table_at(location: str, own: str) -> None:
+    """There is no table at any location."""
 
 
 def table(name: str, location: str = "file:///lake", host: str = "here") -> Target:
@@ -626,7 +625,7 @@ def test_a_corrected_sampling_interval_leaves_only_real_gaps(coordinator: Open, 
     complete(wrong, batch(last + 20, last + 90), holes(last + 20, last + 90))
     assert wrong.status().gaps_pending > 2
     right = coordinator(step=10)
-    right.register(lambda _: None)
+    right.register(lambda *_: None)
     assert gaps_of(right) == [(40, 40, PENDING), (last + 10, last + 10, PENDING)]
     assert right.status().gaps_pending == 2
     assert [(one.ticks, one.missing.ranges) for one in right.incomplete()] == [
@@ -646,7 +645,7 @@ def test_a_gap_keeps_its_age_and_status_when_the_sampling_interval_is_corrected(
     claim_all(wrong, batch(400, 490))
     (old, young) = wrong.gaps()
     right = coordinator(step=10)
-    right.register(lambda _: None)
+    right.register(lambda *_: None)
     assert right.gaps() == [old._replace(ticks=TickRange(100, 190)), young._replace(ticks=TickRange(300, 390))]
 
 

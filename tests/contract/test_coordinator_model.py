@@ -168,7 +168,7 @@ class Fleet(RuleBasedStateMachine):
             ranges = ranges_of(np.array(sorted(lacks), np.int64), old)
             self.lacks[name] = {tick for tick in self._sampled() if any(tick in one for one in ranges)}
         self.coordinator = self.new_coordinator()
-        self.coordinator.register(lambda _: None)
+        self.coordinator.register(lambda *_: None)
         self.indexers = [self.new_indexer() for _ in range(INDEXERS)]
 
     def _sampled(self) -> list[int]:

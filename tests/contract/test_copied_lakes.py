@@ -60,7 +60,7 @@ def fill(request: pytest.FixtureRequest, made: Any, database: Database) -> Fill:
 
 
 def ticks_of(lake: Lake, run_id: str) -> int:
-    return len(covered(lake.directory(run_id, "environment_data")).ticks)
+    return len(covered(lake.location(run_id, "environment_data")).ticks)
 
 
 @pytest.mark.warns("TableCopied")
@@ -69,7 +69,7 @@ def test_a_copy_of_a_lake_is_refused_and_both_places_are_named(
 ):
     announce(0)
     fill(made.lake)
-    copy = Lake(shutil.copytree(made.lake.root, tmp_path / "copy"))
+    copy = Lake(shutil.copytree(made.lake_folder, tmp_path / "copy"))
     announce(1)
     places = rf"{made.lake.root}/.* on .*{copy.root}/|{copy.root}/.*{made.lake.root}/.* on "
     with pytest.raises((GroupFillsAnotherTable, TableCopied), match=places):
@@ -84,10 +84,10 @@ def test_a_lake_that_was_moved_goes_on_and_a_copy_in_its_old_place_is_refused(
 ):
     announce(0)
     fill(made.lake)
-    moved = Lake(made.lake.root.rename(tmp_path / "moved"))
+    moved = Lake(made.lake_folder.rename(tmp_path / "moved"))
     announce(1)
     fill(moved)
-    shutil.copytree(moved.root, made.lake.root)
+    shutil.copytree(Path(str(moved.root)), made.lake_folder)
     with pytest.raises((GroupFillsAnotherTable, TableCopied)):
         fill(made.lake)
     assert ticks_of(moved, made.run_id) == 20
@@ -98,7 +98,7 @@ def test_a_lake_reached_by_another_path_is_the_same_lake(
 ):
     announce(0)
     fill(made.lake)
-    (tmp_path / "link").symlink_to(made.lake.root)
+    (tmp_path / "link").symlink_to(made.lake_folder)
     announce(1)
     fill(Lake(tmp_path / "link"))
     assert ticks_of(made.lake, made.run_id) == 20
@@ -109,8 +109,8 @@ def test_a_lake_made_anew_in_the_place_of_its_copied_original_is_no_obstacle(
 ):
     announce(0)
     fill(made.lake)
-    copy = Lake(shutil.copytree(made.lake.root, tmp_path / "copy"))
-    (made.lake.directory(made.run_id, "environment_data") / "_delta_log").rename(tmp_path / "gone")
+    copy = Lake(shutil.copytree(made.lake_folder, tmp_path / "copy"))
+    (made.folder("environment_data") / "_delta_log").rename(tmp_path / "gone")
     announce(1)
     fill(copy)
     assert ticks_of(copy, made.run_id) == 20
@@ -122,7 +122,7 @@ def test_a_group_can_be_handed_over_to_a_copy(
 ):
     announce(0)
     fill(made.lake)
-    copy = Lake(shutil.copytree(made.lake.root, tmp_path / "copy"))
+    copy = Lake(shutil.copytree(made.lake_folder, tmp_path / "copy"))
     announce(1)
     unbind(run, "batch-topic", "e")
     fill(copy)

@@ -386,11 +386,11 @@ def test_gaps_are_counted_and_looking_makes_no_tables(run, subject):
 def test_gaps_of_tables_of_another_lake_are_not_counted(run, subject, tmp_path):
     """Somebody else's tables may be coordinated in the same run."""
     lake = Lake(tmp_path / "lake")
-    ours = lake.ledger(run.id, EnvironmentIndexer.table).directory
-    for table in (Target.at(table_id(ours) or "", ours), Target("another-id", "file:///elsewhere", "host")):
+    ours = lake.ledger(run.id, EnvironmentIndexer.table).location
+    for table in (Target.at(table_id(ours) or "", ours.url), Target("another-id", "file:///elsewhere", "host")):
         Coordinator(run, "EnvironmentIndexer", step=1, table=table).claim([FoundFile("b", TickRange(100, 199))], 1)
     assert only("gaps", subject).details == (f"{run.id}: 2",)
-    assert only("gaps", replace(subject, lakes=(lake.root,))).details == (f"{run.id}: 1",)
+    assert only("gaps", replace(subject, lakes=(Path(str(lake.root)),))).details == (f"{run.id}: 1",)
     assert troubles("gaps", replace(subject, lakes=(tmp_path / "empty",))) == []
 
 

@@ -75,7 +75,7 @@ class Place:
         self.url = f"sqlite:///{self.inside / 'db'}"
         self.storage = Storage(self.inside / "storage")
         self.lake = Lake(self.inside / "lake")
-        write_deltalake(self.lake.directory(RUN, TABLE), pa.table({"tick_number": pa.array([1], pa.int64())}))
+        write_deltalake(str(self.lake.location(RUN, TABLE)), pa.table({"tick_number": pa.array([1], pa.int64())}))
         self.storage.write_metadata(SimulationMetadata(simulation_run_id=RUN))
         (root / "outside").mkdir()
         (root / "outside" / "secret").write_text(SECRET)
@@ -83,7 +83,7 @@ class Place:
 
     @property
     def catalog(self) -> Catalog:
-        return Catalog(self.lake.root)
+        return Catalog(Path(str(self.lake.root)))
 
     def beside(self) -> dict[str, str]:
         """Everything that lies outside the run's places."""
@@ -127,13 +127,13 @@ WAYS: dict[str, Callable[[Place, str], object]] = {
     "storage, watch": lambda p, n: list(Watch(p.storage, n).look()),
     "lake, write a run": lambda p, n: p.lake.ledger(n, Table("t", SCHEMA, ("tick_number",))),
     "lake, write a table": lambda p, n: p.lake.ledger(RUN, Table(n, SCHEMA, ("tick_number",))),
-    "lake, a table's directory": lambda p, n: p.lake.directory(RUN, n).mkdir(parents=True),
+    "lake, a table's directory": lambda p, n: Path(str(p.lake.location(RUN, n))).mkdir(parents=True),
     "lake, open a run": lambda p, n: p.catalog.open(n, TABLE).to_pyarrow_table(),
     "lake, open a table": lambda p, n: p.catalog.open(RUN, n).to_pyarrow_table(),
     "lake, facts": lambda p, n: p.catalog.facts(RUN, n),
-    "read, a run": lambda p, n: ticklake.read(n, TABLE, lake=p.lake.root).to_arrow(),
-    "read, a table": lambda p, n: ticklake.read(RUN, n, lake=p.lake.root).to_arrow(),
-    "read, a column": lambda p, n: ticklake.read(RUN, TABLE, columns=[n], lake=p.lake.root).to_arrow(),
+    "read, a run": lambda p, n: ticklake.read(n, TABLE, lake=Path(str(p.lake.root))).to_arrow(),
+    "read, a table": lambda p, n: ticklake.read(RUN, n, lake=Path(str(p.lake.root))).to_arrow(),
+    "read, a column": lambda p, n: ticklake.read(RUN, TABLE, columns=[n], lake=Path(str(p.lake.root))).to_arrow(),
     "sql, a run": lambda p, n: query(p.catalog, "SELECT 1", n).__enter__(),
     "sql, a table": lambda p, n: query(p.catalog, f"FROM '{n}'").__enter__(),
     "topics, a run": lambda p, n: with_topic(p, n, "run"),

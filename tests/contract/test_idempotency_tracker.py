@@ -145,7 +145,7 @@ def test_a_batch_that_is_marked_is_skipped_only_if_the_table_has_its_ticks(
         indexer.run()
         return indexer.monitor.counter("batches_skipped").value
 
-    table = maker.lake.directory(run.id, "environment_data")
+    table = Path(str(maker.lake.location(run.id, "environment_data")))
     assert index(maker.batch(0, 5, step=5)) == 0
     shutil.copytree(table, tmp_path / "backup")
     assert index(maker.batch(10, 15, step=5)) == 0

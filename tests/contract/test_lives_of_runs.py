@@ -59,10 +59,10 @@ def made(maker: Any, run: Run) -> Any:
 
 @pytest.fixture
 def places(made: Any, database: Database) -> RunPlaces:
-    table = made.lake.root / made.run_id / "organism_data" / "_delta_log"
+    table = made.folder("organism_data") / "_delta_log"
     table.mkdir(parents=True)
     (table / "00000000000000000000.json").write_text("{}\n")
-    return RunPlaces(made.run_id, made.storage, made.lake.root, [database])
+    return RunPlaces(made.run_id, made.storage, made.lake_folder, [database])
 
 
 def close(maker: Any, cause: str = "command") -> None:
@@ -217,7 +217,7 @@ def test_a_deleted_run_is_nowhere(places: RunPlaces, made: Any, database: Databa
     assert delete_run(places) == contents
     assert made.run_id not in database.runs()
     assert made.storage.runs() == made.storage.leaving_runs() == []
-    assert list(made.lake.root.iterdir()) == []
+    assert list(made.lake_folder.iterdir()) == []
     assert [path.name for path in tmp_path.glob("db/*")] == []
     with pytest.raises(RunNotInDatabase):
         database.run(made.run_id, create=False)
@@ -238,9 +238,9 @@ class StillIndexed(Storage):
 def test_a_table_that_an_indexer_makes_again_meanwhile_is_removed_too(places: RunPlaces, made: Any) -> None:
     close(made)
     storage = StillIndexed(made.storage.url)
-    storage.table = made.lake.root / made.run_id / "organism_data"
+    storage.table = made.folder("organism_data")
     delete_run(RunPlaces(made.run_id, storage, places.lake, places.databases))
-    assert list(made.lake.root.iterdir()) == []
+    assert list(made.lake_folder.iterdir()) == []
 
 
 def test_a_run_can_be_begun_again_after_it_was_deleted(places: RunPlaces, made: Any, database: Database) -> None:
@@ -406,7 +406,7 @@ def test_what_cannot_be_archived_is_named(places: RunPlaces, made: Any, tmp_path
 
 def test_an_archive_is_elsewhere(places: RunPlaces, made: Any, tmp_path: Path) -> None:
     close(made)
-    for inside in (made.storage.url, Path(made.storage.url) / "old", made.lake.root / "old"):
+    for inside in (made.storage.url, Path(made.storage.url) / "old", made.lake_folder / "old"):
         with pytest.raises(BadArchive, match="inside of the storage or the lake"):
             archive_run(places, Storage(inside))
     with pytest.raises(BadArchive, match="two directories"):
@@ -498,7 +498,7 @@ def test_tables_behind_a_link_are_refused_before_anything_is_deleted(
     places: RunPlaces, made: Any, database: Database, tmp_path: Path
 ) -> None:
     close(made)
-    tables = made.lake.root / made.run_id
+    tables = made.lake_folder / made.run_id
     shutil.move(tables, tmp_path / "other-disk")
     tables.symlink_to(tmp_path / "other-disk")
     for force in (False, True):

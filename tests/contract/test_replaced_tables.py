@@ -49,7 +49,7 @@ def at_work(maker: Any, database: Database, lake: Path) -> Iterator[EnvironmentI
 
 
 def ticks(maker: Any, lake: Path) -> list[int]:
-    found: list[int] = covered(Lake(lake).directory(maker.run_id, TABLE)).ticks.tolist()
+    found: list[int] = covered(Lake(lake).location(maker.run_id, TABLE)).ticks.tolist()
     return found
 
 
@@ -60,13 +60,13 @@ def lags(maker: Any, database: Database) -> list[int]:
 
 def away(maker: Any, tmp_path: Path) -> Path:
     """The lake is moved: a file system that is not mounted any more looks the same."""
-    return Path(shutil.move(maker.lake.root, tmp_path / "away"))
+    return Path(shutil.move(maker.lake_folder, tmp_path / "away"))
 
 
 def test_a_lake_that_is_away_for_a_moment_is_waited_for(
     maker: Any, database: Database, tmp_path: Path, eventually: Any
 ) -> None:
-    lake = Path(maker.lake.root)
+    lake = maker.lake_folder
     maker.publish(maker.batch(0, 9))
     with at_work(maker, database, lake) as indexer:
         eventually(lambda: lags(maker, database) == [0])
@@ -84,7 +84,7 @@ def test_a_lake_that_is_away_for_a_moment_is_waited_for(
 def test_a_group_is_not_split_between_a_moved_lake_and_its_old_place(
     maker: Any, database: Database, tmp_path: Path, eventually: Any
 ) -> None:
-    lake = Path(maker.lake.root)
+    lake = maker.lake_folder
     maker.publish(maker.batch(0, 9))
     with at_work(maker, database, lake) as left_behind:
         eventually(lambda: lags(maker, database) == [0])
@@ -105,7 +105,7 @@ def test_a_batch_that_takes_two_flushes_is_done_in_one_table(
     maker: Any, database: Database, tmp_path: Path, eventually: Any, how: str
 ) -> None:
     """Its first half is gone with the table that was moved away, or with the commits after the backup."""
-    table = maker.lake.directory(maker.run_id, TABLE)
+    table = maker.folder(TABLE)
     flushes = iter(range(100))
     indexers: list[EnvironmentIndexer] = []
 
@@ -118,9 +118,9 @@ def test_a_batch_that_takes_two_flushes_is_done_in_one_table(
         if how == "restored":
             table.with_name(".next").rename(table)
         else:
-            Lake(maker.lake.root).ledger(maker.run_id, EnvironmentIndexer.table)  # type: ignore[arg-type]
+            Lake(maker.lake_folder).ledger(maker.run_id, EnvironmentIndexer.table)  # type: ignore[arg-type]
 
-    made = resources(maker, database, Path(maker.lake.root), happens)
+    made = resources(maker, database, maker.lake_folder, happens)
 
     def index(size: int) -> None:
         options = IndexerOptions(maker.run_id, until_caught_up=True, insert_batch_size=size)
@@ -133,24 +133,24 @@ def test_a_batch_that_takes_two_flushes_is_done_in_one_table(
     maker.publish(maker.batch(10, 19))
     index(5)
     assert lags(maker, database) == [0]
-    assert ticks(maker, maker.lake.root) == list(range(0 if how == "restored" else 10, 20))
+    assert ticks(maker, maker.lake_folder) == list(range(0 if how == "restored" else 10, 20))
 
 
 def test_a_coordinator_completes_files_for_the_table_that_has_them(
     maker: Any, database: Database, tmp_path: Path
 ) -> None:
     maker.batches(4, ticks=10)
-    table = maker.lake.directory(maker.run_id, TABLE)
+    table = maker.folder(TABLE)
     flushes = iter(range(100))
 
     def happens() -> None:
         if next(flushes) == 2:
             table.rename(tmp_path / "old")
-            Lake(maker.lake.root).ledger(maker.run_id, EnvironmentIndexer.table)  # type: ignore[arg-type]
+            Lake(maker.lake_folder).ledger(maker.run_id, EnvironmentIndexer.table)  # type: ignore[arg-type]
 
-    made = resources(maker, database, Path(maker.lake.root), happens)
+    made = resources(maker, database, maker.lake_folder, happens)
     work = FinishedRun(made, maker.run_id, [EnvironmentIndexer], insert_batch_size=10).prepare()
     work.start()
     while not work.wait(1.0):
         pass
-    assert ticks(maker, maker.lake.root) == list(range(40))
+    assert ticks(maker, maker.lake_folder) == list(range(40))

@@ -144,9 +144,9 @@ def test_a_look_at_tables_of_an_older_version_changes_nothing_and_says_what_to_d
     maker.run_id = old
     maker.metadata()
     maker.batch(0, 9)
-    maker.lake.root.mkdir()
+    maker.lake_folder.mkdir()
     before = shape(database_url, old), package_versions(schema_of(old))
-    places = {"run": old, "storage": maker.storage.url, "lake": maker.lake.root}
+    places = {"run": old, "storage": maker.storage.url, "lake": maker.lake_folder}
     words = [*command.split(), *(part.format(**places) for part in LOOKS[command]), f"--database={database_url}"]
     done = CliRunner().invoke(cli, words, env={"COLUMNS": "300"})
     assert (shape(database_url, old), package_versions(schema_of(old))) == before

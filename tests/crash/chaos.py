@@ -135,8 +135,8 @@ def check(pipeline: Pipeline, report: Report) -> None:
         report.lost += len(missing)
         report.complaints.append(f"{len(missing)} ticks are not in storage")
     for table, key in KEYS.items():
-        directory = lake.directory(RUN_ID, table)
-        found = readable(directory, key, report)
+        location = lake.location(RUN_ID, table)
+        found = readable(Path(str(location)), key, report)
         report.rows += found.total()
         lost, twice = expected[table] - found.keys(), found.total() - len(found)
         if lost or twice or found.keys() - expected[table]:
@@ -145,7 +145,7 @@ def check(pipeline: Pipeline, report: Report) -> None:
             )
         report.lost, report.duplicated = report.lost + len(lost), report.duplicated + twice
         if found:
-            report.complaints += [f"{path.name} is left behind" for path in orphans(directory)]
+            report.complaints += [f"{path.name} is left behind" for path in orphans(Path(str(location)))]
     with Database(pipeline.url) as database:
         letters = database.run(RUN_ID).dead_letters.list(limit=10_000)
         report.complaints += gaps(Completeness(RUN_ID, storage, Catalog(pipeline.disk / "lake"), database))

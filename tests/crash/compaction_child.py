@@ -27,7 +27,7 @@ def compact(lake: Lake, run_id: str, policy: Policy) -> None:
 
 def vacuum(lake: Lake, run_id: str) -> None:
     """Of everything that is in no commit or not needed now, however young."""
-    it = Vacuum(lake.directory(run_id, "organism_data"), run_id, 0, force=True)
+    it = Vacuum(lake.location(run_id, "organism_data"), run_id, 0, force=True)
     for _ in it.remove(it.find()):
         pass
 

@@ -27,6 +27,7 @@ from ticklake.completeness.judging import Verdict
 from ticklake.contracts import EnvironmentConfig
 from ticklake.events import Event, EventBus, IndexerQueue
 from ticklake.indexers.events import TABLE, EventIndexer
+from ticklake.lake.delta import Location
 from ticklake.lake.lake import Lake
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.read.catalog import Catalog
@@ -55,7 +56,7 @@ class Place(NamedTuple):
 
     @property
     def table(self) -> Path:
-        return Lake(self.root / "lake").directory(self.run_id, TABLE.name)
+        return Path(str(Lake(self.root / "lake").location(self.run_id, TABLE.name)))
 
 
 def work(place: Place) -> None:
@@ -179,12 +180,12 @@ class Feed:
 
     def _compact(self) -> None:
         if (self._place.table / "_delta_log").is_dir():
-            for _ in Compaction(Ledger(self._place.table, TABLE, create=False), BY_HAND).steps():
+            for _ in Compaction(Ledger(Location.of(self._place.table), TABLE, create=False), BY_HAND).steps():
                 pass
 
     def _vacuum(self) -> None:
         if (self._place.table / "_delta_log").is_dir():
-            vacuum = Vacuum(self._place.table, self._place.table.parent.name, 0, force=True)
+            vacuum = Vacuum(Location.of(self._place.table), self._place.table.parent.name, 0, force=True)
             list(vacuum.remove(vacuum.find()))
 
     # The scene

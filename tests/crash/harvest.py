@@ -34,6 +34,7 @@ from ticklake.completeness.completeness import Completeness
 from ticklake.errors import DatabaseLocked, DatabaseUnusable, TickLakeError
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.lake.delta import Location
 from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.upkeep.vacuum import Vacuum
@@ -278,7 +279,9 @@ class Harvest:
     def _vacuum(self) -> None:
         """As if it were in eight days: also what a flush has just written and not committed is old enough."""
         if (self._table() / "_delta_log").is_dir():
-            vacuum = Vacuum(self._table(), self._table().parent.name, 24 * 7, clock=lambda: time.time() + 8 * 86_400)
+            vacuum = Vacuum(
+                Location.of(self._table()), self._table().parent.name, 24 * 7, clock=lambda: time.time() + 8 * 86_400
+            )
             list(vacuum.remove(vacuum.find()))
 
     @contextmanager
@@ -346,7 +349,7 @@ class Harvest:
         return max((int(path.stem) for path in self._commits()), default=-1)
 
     def _table(self) -> Path:
-        return Lake(self._part.root / "lake").directory(self._part.run_id, TABLE)
+        return Path(str(Lake(self._part.root / "lake").location(self._part.run_id, TABLE)))
 
     def _indexers(self) -> list[str]:
         return [name for name in self.crew.processes if name.startswith("lake-")]
@@ -396,7 +399,7 @@ class Harvest:
 
     def _found(self, lake: str) -> Counter[tuple[int, int]]:
         with suppress(DeltaError, OSError):
-            return indexed(Lake(self._part.root / lake).directory(self._part.run_id, TABLE), "cell_id")
+            return indexed(Path(str(Lake(self._part.root / lake).location(self._part.run_id, TABLE))), "cell_id")
         return Counter()
 
     def _gaps(self) -> set[int]:

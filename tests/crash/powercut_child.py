@@ -102,7 +102,7 @@ def main(root: str, marks: str) -> None:
     delta_log._CHECKPOINT_EVERY = 6
     place = Place(Path(root))
     indexers = place.indexers(lambda: Database(place.url))
-    compaction = CompactionService(place.lake.root, 0.05, policy=Policy(fan_in=4))
+    compaction = CompactionService(Path(str(place.lake.root)), 0.05, policy=Policy(fan_in=4))
     with Database(place.url) as database:
         producing = place.producing(database)
         _start([*indexers, compaction, *producing])
@@ -170,7 +170,7 @@ def missing(root: Path, promised: Sequence[str]) -> list[str]:
             if kind == "message"
             else ticks[words[0]].issuperset(range(int(words[1]), int(words[2]) + 1))
             if kind == "rows"
-            else read_metadata(place.lake.directory(RUN_ID, "metadata"), RUN_ID) is not None
+            else read_metadata(place.lake.location(RUN_ID, "metadata"), RUN_ID) is not None
         )
         lost += [] if there else [text]
     return lost
@@ -201,15 +201,15 @@ def wrong(root: Path) -> list[str]:
     if stored_ticks != set(range(TICKS)):
         found.append(f"lost: {len(set(range(TICKS)) - stored_ticks)} ticks are not in storage")
     for table, key in KEYS.items():
-        directory = place.lake.directory(RUN_ID, table)
-        there = indexed(directory, key)
+        location = place.lake.location(RUN_ID, table)
+        there = indexed(Path(str(location)), key)
         if lost := expected()[table] - there.keys():
             found.append(f"lost: {len(lost)} keys of {table}")
         if there.total() != len(there):
             found.append(f"doubled: {there.total() - len(there)} keys of {table}")
         if there.keys() - expected()[table]:
             found.append(f"from nowhere: {len(there.keys() - expected()[table])} keys of {table}")
-        found += [f"left behind: {path}" for path in orphans(directory)]
+        found += [f"left behind: {path}" for path in orphans(Path(str(location)))]
     with Database(place.url) as database:
         letters = database.run(RUN_ID).dead_letters.list(limit=1000)
     return found + [f"dead: {letter.error}" for letter in letters]
@@ -240,7 +240,7 @@ def _reads(storage: Storage, key: str) -> bool:
 
 def _ticks(place: Place, kind: Any) -> set[int]:
     """Those of a table that is opened as an indexer opens it."""
-    return set(covered(place.lake.ledger(RUN_ID, kind.table).directory).ticks.tolist())
+    return set(covered(place.lake.ledger(RUN_ID, kind.table).location).ticks.tolist())
 
 
 def _settled(database: Database) -> bool:

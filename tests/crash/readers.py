@@ -22,7 +22,7 @@ from ticklake.contracts import MetadataInfo
 from ticklake.errors import TickLakeError
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
-from ticklake.lake.delta import commits
+from ticklake.lake.delta import Location, commits
 from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.log import DeltaLog
 from ticklake.lake.delta.parquet import ParquetFile
@@ -170,16 +170,16 @@ class Readers:
 
     @cached_property
     def _opened(self) -> DeltaLog:
-        return DeltaLog(self._table, TABLE.name, TABLE.schema, TABLE.key)
+        return DeltaLog(Location.of(self._table), TABLE.name, TABLE.schema, TABLE.key)
 
     def _log(self, data: bytes) -> None:
         """As one who opens a table finds its newest commit."""
         self._sweep()
         (self._table / "_delta_log" / commits.name_of(1)).write_bytes(data)
-        DeltaLog(self._table, TABLE.name, TABLE.schema, TABLE.key)
+        DeltaLog(Location.of(self._table), TABLE.name, TABLE.schema, TABLE.key)
 
     def _sweep(self) -> None:
-        for torn in (self._opened.directory / "_delta_log").glob("*.torn"):
+        for torn in (Path(str(self._opened.location)) / "_delta_log").glob("*.torn"):
             torn.unlink()
 
     def _configuration(self, data: bytes) -> None:

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
+from ticklake.lake.delta import Location
 from ticklake.lake.delta.parquet import ParquetFile
 from ticklake.lake.empty import EMPTY
 from ticklake.lake.flush import task
@@ -51,7 +52,7 @@ QUICK = {"while it writes", "before the commit", "after the commit"}
 
 
 def child(role: str, maker: Any, **environment: str) -> subprocess.Popen[bytes]:
-    root = maker.lake.root.parent
+    root = maker.lake_folder.parent
     command = [sys.executable, str(CHILD), role, str(root), maker.run_id]
     return subprocess.Popen(
         command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -90,13 +91,13 @@ def table(maker: Any) -> Path:
             world=World.of(metadata),
             reads=OrganismIndexer.reads,
             table=OrganismIndexer.table,
-            directory=str(ledger.directory),
+            location=ledger.location,
             rows=OrganismIndexer.rows,
         )
         results = task.index(work, 0, [Piece(0, Slice(file, file.ticks))])
         ledger.commit([one for one in results if isinstance(one, ParquetFile)], {})
     ledger.commit([], {EMPTY: "[[42, 50, 1]]"})
-    directory: Path = ledger.directory
+    directory: Path = Path(str(ledger.location))
     return directory
 
 
@@ -122,22 +123,22 @@ def make_old(directory: Path) -> None:
 def test_a_kill_at_this_step_changes_no_row_and_leaves_only_what_vacuum_removes(
     maker: Any, table: Path, step: str
 ) -> None:
-    before, there = fingerprint(table), covered(table).ticks.tolist()
+    before, there = fingerprint(table), covered(Location.of(table)).ticks.tolist()
     point, committed = STEPS[step]
     victim = child("once", maker, TICKLAKE_FAULT=f"{point}:kill")
     victim.communicate(timeout=120)
     assert victim.returncode == -signal.SIGKILL
     assert (len(DeltaTable(table).file_uris()) == 1) == committed
     assert fingerprint(table) == before
-    assert covered(table).ticks.tolist() == there == list(range(51))
+    assert covered(Location.of(table)).ticks.tolist() == there == list(range(51))
 
     assert OrganismIndexer.table is not None
-    ledger = Ledger(table, OrganismIndexer.table)
+    ledger = Ledger(Location.of(table), OrganismIndexer.table)
     assert ledger.present([TickRange(0, 99)]).tolist() == there
     list(Compaction(ledger, BY_HAND).steps())
     make_old(table)
-    vacuum = Vacuum(table, table.parent.name)
-    assert [one.path.name for one in vacuum.remove(vacuum.find())]
+    vacuum = Vacuum(Location.of(table), table.parent.name)
+    assert [one.file.name for one in vacuum.remove(vacuum.find())]
     assert left_over(table) == []
     assert len(DeltaTable(table).file_uris()) == 1
     assert fingerprint(table) == before
@@ -154,7 +155,7 @@ def test_indexers_that_compete_beside_it_leave_each_key_once(maker: Any, tmp_pat
         for indexer in indexers:
             finish(indexer)
     assert maker.keys("organism_data", "organism_id") == [(tick, 1) for tick in range(210)]
-    directory = maker.lake.directory(maker.run_id, "organism_data")
+    directory = maker.folder("organism_data")
     operations = [commit["operation"] for commit in DeltaTable(directory).history()]
     assert "OPTIMIZE" in operations
     assert len(DeltaTable(directory).file_uris()) < operations.count("WRITE")
@@ -163,11 +164,11 @@ def test_indexers_that_compete_beside_it_leave_each_key_once(maker: Any, tmp_pat
     (tmp_path / "storage").rename(tmp_path / "alone" / "storage")
     (tmp_path / "lake" / maker.run_id / "metadata").rename(made(alone, "metadata"))
     finish(child("index", alone))
-    assert fingerprint(directory) == fingerprint(alone.lake.directory(alone.run_id, "organism_data"))
+    assert fingerprint(directory) == fingerprint(alone.folder("organism_data"))
 
 
 def made(maker: Any, table: str) -> Path:
     """Where a table of this maker would be, all but the last folder there."""
-    directory: Path = maker.lake.directory(maker.run_id, table)
+    directory: Path = maker.folder(table)
     directory.parent.mkdir(parents=True)
     return directory

@@ -123,7 +123,7 @@ def work_through(
     crew.hire(crew_size)
     with Database(url) as database:
         ledger = maker.lake.ledger(maker.run_id, OrganismIndexer.table)
-        table = Target.at(ledger.id, ledger.directory)
+        table = Target.at(ledger.id, ledger.location.url)
         coordinator = Coordinator(database.run(maker.run_id), "OrganismIndexer", step=STEP, table=table)
         try:
             _let_arrive(arrivals, crew, clock, kills, rng, eventually, coordinator)

@@ -78,17 +78,17 @@ class Place:
         """As `ticklake verify --deep`."""
         spark: Any = InProcess()
         with Database(self.database_url) as database:
-            whole = Completeness(self.run_id, self.storage, Catalog(self.lake.root), database)
+            whole = Completeness(self.run_id, self.storage, Catalog(Path(str(self.lake.root))), database)
             return whole.verify(spark=spark)
 
     def log(self, table: str) -> Path:
-        return self.lake.directory(self.run_id, table) / "_delta_log"
+        return Path(str(self.lake.location(self.run_id, table))) / "_delta_log"
 
     def batch(self, number: int = 2) -> Path:
         return Path(self.storage.url) / self.storage.batches(self.run_id).files[number].key
 
     def parquet(self, table: str, number: int = 2) -> Path:
-        delta = DeltaTable(self.lake.directory(self.run_id, table))
+        delta = DeltaTable(str(self.lake.location(self.run_id, table)))
         return sorted((Path(uri) for uri in delta.file_uris()), key=lambda path: path.name)[number]
 
     def database(self) -> Path:
@@ -209,7 +209,7 @@ def test_a_plain_batch_file_that_is_cut_off_anywhere_is_noticed(tmp_path: Path, 
 def test_a_damaged_batch_file_becomes_a_dead_letter_and_all_others_are_indexed(place: Place) -> None:
     bad = place.batch()
     flip(bad, bad.stat().st_size // 2)
-    shutil.rmtree(place.lake.directory(place.run_id, "organism_data"))
+    shutil.rmtree(Path(str(place.lake.location(place.run_id, "organism_data"))))
     with Database(place.database_url) as database:
         run = database.run(place.run_id)
         run.groups.reset("batch-topic", "organism_data-indexer", "earliest")
@@ -298,7 +298,7 @@ def test_any_bit_of_a_commit_is_noticed_when_the_table_is_opened_and_by_the_deep
             assert hit.deep is not None and (str(bad) in hit.deep.unreadable or is_its_name(bad)), what
             if what.startswith("bit") and not is_its_name(bad):
                 with pytest.raises(DamagedCommit) as raised:
-                    Ledger(place.lake.directory(place.run_id, "organism_data"), OrganismIndexer.table)
+                    Ledger(place.lake.location(place.run_id, "organism_data"), OrganismIndexer.table)
                 assert is_named(raised.value, bad), what
 
 
@@ -320,7 +320,7 @@ def test_a_damaged_checkpoint_is_found_and_does_no_harm(place: Place, bits: int)
     for what in damaged(bad, bits):
         hit = {table.table: table for table in place.verify().tables}["organism_data"]
         assert hit.deep and str(bad) in hit.deep.unreadable, what
-        ledger = Ledger(place.lake.directory(place.run_id, "organism_data"), OrganismIndexer.table)
+        ledger = Ledger(place.lake.location(place.run_id, "organism_data"), OrganismIndexer.table)
         assert ledger.present([TickRange(0, 999)]).tolist() == list(range(BATCHES * TICKS)), what
         assert not bad.exists(), what
         bad.with_name(f"{bad.name}.torn").unlink()
@@ -329,7 +329,7 @@ def test_a_damaged_checkpoint_is_found_and_does_no_harm(place: Place, bits: int)
 
 @pytest.mark.warns("Set .* aside")
 def test_a_metadata_table_that_was_torn_as_it_was_made_is_made_again(place: Place) -> None:
-    shutil.rmtree(place.lake.directory(place.run_id, "metadata"))
+    shutil.rmtree(Path(str(place.lake.location(place.run_id, "metadata"))))
     place.log("metadata").mkdir(parents=True)
     (place.log("metadata") / f"{0:020d}.json").touch()
     with Database(place.database_url) as database:
@@ -338,7 +338,7 @@ def test_a_metadata_table_that_was_torn_as_it_was_made_is_made_again(place: Plac
             topic.send(MetadataInfo(simulation_run_id=place.run_id, storage_key=key))
         options = IndexerOptions(place.run_id, topic_poll_timeout_ms=10_000)
         MetadataIndexer("m", IndexerResources(place.storage, place.lake, database), options).run()
-    assert read_metadata(place.lake.directory(place.run_id, "metadata"), place.run_id) is not None
+    assert read_metadata(place.lake.location(place.run_id, "metadata"), place.run_id) is not None
 
 
 # The database

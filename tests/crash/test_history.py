@@ -35,7 +35,7 @@ class Table:
 
     def __init__(self, maker: Any, root: Path) -> None:
         self.maker, self.root = maker, root
-        self.directory: Path = maker.lake.directory(maker.run_id, "organism_data")
+        self.directory: Path = maker.folder("organism_data")
         self.processes: list[Process] = []
 
     def start(self, role: str = "index", fault: str = "") -> Process:

@@ -47,7 +47,7 @@ class Place:
         self.maker, self.run_id, self.root, self.url = maker, maker.run_id, root, url
         maker.metadata()
         maker.publish(*maker.batches(3, ticks=10, cells=1))
-        table = maker.lake.root / maker.run_id / "organism_data"
+        table = maker.folder("organism_data")
         (table / "_delta_log").mkdir(parents=True)
         for name in ("_delta_log/00000000000000000000.json", "a.parquet", "b.parquet"):
             (table / name).write_text(f"{name}\n")
@@ -80,7 +80,7 @@ class Place:
     def is_gone(self) -> None:
         storage = Storage(self.maker.storage.url)
         assert storage.runs() == storage.leaving_runs() == storage.everything(self.run_id) == []
-        assert list(self.maker.lake.root.iterdir()) == []
+        assert list(self.maker.lake_folder.iterdir()) == []
         with Database(self.url) as database:
             assert self.run_id not in database.runs()
 
@@ -120,7 +120,7 @@ def test_an_archive_that_is_killed_loses_nothing_and_is_finished_by_the_same_com
     here, there = contents(place.maker.storage, place.run_id), contents(Storage(to), place.run_id)
     assert here | there == place.files and all(place.files[key] == data for key, data in there.items())
     if point in COPYING:
-        assert here == place.files and Catalog(place.maker.lake.root).tables(place.run_id) == ["organism_data"]
+        assert here == place.files and Catalog(place.maker.lake_folder).tables(place.run_id) == ["organism_data"]
     else:
         assert there == place.files
         place.is_left_alone()

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from deltalake import DeltaTable
 
+from ticklake.lake.delta import Location
 from ticklake.lake.upkeep.vacuum import Vacuum
 from ticklake.simulation import Ecosystem, SimulationSettings
 
@@ -35,7 +36,7 @@ def indexed(directory: Path, key: str) -> Counter[tuple[int, int]]:
 
 def orphans(directory: Path) -> list[Path]:
     """Files of no table that vacuum does not remove."""
-    vacuum = Vacuum(directory, directory.parent.name, 0, force=True, clock=lambda: time.time() + 10)
+    vacuum = Vacuum(Location.of(directory), directory.parent.name, 0, force=True, clock=lambda: time.time() + 10)
     list(vacuum.remove(vacuum.find()))
     live = {Path(uri).name for uri in DeltaTable(directory).file_uris()}
     return [path for path in directory.glob("*.parquet") if path.name not in live]

@@ -291,10 +291,10 @@ def coordinator(url: str, run_id: str, journal: str) -> None:
                 lambda: shared.record_end(70),
                 lambda: _finish(Coordinator(run, "Y", step=1, lease=LEASE), files, bad="20"),
                 lambda: _finish(Coordinator(run, "Z", step=1, lease=LEASE), files[:1], lacks=(TickRange(4, 5),)),
-                lambda: Coordinator(run, "Y", step=1, table=TABLE).register(lambda _: None),
-                lambda: Coordinator(run, "Y", step=1, table=MADE_ANEW).register(lambda _: None),
-                lambda: bind(run, "t", "g", "X", TABLE, lambda _: None),
-                lambda: bind(run, "t", "g", "X", MADE_ANEW, lambda _: None),
+                lambda: Coordinator(run, "Y", step=1, table=TABLE).register(lambda *_: None),
+                lambda: Coordinator(run, "Y", step=1, table=MADE_ANEW).register(lambda *_: None),
+                lambda: bind(run, "t", "g", "X", TABLE, lambda *_: None),
+                lambda: bind(run, "t", "g", "X", MADE_ANEW, lambda *_: None),
                 lambda: unbind(run, "t", "g"),
             ],
         )
@@ -356,15 +356,15 @@ def lake(root: str, run_id: str, journal: str) -> None:
 
 def lake_state(root: str, run_id: str) -> object:
     storage, tables = Storage(Path(root) / "storage"), Lake(Path(root) / "lake")
-    directory = tables.directory(run_id, "organism_data")
-    rows = DeltaTable(directory).to_pyarrow_table()
+    location = tables.location(run_id, "organism_data")
+    rows = DeltaTable(str(location)).to_pyarrow_table()
     keys = list(zip(rows["tick_number"].to_pylist(), rows["organism_id"].to_pylist(), strict=True))
     assert len(set(keys)) == len(keys), "a key is there twice"
-    live = {Path(uri).name for uri in DeltaTable(directory).file_uris()}
-    orphans = {path.name for path in directory.glob("*.parquet")} - live
+    live = {Path(uri).name for uri in DeltaTable(str(location)).file_uris()}
+    orphans = {path.name for path in Path(str(location)).glob("*.parquet")} - live
     files = [file[1:] for file in storage.every_batch(run_id)]
-    metadata = DeltaTable(tables.directory(run_id, "metadata")).to_pyarrow_table().num_rows
-    return sorted(keys), covered(directory).ticks.tolist(), sorted(orphans), files, metadata
+    metadata = DeltaTable(str(tables.location(run_id, "metadata"))).to_pyarrow_table().num_rows
+    return sorted(keys), covered(location).ticks.tolist(), sorted(orphans), files, metadata
 
 
 def _write_run(storage: Storage, run_id: str) -> None:
@@ -409,7 +409,7 @@ def _compact(tables: Lake, run_id: str) -> None:
 
 def _tear(tables: Lake, run_id: str) -> None:
     """A power cut has left another engine's newest commit empty, and a checkpoint torn, and that was long ago."""
-    log = tables.directory(run_id, "organism_data") / "_delta_log"
+    log = Path(str(tables.location(run_id, "organism_data"))) / "_delta_log"
     newest = max(int(path.stem) for path in log.glob("*.json") if path.stem.isdigit())
     if (log / f"{newest:020d}.json").stat().st_size:
         (log / f"{newest + 1:020d}.json").touch()
@@ -420,5 +420,5 @@ def _tear(tables: Lake, run_id: str) -> None:
 
 
 def _vacuum(tables: Lake, run_id: str) -> None:
-    vacuum = Vacuum(tables.directory(run_id, "organism_data"), run_id, 0, force=True)
+    vacuum = Vacuum(tables.location(run_id, "organism_data"), run_id, 0, force=True)
     list(vacuum.remove(vacuum.find()))

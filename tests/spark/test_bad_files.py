@@ -64,7 +64,7 @@ class Files:
 
     def check(self, table: str = "environment_data") -> None:
         """Only the good files are there, and the commits claim just their ticks."""
-        found = DeltaTable(self.maker.lake.directory(self.maker.run_id, table))
+        found = DeltaTable(self.maker.folder(table))
         ticks = found.to_pyarrow_table().column("tick_number").to_pylist()
         assert sorted(set(ticks)) == self.good
         assert claimed(found) == self.good
@@ -151,7 +151,7 @@ def test_nor_by_the_command_which_reads_files_once_for_both_tables(files: Files,
     assert re.search(said, done.stderr), done.stderr
     files.check()
     # Organisms are read without the cells, so the file is good for their table.
-    organisms = DeltaTable(files.maker.lake.directory(files.maker.run_id, "organism_data"))
+    organisms = DeltaTable(files.maker.folder("organism_data"))
     assert sorted(organisms.to_pyarrow_table().column("tick_number").to_pylist()) == list(range(300))
 
 

@@ -116,7 +116,7 @@ def test_what_a_task_writes_that_was_given_up_for_lost_is_never_in_the_table(
     lost = psutil.Process(int((tmp_path / "first").readlink().name))
     executor = next(parent for parent in lost.parents() if "java" in parent.name())
     executor.suspend()
-    directory = maker.lake.directory(maker.run_id, "seen")
+    directory = maker.folder("seen")
     eventually(lambda: DeltaTable(directory).to_pyarrow_table().num_rows > 0)
 
     before = {path.name for path in directory.glob("*.parquet")}

@@ -53,7 +53,7 @@ def index_all(maker: Any, resources: IndexerResources) -> Callable[[], dict[str,
 
 @pytest.fixture
 def verify(maker: Any, spark: SparkSession, database: Database) -> Callable[[], RunVerdict]:
-    return lambda: Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), database).verify(spark=spark)
+    return lambda: Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder), database).verify(spark=spark)
 
 
 def without_organisms(maker: Any, first: int, last: int) -> None:
@@ -72,7 +72,7 @@ def forget_empty_ticks(table: Path) -> None:
 
 def coordinator_of(maker: Any, database: Database, kind: type[BatchIndexer]) -> Coordinator:
     ledger = maker.lake.ledger(maker.run_id, kind.table)
-    table = Target.at(ledger.id, ledger.directory)
+    table = Target.at(ledger.id, ledger.location.url)
     return Coordinator(database.run(maker.run_id), kind.__name__, step=1, table=table)
 
 
@@ -94,7 +94,7 @@ def test_a_run_indexed_through_the_coordinator_is_complete_also_where_ticks_have
         "environment_data": (3100, 350, 0),
         "organism_data": (300, 350, 0),
     }
-    forget_empty_ticks(maker.lake.directory(maker.run_id, "organism_data"))
+    forget_empty_ticks(maker.folder("organism_data"))
     assert verify().verdict is Verdict.COMPLETE, "the files themselves tell which ticks have no rows"
 
 
@@ -108,7 +108,7 @@ def test_a_run_stays_complete_to_the_last_row_when_its_tables_are_optimized(
     without_organisms(maker, 300, 349)
     end(maker, 349)
     index_all()
-    done = list(optimize_tables(Catalog(maker.lake.root), maker.run_id, [], lambda *_: None))
+    done = list(optimize_tables(Catalog(maker.lake_folder), maker.run_id, [], lambda *_: None))
     assert [(one.table, one.files, one.files_removed > 1) for one in done] == [
         ("environment_data", 1, True),
         ("organism_data", 1, True),
@@ -134,9 +134,9 @@ def test_indexing_a_run_again_changes_nothing_also_where_ticks_have_no_rows(
         "environment_data": (0, 350),
         "organism_data": (0, 350),
     }
-    versions = [DeltaTable(maker.lake.directory(maker.run_id, name)).version() for name in done]
+    versions = [DeltaTable(maker.folder(name)).version() for name in done]
     index_all()
-    assert [DeltaTable(maker.lake.directory(maker.run_id, name)).version() for name in done] == versions
+    assert [DeltaTable(maker.folder(name)).version() for name in done] == versions
 
 
 def test_a_table_that_was_removed_is_indexed_again_whatever_the_coordinator_says(
@@ -146,7 +146,7 @@ def test_a_table_that_was_removed_is_indexed_again_whatever_the_coordinator_says
     maker.batches(2)
     end(maker, 199)
     index_all()
-    shutil.rmtree(maker.lake.directory(maker.run_id, "organism_data"))
+    shutil.rmtree(maker.folder("organism_data"))
     done = index_all()
     assert (done["organism_data"].ticks, done["environment_data"].ticks) == (200, 0)
     assert verify().verdict is Verdict.COMPLETE
@@ -180,7 +180,7 @@ def test_a_changed_row_is_found_by_the_deep_comparison(
     maker.batches(2)
     end(maker, 199)
     index_all()
-    directory = maker.lake.directory(maker.run_id, "organism_data")
+    directory = maker.folder("organism_data")
     rows = DeltaTable(directory).to_pyarrow_table().sort_by("tick_number")
     energy = np.where(rows["tick_number"].to_numpy() == 150, 7777, rows["energy"].to_numpy()).astype(np.int32)
     changed = rows.set_column(rows.schema.get_field_index("energy"), rows.schema.field("energy"), pa.array(energy))
@@ -240,13 +240,13 @@ def test_a_file_with_holes_keeps_no_file_with_their_ticks_from_its_table(
 def test_two_lakes_on_one_database_each_get_the_whole_run(maker: Any, resources: IndexerResources):
     maker.metadata()
     maker.batches(10, ticks=10)
-    lakes = [maker.lake, Lake(maker.lake.root.with_name("lake2"))]
+    lakes = [maker.lake, Lake(maker.lake_folder.with_name("lake2"))]
     works = [FinishedRun(replace(resources, lake=lake), maker.run_id, [OrganismIndexer]).start() for lake in lakes]
     for work in works:
         while not work.wait(1):
             pass
     for lake in lakes:
-        table = DeltaTable(lake.directory(maker.run_id, "organism_data")).to_pyarrow_table()
+        table = DeltaTable(str(lake.location(maker.run_id, "organism_data"))).to_pyarrow_table()
         assert sorted(table["tick_number"].to_pylist()) == list(range(100))
 
 
@@ -283,7 +283,7 @@ def test_an_indexer_of_a_node_that_is_bound_to_a_coordinator_shares_its_run(
     maker.batch(200, 299)
     index_metadata()
     file = tmp_path / "node.conf"
-    places = (maker.storage.url, maker.lake.root, maker.database_url, maker.run_id)
+    places = (maker.storage.url, maker.lake_folder, maker.database_url, maker.run_id)
     file.write_text(CONFIGURATION % places)
     node = Node(load(file))
     service = node.services["environment-indexer"]

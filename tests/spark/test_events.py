@@ -58,7 +58,7 @@ def drain(queue: IndexerQueue, maker: Any, spark: Any) -> EventIndexer:
 
 
 def events_in(maker: Any) -> list[dict[str, Any]]:
-    rows = DeltaTable(maker.lake.directory(maker.run_id, "events")).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(maker.folder("events")).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: (row["batch_number"], row["position"]))
 
 
@@ -123,7 +123,7 @@ def test_it_goes_on_with_what_comes_later(queue: IndexerQueue, maker: Any, spark
 def test_a_commit_names_the_batches_that_it_added(queue: IndexerQueue, maker: Any, spark: Any) -> None:
     publish(queue, SOME)
     drain(queue, maker, spark)
-    commits = DeltaTable(maker.lake.directory(maker.run_id, "events")).history()
+    commits = DeltaTable(maker.folder("events")).history()
     named = [json.loads(commit["ticklake.sources"]) for commit in commits if "ticklake.sources" in commit]
     sources = sorted((one for commit in named for one in commit), key=lambda source: source["batch_numbers"])
     assert sources
@@ -222,7 +222,7 @@ def test_a_command_drains_a_queue_and_another_proves_it(queue: IndexerQueue, mak
     publish(queue, SOME)
     queue.stop()
     maker.metadata()
-    lake = ("--lake", maker.lake.root)
+    lake = ("--lake", maker.lake_folder)
     drain = ("index-events", maker.run_id, "--events", queue.path, *lake, "--master", "local[2]", "--json")
     for rows in (250, 0):
         done = CliRunner().invoke(cli, [str(word) for word in drain])
@@ -236,7 +236,7 @@ def test_a_command_drains_a_queue_and_another_proves_it(queue: IndexerQueue, mak
 
 
 def test_a_file_that_is_no_queue_is_one_line(maker: Any, tmp_path: Path) -> None:
-    done = ticklake("index-events", maker.run_id, "--events", tmp_path / "none.db", "--lake", maker.lake.root)
+    done = ticklake("index-events", maker.run_id, "--events", tmp_path / "none.db", "--lake", maker.lake_folder)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "There is no event queue at" in done.stderr
 
@@ -260,7 +260,7 @@ def test_a_configuration_drains_a_queue(queue: IndexerQueue, maker: Any, spark: 
     queue.stop()
     file = tmp_path / "node.conf"
     run_id = f', run_id = "{maker.run_id}"'
-    file.write_text(CONFIGURATION.format(queue=queue.path, lake=maker.lake.root, run_id=run_id))
+    file.write_text(CONFIGURATION.format(queue=queue.path, lake=maker.lake_folder, run_id=run_id))
     node = Node(load(file))
     assert node.runs() == [maker.run_id]
     (service,) = node.services.values()
@@ -274,7 +274,7 @@ def test_a_configuration_drains_a_queue(queue: IndexerQueue, maker: Any, spark: 
 
 def test_a_configuration_must_say_which_run_events_belong_to(maker: Any, tmp_path: Path) -> None:
     file = tmp_path / "node.conf"
-    file.write_text(CONFIGURATION.format(queue=tmp_path / "queue.db", lake=maker.lake.root, run_id=""))
+    file.write_text(CONFIGURATION.format(queue=tmp_path / "queue.db", lake=maker.lake_folder, run_id=""))
     with pytest.raises(EventRunMissing, match=r"event-indexer.*Set its run_id"):
         Node(load(file))
 

@@ -73,10 +73,10 @@ def test_indexing_a_finished_run_again_adds_nothing(maker: Any, index_storage: I
     maker.metadata()
     maker.batches(3)
     index_storage(EnvironmentIndexer)
-    version = DeltaTable(maker.lake.directory(maker.run_id, "environment_data")).version()
+    version = DeltaTable(maker.folder("environment_data")).version()
     again = index_storage(EnvironmentIndexer)
     assert again.monitor.counter("rows_written").value == 0
-    assert DeltaTable(maker.lake.directory(maker.run_id, "environment_data")).version() == version
+    assert DeltaTable(maker.folder("environment_data")).version() == version
     assert maker.keys() == sorted(maker.expected_keys(range(300)))
 
 
@@ -122,7 +122,7 @@ def test_a_commit_says_where_its_rows_came_from(maker: Any, index_topic: Index) 
     batch = maker.batch(0, 9)
     maker.publish(batch)
     index_topic(EnvironmentIndexer)
-    commit = DeltaTable(maker.lake.directory(maker.run_id, "environment_data")).history(1)[0]
+    commit = DeltaTable(maker.folder("environment_data")).history(1)[0]
     (source,) = json.loads(commit["ticklake.sources"])
     assert source["file"] == batch.storage_key
     assert source["ticks"] == [0, 9]

@@ -82,7 +82,7 @@ def test_a_run_that_cannot_be_indexed_stops_no_other(
 ) -> None:
     for number in range(3):
         announce(maker, run_of(number), (0, 9))
-    broken = maker.lake.directory(run_of(1), "environment_data")
+    broken = Path(str(maker.lake.location(run_of(1), "environment_data")))
     (broken / "_delta_log").mkdir(parents=True)
     (broken / "_delta_log" / "00000000000000000000.json").write_text("not a commit\n{")
     (broken / "_delta_log" / "00000000000000000001.json").write_text("{}\n")

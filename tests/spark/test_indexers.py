@@ -52,7 +52,7 @@ def test_the_dummy_indexer_counts_and_writes_nothing(maker: Any, index_topic: In
     assert count("ticks_processed").value == 40
     assert count("cells_observed").value == 400
     assert count("organisms_observed").value == 40
-    assert [path.name for path in (maker.lake.root / maker.run_id).iterdir()] == ["metadata"]
+    assert [path.name for path in (maker.lake_folder / maker.run_id).iterdir()] == ["metadata"]
 
 
 def test_without_buffering_each_tick_is_a_flush_and_the_file_one_ack(maker: Any, index_topic: Index) -> None:
@@ -107,7 +107,7 @@ def test_metadata_becomes_a_table_of_keys_and_values(
     rows = {row["key"]: row["value"] for row in maker.rows("metadata").to_pylist()}
     assert rows["environment"] == '{"dimensions": 3, "shape": [4, 3, 2], "toroidal": [true, true, true]}'
     assert '"samplingInterval": 5' in rows["simulation_info"]
-    metadata = read_metadata(maker.lake.directory(maker.run_id, "metadata"), maker.run_id)
+    metadata = read_metadata(maker.lake.location(maker.run_id, "metadata"), maker.run_id)
     assert metadata is not None
     assert World.of(metadata) == World(maker.run_id, (4, 3, 2), (True, True, True), 5)
 
@@ -386,4 +386,4 @@ def test_an_indexer_that_writes_nothing_needs_no_lake(maker, database, spark) ->
     indexer = DummyIndexer("dummy-indexer", resources, IndexerOptions(maker.run_id, until_caught_up=True))
     indexer.run()
     assert indexer.monitor.counter("ticks_processed").value == 20
-    assert not maker.lake.root.exists()
+    assert not maker.lake_folder.exists()

@@ -69,7 +69,12 @@ def test_the_same_name_makes_one_job_for_both_tables_and_another_name_does_not(
     maker.publish(*maker.batches(3))
     index_metadata()
     file = tmp_path / "node.conf"
-    places = {"url": maker.database_url, "storage": maker.storage.url, "lake": maker.lake.root, "run_id": maker.run_id}
+    places = {
+        "url": maker.database_url,
+        "storage": maker.storage.url,
+        "lake": maker.lake_folder,
+        "run_id": maker.run_id,
+    }
     file.write_text(CONFIGURATION.format(first=first, second=second, **places))
     node = Node(load(file))
     for service in node.services.values():

@@ -192,7 +192,7 @@ def test_a_stop_while_spark_starts_indexes_nothing(maker: Any, tmp_path: Path, e
     so_far = "So far: 0 of 30 ticks in environment_data, 0 of 30 ticks in organism_data."
     assert (code, last) == (INTERRUPTED, f"{RESUMABLE} {so_far}"), log.read_text()
     assert "Now try" not in log.read_text() and "skipped" not in log.read_text(), "one line, no table"
-    assert not maker.lake.directory(maker.run_id, "environment_data").exists()
+    assert not maker.folder("environment_data").exists()
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ def test_a_session_without_delta_is_told_how_to_have_one(
     maker.metadata()
     index_metadata()
     with pytest.raises(DeltaMissing, match="with_delta"):
-        ticklake.spark.register(spark, lake=maker.lake.root)
+        ticklake.spark.register(spark, lake=maker.lake_folder)
 
 
 def test_the_page_shows_how_it_works(spark: SparkSession, maker: Any) -> None:

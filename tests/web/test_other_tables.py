@@ -38,11 +38,11 @@ def site(tmp_path_factory: pytest.TempPathFactory, indexed: ModuleType) -> Itera
         for number in (1, 3)
     ]
     ledger = lake.ledger(run_id, TABLE)
-    work = work_of(batches, str(ledger.directory))
+    work = work_of(batches, ledger.location)
     jobs = lambda _spark, told, pieces, _step: task.index(told, 0, pieces)  # noqa: E731
     Flusher(lambda: None, work, ledger, jobs).flush(slices_of(batches))  # type: ignore[arg-type,return-value]
-    write_deltalake(str(lake.directory(run_id, "notes")), pa.table({"note": ["a"]}))
-    write_deltalake(str(lake.directory(run_id, "loose")), pa.table({"tick_number": pa.array([0, 1], pa.int64())}))
+    write_deltalake(str(lake.location(run_id, "notes")), pa.table({"note": ["a"]}))
+    write_deltalake(str(lake.location(run_id, "loose")), pa.table({"tick_number": pa.array([0, 1], pa.int64())}))
     lake.ledger(run_id, Table("empty_data", pa.schema([("tick_number", pa.int64())]), ("tick_number",)))
     with Database(url) as database:
         yield Site(Storage(root / "storage"), root / "lake", [database])

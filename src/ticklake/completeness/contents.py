@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 
+from ticklake.lake.delta import Location
 from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import DamagedCommit, TableUnreadable
 from ticklake.lake.verify import check_owner, covered, properties_of, row_counts
@@ -31,15 +31,15 @@ class Contents:
     unreadable: str = ""
 
     @classmethod
-    def read(cls, directory: Path, run_id: str, *, count_rows: bool, with_properties: bool = False) -> Self:
+    def read(cls, location: Location, run_id: str, *, count_rows: bool, with_properties: bool = False) -> Self:
         """Reads a table. If it is unreadable or of another run, raises only if rows are not counted."""
         properties, counts, numbers, unreadable = dict[str, str](), None, np.empty(0, np.int64), ""
         try:
-            check_owner(directory, run_id)
-            properties |= properties_of(directory) if with_properties else {}
-            counts = row_counts(directory) if count_rows else None
+            check_owner(location, run_id)
+            properties |= properties_of(location) if with_properties else {}
+            counts = row_counts(location) if count_rows else None
             # Of the same version: an indexer may add rows meanwhile.
-            numbers = covered(directory, counts.version if counts is not None else None).ticks
+            numbers = covered(location, counts.version if counts is not None else None).ticks
         except (TableUnreadable, DamagedCommit) as error:
             if not count_rows:
                 # The caller shows only ticks, and there are none to show.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from ticklake.completeness.contents import Contents
 from ticklake.contracts import SimulationMetadata
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.registry import INDEXERS
 from ticklake.insights import names_by_id
+from ticklake.lake.delta import Location
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
@@ -32,41 +32,42 @@ class Tables:
         """Returns what is wrong with the table `metadata`; None if it was not requested or does not exist."""
         if (only and METADATA not in only) or not self.exists(METADATA):
             return None
-        return disagreement(self.directory(METADATA), stored)
+        return disagreement(self.location(METADATA), stored)
 
     def copies(self) -> list[list[str]]:
         """Returns groups of tables with the same id, which are copies. A coordinator cannot distinguish them."""
         found = names_by_id(self._catalog, self._run_id) if self._catalog is not None else {}
         return [names for names in found.values() if len(names) > 1]
 
-    def directory(self, table: str) -> Path:
-        return Path(self._catalog.root if self._catalog is not None else ".") / self._run_id / table
+    def location(self, table: str) -> Location:
+        catalog = self._catalog
+        return Location.of(f"{self._run_id}/{table}") if catalog is None else catalog.location(self._run_id, table)
 
     def exists(self, table: str) -> bool:
-        return (self.directory(table) / "_delta_log").is_dir()
+        return self.location(table).exists()
 
     def key(self, table: str) -> tuple[str, ...]:
         """Returns the key of a table. An unreadable table is treated as a table of ticks; its verdict says why."""
         try:
-            return key_of(self.directory(table))
+            return key_of(self.location(table))
         except TableUnreadable:
             return (TICK,)
 
     def contents(self, table: str, *, count_rows: bool, with_properties: bool = False) -> Contents:
         """Reads a table. If it is unreadable or of another run, raises only if rows are not counted."""
-        directory = self.directory(table)
-        return Contents.read(directory, self._run_id, count_rows=count_rows, with_properties=with_properties)
+        location = self.location(table)
+        return Contents.read(location, self._run_id, count_rows=count_rows, with_properties=with_properties)
 
     def id(self, table: str) -> str:
         """Returns the id of a table; empty if it does not exist or cannot be read."""
         try:
-            return table_id(self.directory(table)) or ""
+            return table_id(self.location(table)) or ""
         except TableUnreadable:
             return ""
 
     def damaged(self, table: str) -> dict[str, str]:
         """Returns the damaged files of a table, with the reason. Needs no rows to compare with."""
-        return damaged_files(self.directory(table), self.key(table)[0]) if self.exists(table) else {}
+        return damaged_files(self.location(table), self.key(table)[0]) if self.exists(table) else {}
 
 
 def indexer_of(table: str) -> type[BatchIndexer] | None:

@@ -67,7 +67,7 @@ class TickTables:
         kind = indexer_of(table)
         if kind is None or not self._tables.exists(table):
             return None
-        work = kind.work(self._storage, self._world, self._tables.directory(table))
+        work = kind.work(self._storage, self._world, self._tables.location(table))
         deep = compare_deeply(spark, work, [self._storage.batch(key) for key in self._files.by_key])
         if not deep.unproven:
             return deep

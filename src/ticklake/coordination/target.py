@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
-from ticklake.checks.places import local_path
-
-IdAt = Callable[[Path], str | None]
-"""Returns the id of the table in a folder; None if there is none."""
+IdAt = Callable[[str, str], str | None]
+"""Returns the id of the table at the first location; None if there is none, or if the second is the same place."""
 
 
 class Target(NamedTuple):
@@ -21,23 +18,18 @@ class Target(NamedTuple):
     host: str = ""
 
     @classmethod
-    def at(cls, table_id: str, directory: Path) -> Target:
-        return cls(table_id, directory.absolute().as_uri(), platform.node())
+    def at(cls, table_id: str, location: str) -> Target:
+        return cls(table_id, location, platform.node())
 
     def replaces(self, other: Target) -> bool:
         """Returns whether this table is at the location of the other one, on the same machine."""
         return bool(self.location) and (self.location, self.host) == (other.location, other.host)
 
     def is_copy_of(self, other: Target, id_at: IdAt) -> bool:
-        """Returns whether the other table still exists in another folder, visible from here, with the same id."""
+        """Returns whether the other table still exists in another place, visible from here, with the same id."""
         if self.table_id != other.table_id or not other.location or self.location == other.location:
             return False
-        original = other.directory
-        return id_at(original) == self.table_id and not original.samefile(self.directory)
-
-    @property
-    def directory(self) -> Path:
-        return local_path(self.location, "A table")
+        return id_at(other.location, self.location) == self.table_id
 
     @property
     def place(self) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ticklake.doctor.findings import Finding, error, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.indexers.components import stored_metadata
+from ticklake.lake.delta import Location
 from ticklake.lake.errors import TableOfAnotherRun
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Garbage, Vacuum
@@ -112,9 +113,9 @@ def files_of_runs(subject: Subject) -> Iterator[Finding]:
             yield ok("files of runs", f"those in {place} can be read{in_newest(len(runs))}")
 
 
-def _orphaned(table: Path, run_id: str) -> list[Garbage]:
+def _orphaned(table: Location) -> list[Garbage]:
     try:
-        return Vacuum(table, run_id).find()
+        return Vacuum(table, table.run_id).find()
     except TableOfAnotherRun:
         return []  # the check of tables names it
 
@@ -126,15 +127,15 @@ def orphaned_tables_files(subject: Subject) -> Iterator[Finding]:
         runs = catalog.runs()
         scope = in_newest(len(runs)).replace(" in", ",", 1)
         listed, unlisted = of_each("orphaned files", runs[-NEWEST_RUNS:], catalog.tables)
-        tables = [lake / run / table for run, names in listed.items() for table in names]
-        read, failed = of_each("orphaned files", tables, lambda table: _orphaned(table, table.parent.name))
+        tables = [catalog.location(run, table) for run, names in listed.items() for table in names]
+        read, failed = of_each("orphaned files", tables, _orphaned)
         yield from (*unlisted.values(), *failed.values())
         found = [one for files in read.values() for one in files]
         if found:
             message = (
                 f"{len(found):,} files in {lake} that no table needs{scope}, {sum(one.size for one in found):,} bytes."
             )
-            paths = tuple(str(one.path) for one in found[:100])
+            paths = tuple(str(one.file) for one in found[:100])
             yield warning("orphaned files", message, f"ticklake vacuum --lake {lake}", paths)
         elif not failed and not unlisted:
             yield ok("orphaned files", f"none in {lake}{scope}")

@@ -33,13 +33,13 @@ def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[
         try:
             catalog.open(run_id, table)
         except TableOfAnotherRun as error:
-            remedy = f"Move {catalog.root / run_id / table} away, then: ticklake index {run_id}"
+            remedy = f"Move {catalog.location(run_id, table)} away, then: ticklake index {run_id}"
             yield warning("tables", str(error), remedy)
         except TableUnreadable:
             continue  # `verify` reports it
     for names in names_by_id(catalog, run_id).values():
         if len(names) > 1:
-            text = f"{' and '.join(names)} in {catalog.root / run_id} are copies with one table id."
+            text = f"{' and '.join(names)} in {catalog.root.folder(run_id)} are copies with one table id."
             yield warning("tables", text, "Move all but one of them out of the run's folder.")
     for storage in storages if METADATA in catalog.tables(run_id) else ():
         if text := _disagreement(catalog, run_id, storage):
@@ -54,4 +54,4 @@ def _disagreement(catalog: Catalog, run_id: str, storage: Storage) -> str:
         return ""  # the check of the files of runs reports it
     except UnsafeStorageKey:
         return ""  # its folder is a link, which `passed-over files` names
-    return disagreement(catalog.root / run_id / METADATA, metadata) if metadata is not None else ""
+    return disagreement(catalog.location(run_id, METADATA), metadata) if metadata is not None else ""

@@ -6,8 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -26,6 +25,9 @@ from ticklake.lake.table import Table
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.world import World
+
+if TYPE_CHECKING:
+    from ticklake.lake.delta import Location
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +173,7 @@ class BatchIndexer(Indexer):
         ledger = self.ledger(self.resources.tables, run_id) if self.table else None
         sharing = self.resources.sharing
         jobs = sharing.run_job if sharing else run_job
-        work = self.work(self.resources.storage, world, ledger.directory if ledger else None)
+        work = self.work(self.resources.storage, world, ledger.location if ledger else None)
         return Flusher(self.resources.spark, work, ledger, jobs)
 
     def _wait_for_metadata(self, seconds: float) -> bool:
@@ -201,7 +203,7 @@ class BatchIndexer(Indexer):
         return lake.ledger(run_id, cls.table, f"{cls.__module__}:{cls.__qualname__}" if is_importable else "")
 
     @classmethod
-    def work(cls, storage: Storage, world: World | None, directory: Path | None) -> Work:
+    def work(cls, storage: Storage, world: World | None, location: Location | None) -> Work:
         """Returns the work for the tasks that index batch files, or that check them."""
         return Work(
             flush_id="",
@@ -209,7 +211,7 @@ class BatchIndexer(Indexer):
             world=world,
             reads=cls.reads,
             table=cls.table,
-            directory=str(directory) if directory else "",
+            location=location,
             rows=cls.rows if cls.table else None,
             observe=cls.observe,
         )

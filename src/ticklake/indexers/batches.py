@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
 from ticklake.backoff import pause_after
@@ -16,6 +15,7 @@ from ticklake.contracts import BatchInfo
 from ticklake.database import OUTAGES
 from ticklake.errors import TickLakeError
 from ticklake.indexers.errors import KeyOfAnotherRun, NotABatchMessage
+from ticklake.lake.delta import Location
 from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import StorageUnavailable, TableUnreadable
 from ticklake.lake.slices import Slice
@@ -317,9 +317,11 @@ class StoredBatches(AbstractContextManager["StoredBatches"]):
     def __exit__(self, *_: object) -> None: ...
 
 
-def id_at(directory: Path) -> str | None:
-    """Returns the id of the table in a folder; None if there is no readable table."""
+def id_at(url: str, own: str = "") -> str | None:
+    """Returns the id of the table at a location; None if there is no readable table, or if `own` is the same place."""
+    location = Location.of(url)
     try:
-        return table_id(directory)
+        found = table_id(location)
     except TableUnreadable:
         return None
+    return None if own and location.is_same(Location.of(own)) else found

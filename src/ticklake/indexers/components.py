@@ -54,7 +54,7 @@ def metadata_of(resources: IndexerResources, run_id: str) -> Callable[[], Simula
     storage, lake = resources.storage, resources.lake
 
     def read() -> SimulationMetadata | None:
-        indexed = read_metadata(lake.directory(run_id, TABLE), run_id) if lake is not None else None
+        indexed = read_metadata(lake.location(run_id, TABLE), run_id) if lake is not None else None
         return indexed and (stored_metadata(storage, run_id) or indexed)
 
     return read if lake is not None else partial(stored_metadata, storage, run_id)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from ticklake.checks.numbers import check_count
 from ticklake.errors import TickLakeError
 from ticklake.events import Batch, IndexerQueue
 from ticklake.indexers.errors import OtherEventBatch, OtherEventQueue
-from ticklake.lake.delta import RUN, make_directory
+from ticklake.lake.delta import RUN, Location
 from ticklake.lake.errors import FlushFailed, TableReplaced
 from ticklake.lake.flush import Flushed, Flusher, Work
 from ticklake.lake.lake import Lake
@@ -76,26 +75,26 @@ class QueuedBatch:
 class EventLedger(Ledger):
     """The ledger of the table `events`. Opening it raises `OtherEventQueue` if the table belongs to another queue."""
 
-    def __init__(self, directory: Path, queue: IndexerQueue, run_id: str, first: int | None = None) -> None:
+    def __init__(self, location: Location, queue: IndexerQueue, run_id: str, first: int | None = None) -> None:
         self._queue_id, self._queue_path = queue.queue_id, queue.path
         properties = {RUN: run_id, QUEUE: self._queue_id} | ({FIRST: str(first)} if first is not None else {})
-        super().__init__(directory, TABLE, properties=properties)
+        super().__init__(location, TABLE, properties=properties)
 
     def _check_properties(self, found: Mapping[str, str | None]) -> None:
         super()._check_properties(found)
         # A table from before queues had ids has no such property; `check_same` compares its events.
         if found.get(QUEUE, self._queue_id) != self._queue_id:
-            raise OtherEventQueue(table=self.directory, queue=self._queue_path)
+            raise OtherEventQueue(table=self.location, queue=self._queue_path)
 
     def check_same(self, batches: Sequence[Batch]) -> None:
         """Raises `OtherEventBatch` if the table has other events under the number of one of these batches."""
-        stored = rows_of(self.directory, TABLE.ordinal, [batch.sequence for batch in batches])
+        stored = rows_of(self.location, TABLE.ordinal, [batch.sequence for batch in batches])
         found: dict[int, list[dict[str, Any]]] = {}
         for row in sorted(stored.to_pylist(), key=lambda row: row["position"]):
             found.setdefault(row["batch_number"], []).append(_comparable(row))
         for batch in batches:
             if found.get(batch.sequence) != [_comparable(row) for row in _rows(batch).to_pylist()]:
-                raise OtherEventBatch(table=self.directory, number=batch.sequence, queue=self._queue_path)
+                raise OtherEventBatch(table=self.location, number=batch.sequence, queue=self._queue_path)
 
 
 class EventIndexer(Service):
@@ -129,23 +128,23 @@ class EventIndexer(Service):
 
     def run(self) -> None:
         with self._queue if self._owns_queue else nullcontext():
-            directory = self._lake.directory(self.run_id, TABLE.name)
+            location = self._lake.location(self.run_id, TABLE.name)
             # Refuse another queue before a batch of it is claimed.
-            exists = any(directory.glob("_delta_log/*.json"))
-            ledger = EventLedger(directory, self._queue, self.run_id) if exists else None
+            exists = location.has_commits()
+            ledger = EventLedger(location, self._queue, self.run_id) if exists else None
             while self.proceed():
                 batches = self._collect()
                 if batches:
                     first = self._queue.assign(batches, self.run_id)
-                    ledger = ledger or self._create(directory, first)
+                    ledger = ledger or self._create(location, first)
                     self._index(batches, partial(Flusher, self._spark, ledger=ledger))
                 elif self._until_drained:
                     return
 
-    def _create(self, directory: Path, first: int) -> EventLedger:
+    def _create(self, location: Location, first: int) -> EventLedger:
         """Creates the table. Only the first batch shows with which number the run begins."""
-        make_directory(directory)
-        return EventLedger(directory, self._queue, self.run_id, first)
+        location.make()
+        return EventLedger(location, self._queue, self.run_id, first)
 
     def _collect(self) -> list[Batch]:
         """Returns the available batches up to the limits. Waits only for the first one."""
@@ -163,7 +162,7 @@ class EventIndexer(Service):
         return batches
 
     def _index(self, batches: list[Batch], flusher: Callable[[Work], Flusher]) -> None:
-        work = work_of(batches, str(self._lake.directory(self.run_id, TABLE.name)))
+        work = work_of(batches, self._lake.location(self.run_id, TABLE.name))
         flushing = flusher(work)
         try:
             flushed = self._flush(flushing, slices_of(batches))
@@ -205,7 +204,7 @@ class EventIndexer(Service):
                     raise
 
 
-def work_of(batches: Sequence[Batch], directory: str) -> Work:
+def work_of(batches: Sequence[Batch], location: Location) -> Work:
     """Returns the work for Spark. It contains the events, because only one process can open the queue."""
     return Work(
         flush_id="",
@@ -213,7 +212,7 @@ def work_of(batches: Sequence[Batch], directory: str) -> Work:
         world=None,
         reads=(),
         table=TABLE,
-        directory=directory,
+        location=location,
         rows=_unchanged,
         read=_Reader({batch.sequence: _rows(batch) for batch in batches}),
         ordinal=TABLE.ordinal,

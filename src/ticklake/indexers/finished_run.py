@@ -99,7 +99,7 @@ class FinishedRun:
         storage, run_id = self._resources.storage, self._run_id
         step = World.of(storage.read_metadata(run_id)).sampling_interval
         wanted = merged((file.ticks.within(self._ticks) for file in storage.every_batch(run_id)), step)
-        tables = [self._resources.tables.directory(run_id, one.table.name) for one in self._indexers if one.table]
+        tables = [self._resources.tables.location(run_id, one.table.name) for one in self._indexers if one.table]
         return any(lacks_ticks(table, run_id, wanted, step) for table in tables)
 
     def remove(self) -> Self:

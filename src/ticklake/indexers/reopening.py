@@ -42,8 +42,8 @@ def reopen_missing(
         monitor.errors.record("TABLE_DAMAGED", error)
         log.warning("%s", error)
     if missing and (names := coordinator.reopen_missing(missing, changed)):
-        monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(ledger.directory))
-        log.warning("%d batches are completed but not in %s: they are indexed again", len(names), ledger.directory)
+        monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(ledger.location))
+        log.warning("%d batches are completed but not in %s: they are indexed again", len(names), ledger.location)
     return damaged
 
 
@@ -63,7 +63,7 @@ def _missing_in(
             left = subtract(asked, [TickRange(error.first, error.last)], 1)
             asked = [inside for one in left if (inside := on_grid(one, step))]
         except OSError as error:
-            raise TableUnreadable(table=ledger.directory, reason=one_line(error)) from error
+            raise TableUnreadable(table=ledger.location, reason=one_line(error)) from error
 
 
 def unverified_files(coordinator: Coordinator, run_id: str, damaged: Iterable[DamagedTableFile]) -> dict[str, str]:

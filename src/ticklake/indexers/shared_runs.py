@@ -82,7 +82,7 @@ class Coordinated(RunsSource):
         table = NO_TABLE
         if self.kind.table is not None:
             ledger = self.kind.ledger(self.resources.tables, run_id)
-            table = Target.at(ledger.id, ledger.directory)
+            table = Target.at(ledger.id, ledger.location.url)
         coordinator = Coordinator(
             self.database.run(run_id),
             self.kind.__name__,
@@ -101,6 +101,6 @@ class Coordinated(RunsSource):
         """Returns the table of a run without creating it."""
         if self.kind.table is None:
             return NO_TABLE
-        directory = self.resources.tables.directory(run_id, self.kind.table.name)
-        table_id = id_at(directory)
-        return None if table_id is None else Target.at(table_id, directory)
+        url = self.resources.tables.location(run_id, self.kind.table.name).url
+        table_id = id_at(url)
+        return None if table_id is None else Target.at(table_id, url)

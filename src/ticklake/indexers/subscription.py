@@ -55,7 +55,7 @@ def subscribe(
         raise DatabaseNeeded(name=indexer.name, topic=topic)
     run, group = resources.database.run(run_id), resources.group or indexer.name
     kind = type(indexer).__name__
-    bind(run, topic, group, kind, Target.at(ledger.id, ledger.directory) if ledger else NO_TABLE, id_at)
+    bind(run, topic, group, kind, Target.at(ledger.id, ledger.location.url) if ledger else NO_TABLE, id_at)
     reader = open_reader(resources, run, topic, group, options)
     # A mark is for one group and one table. A new table has no marks.
     processed = run.processed(f"{kind}/{reader.group}/{ledger.id if ledger else ''}") if mark else None
@@ -127,12 +127,12 @@ def acknowledge_present(indexer: Indexer, run_id: str, ledger: Ledger, step: int
         return _acknowledge_present(indexer, indexer.resources.database.run(run_id), ledger, step)
     except (TickLakeError, OSError) as error:
         indexer.monitor.errors.record("NOT_ACKNOWLEDGED", error, run_id)
-        log.warning("The messages of files in %s are not acknowledged: %s", ledger.directory, error)
+        log.warning("The messages of files in %s are not acknowledged: %s", ledger.location, error)
         return []
 
 
 def _acknowledge_present(indexer: Indexer, run: Run, ledger: Ledger, step: int) -> list[Acknowledged]:
-    table = Target.at(ledger.id, ledger.directory)
+    table = Target.at(ledger.id, ledger.location.url)
     groups = [one for one in groups_of_table(run, table, id_at) if run.groups.lag(one.topic, one.group)]
     if not groups:
         return []

@@ -350,7 +350,7 @@ def _flaw_of_metadata(catalog: Catalog, run_id: str, name: str) -> str | None:
 
     try:
         if name == TABLE:
-            read_metadata(catalog.root / run_id / TABLE, run_id)
+            read_metadata(catalog.location(run_id, TABLE), run_id)
     except (TableUnreadable, LakeUnreadable) as error:
         return str(error)
     return None

@@ -8,7 +8,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +22,12 @@ from ticklake.lake.delta import (
     CommitConflict,
     DeltaError,
     DeltaLog,
-    DeltaTable,
     LiveFile,
+    Location,
     ParquetFile,
     ParquetFileWriter,
     Summary,
+    TableFile,
     added_ticks,
     column_of,
     conformed,
@@ -38,6 +38,7 @@ from ticklake.lake.delta import (
     one_line,
     open_of_run,
     opened,
+    opened_table,
     read_commit,
     recorded,
     row_groups,
@@ -67,11 +68,11 @@ class Ledger(DeltaLog):
     """A table opened for indexing."""
 
     def __init__(
-        self, directory: Path, table: Table, *, create: bool = True, properties: Mapping[str, str] | None = None
+        self, location: Location, table: Table, *, create: bool = True, properties: Mapping[str, str] | None = None
     ) -> None:
         self.table = table
         self._indexer = ""
-        super().__init__(directory, table.name, table.schema, table.key, create=create, properties=properties)
+        super().__init__(location, table.name, table.schema, table.key, create=create, properties=properties)
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
         """Returns the ticks of these ranges that the table has. Reads only files whose bounds overlap a range."""
@@ -132,7 +133,7 @@ class Ledger(DeltaLog):
         good = set(ticks[(ticks >= start) & (ticks <= end)].tolist())
         if len(good) >= file.ticks.count(step):
             return True
-        added = added_ticks(self._log, self.version)
+        added = added_ticks(self.location, self.version)
         return added is not None and all(tick in good for one in added for tick in one if start <= tick <= end)
 
     def _remove_file(self, file: LiveFile) -> None:
@@ -146,7 +147,7 @@ class Ledger(DeltaLog):
 
     def _ticks_of(self, file: LiveFile, wanted: Sequence[TickRange]) -> list[Ticks]:
         try:
-            return list(ticks_in(self.directory / file.path, wanted, self.table.ordinal))
+            return list(ticks_in(self.location.file(file.path), wanted, self.table.ordinal))
         except (pa.ArrowException, OSError) as error:
             if self._is_damage(error):
                 raise self._damaged(file, error) from error
@@ -157,7 +158,7 @@ class Ledger(DeltaLog):
         return is_damage(error) or (isinstance(error, FileNotFoundError) and self._is_in_place())
 
     def _damaged(self, file: LiveFile, error: BaseException) -> DamagedTableFile:
-        path, (first, last), reason = str(self.directory / file.path), file.ticks, one_line(error)
+        path, (first, last), reason = str(self.location.file(file.path)), file.ticks, one_line(error)
         if not self._indexer:
             return DamagedFileOfTable(file=path, table=self.table.name, first=first, last=last, reason=reason)
         table = self.table.name if self._indexer.startswith("ticklake.") else self._indexer
@@ -171,10 +172,10 @@ class Ledger(DeltaLog):
         """Writes the rows of a file without these ticks to a new file. Durable on return; None if no row is left."""
         if removed.covers(file.ticks):
             return None
-        writer = ParquetFileWriter(self.directory, f"{uuid.uuid4().hex}-kept.parquet", self.table)
+        writer = ParquetFileWriter(self.location, f"{uuid.uuid4().hex}-kept.parquet", self.table)
         tick = pc.field(self.table.ordinal)
         try:
-            with opened(self.directory / file.path) as stored:
+            with opened(self.location.file(file.path)) as stored:
                 for group in range(stored.num_row_groups):
                     rows = conformed(stored.read_row_group(group), self.table.schema)
                     for batch in rows.filter((tick < removed.start) | (tick > removed.end)).to_batches():
@@ -193,7 +194,7 @@ class Ledger(DeltaLog):
 
     def _read(self, version: int) -> None:
         super()._read(version)
-        self._empty, rewrites = recorded(self._log, self.id, version)
+        self._empty, rewrites = recorded(self.location, self.id, version)
         self._check_rewrites(rewrites)
 
     def _check_rewrites(self, versions: Sequence[int]) -> None:
@@ -204,7 +205,7 @@ class Ledger(DeltaLog):
         """
         ancestors = {file.path for file in self.files}
         for version in reversed(versions):
-            commit = self._decoded(read_commit(self._log, version), version)
+            commit = self._decoded(read_commit(self.location, version), version)
             if ancestors.isdisjoint(file.path for file in commit.adds):
                 continue
             self._check_rewrite(version, commit)
@@ -213,53 +214,53 @@ class Ledger(DeltaLog):
 
     def _check_rewrite(self, version: int, commit: Commit) -> None:
         try:
-            before = live_files(DeltaTable(self.directory, version=version - 1), self._ordinal)
+            before = live_files(opened_table(self.location, version - 1), self._ordinal)
         except DeltaError:
             # The log was cleaned up, so the check is no longer possible.
             return
         if not {file.path for file in before}.issuperset(commit.removes):
             operation = commit.info.get("operation", "unknown")
-            raise StaleRewrite(table=self.directory, version=version, operation=operation, before=version - 1)
+            raise StaleRewrite(table=self.location, version=version, operation=operation, before=version - 1)
 
     def _apply(self, commit: Commit) -> None:
         try:
             self._empty.apply(commit.info)
         except ValueError as error:
-            raise DamagedCommit(file=str(self._log / name_of(self.version + 1)), reason=error) from error
+            raise DamagedCommit(file=str(self.location.log_file(name_of(self.version + 1))), reason=error) from error
         super()._apply(commit)
 
     def _summary(self, checkpoint: str) -> Summary:
         return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.digest)
 
 
-def open_existing(directory: Path, run_id: str) -> Ledger | None:
+def open_existing(location: Location, run_id: str) -> Ledger | None:
     """Returns the ledger of an existing table of any indexer, or None if the table has no key.
 
     Raises `TableOfAnotherRun` if the table belongs to another run, also if it takes the place of this one later.
     """
-    delta = open_of_run(directory, run_id)
+    delta = open_of_run(location, run_id)
     metadata = delta.metadata()
-    if not (key := named_key(delta, directory)):
+    if not (key := named_key(delta, location)):
         return None
     schema = pa.schema(delta.schema().to_arrow())
-    table = Table(metadata.name or directory.name, schema, key)
-    return Ledger(directory, table, create=False, properties={RUN: run_id})
+    table = Table(metadata.name or location.name, schema, key)
+    return Ledger(location, table, create=False, properties={RUN: run_id})
 
 
-def lacks_ticks(directory: Path, run_id: str, wanted: Sequence[TickRange], step: int) -> bool:
+def lacks_ticks(location: Location, run_id: str, wanted: Sequence[TickRange], step: int) -> bool:
     """Returns whether a table lacks sampled ticks of these ranges, which is also so if it cannot be read."""
     try:
-        ledger = open_existing(directory, run_id)
+        ledger = open_existing(location, run_id)
         return ledger is None or bool(subtract(wanted, ranges_of(ledger.present(wanted), step), step))
     except (TickLakeError, DeltaError, OSError) as error:
-        log.debug("Table %s cannot be read: %s", directory, error)
+        log.debug("Table %s cannot be read: %s", location, error)
         return True
 
 
-def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:
+def ticks_in(file: TableFile, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:
     """Yields the ticks of a Parquet file within some ranges. Reads a row group only if its bounds are not enough."""
-    with opened(path) as file:
-        for group in row_groups(file.metadata, ordinal):
+    with opened(file) as stored:
+        for group in row_groups(stored.metadata, ordinal):
             bounds = group.bounds
             ranges = [ticks for ticks in wanted if bounds is None or bounds.overlaps(ticks)]
             if not ranges or not group.has_values:
@@ -267,7 +268,7 @@ def ticks_in(path: Path, wanted: Sequence[TickRange], ordinal: str = "tick_numbe
             if bounds is not None and bounds.start == bounds.end:
                 yield np.array([bounds.start], np.int64)
                 continue
-            ticks = _distinct(column_of(file, group, ordinal))
+            ticks = _distinct(column_of(stored, group, ordinal))
             for within in ranges:
                 yield ticks[(ticks >= within.start) & (ticks <= within.end)]
 

@@ -10,7 +10,6 @@ import json
 import uuid
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,27 +19,27 @@ from ticklake import faults
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import TickLakeError
 from ticklake.lake.delta import (
-    LOG,
     RUN,
     CommitConflict,
     DeltaError,
     DeltaLog,
-    DeltaTable,
+    Location,
     ParquetFile,
     ParquetFileWriter,
     State,
+    TableFile,
     TableFolder,
     TableNotFoundError,
     check_readable,
     check_run,
     checksum,
     decode_commit,
+    files_of,
     log_states,
-    make_directory,
     name_of,
     one_line,
     opened,
-    paths_of,
+    opened_table,
     read_commit,
     require_run,
     set_log_aside,
@@ -70,18 +69,18 @@ class Written(StrEnum):
     REPAIRED = "repaired"
 
 
-def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | None:
+def write_metadata(location: Location, metadata: SimulationMetadata) -> Written | None:
     """Writes the metadata of a run to its table in one commit. Returns None if the table already has it.
 
     If the log of the table is damaged, it is set aside, and the table is created again.
     """
-    make_directory(directory)
+    location.make()
     damage = ""
     while True:
-        with TableFolder.open_or_create(directory) as folder:
+        with TableFolder.open_or_create(location) as folder:
             states = log_states(folder)
             try:
-                written = _write(directory, metadata)
+                written = _write(location, metadata)
             except (DamagedCommit, LakeUnreadable) as error:
                 if damage or not _is_damage(error):
                     raise
@@ -90,9 +89,9 @@ def write_metadata(directory: Path, metadata: SimulationMetadata) -> Written | N
                 return Written.REPAIRED if damage else written
 
 
-def _write(directory: Path, metadata: SimulationMetadata) -> Written | None:
+def _write(location: Location, metadata: SimulationMetadata) -> Written | None:
     run_id = metadata.simulation_run_id
-    log = DeltaLog(directory, TABLE, SCHEMA, properties={RUN: run_id})
+    log = DeltaLog(location, TABLE, SCHEMA, properties={RUN: run_id})
     wanted = _entries(metadata)
     while True:
         found, flaw = _found(log, run_id)
@@ -101,7 +100,7 @@ def _write(directory: Path, metadata: SimulationMetadata) -> Written | None:
             log.refresh()
             log.sync()
             return None
-        file = _write_file(directory, wanted)
+        file = _write_file(location, wanted)
         reason = flaw or difference(found, wanted)
         try:
             log.overwrite([file], {_REPLACED: reason} if reason else {})
@@ -124,33 +123,33 @@ def _set_aside(folder: TableFolder, states: dict[str, State | None], reason: str
         again = "The table is created again from the run's metadata.pb."
         is_set_aside = set_log_aside(folder, states, f"{reason}. {again}")
     except OSError as error:
-        raise LakeUnwritable(directory=str(folder.path), reason=error) from error
+        raise LakeUnwritable(directory=str(folder.location), reason=error) from error
     return reason if is_set_aside else ""
 
 
-def read_metadata(directory: Path, run_id: str) -> SimulationMetadata | None:
+def read_metadata(location: Location, run_id: str) -> SimulationMetadata | None:
     """Returns the part of the run's metadata that indexers need, or None if the table does not exist yet.
 
     Raises `TableOfAnotherRun` if it belongs to another run, and `MetadataUnreadable` if it is damaged.
     """
-    values = _read(directory, run_id)
-    return _metadata(directory, values) if values else None
+    values = _read(location, run_id)
+    return _metadata(location, values) if values else None
 
 
-def disagreement(directory: Path, metadata: SimulationMetadata) -> str:
+def disagreement(location: Location, metadata: SimulationMetadata) -> str:
     """Returns how the table differs from the run's metadata. Empty if it does not, or does not exist."""
     run_id = metadata.simulation_run_id
     again = f"`ticklake index {run_id}` writes it again"
     try:
-        found = _read(directory, run_id)
+        found = _read(location, run_id)
     except LakeUnreadable as error:
-        return f"{directory} cannot be read: {error.reason}. Make it readable, or move it away; then {again}"
+        return f"{location} cannot be read: {error.reason}. Make it readable, or move it away; then {again}"
     except TableUnreadable as error:
         return str(error)
     if not found:
-        return f"{directory} has no rows; {again}" if (directory / LOG).exists() else ""
+        return f"{location} has no rows; {again}" if location.exists() else ""
     changed = difference(found, _entries(metadata))
-    return f"{directory} differs from the run's metadata.pb: {changed}; {again}" if changed else ""
+    return f"{location} differs from the run's metadata.pb: {changed}; {again}" if changed else ""
 
 
 def difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
@@ -177,93 +176,94 @@ def _short(value: object) -> str:
 def _found(log: DeltaLog, run_id: str) -> tuple[Entries, str]:
     """Returns the entries of a table, or what is wrong with it. Raises if it belongs to another run."""
     try:
-        return _stored(log.directory, run_id), ""
+        return _stored(log.location, run_id), ""
     except MetadataUnreadable as error:
         return {}, str(error.reason)
 
 
-def _read(directory: Path, run_id: str) -> Entries:
+def _read(location: Location, run_id: str) -> Entries:
     """Returns the entries of the table; none if it does not exist yet. Raises `MetadataUnreadable` for any damage."""
     try:
-        return _stored(directory, run_id)
+        return _stored(location, run_id)
     except DamagedCommit as error:
-        raise MetadataUnreadable(table=directory, reason=f"{error.file}: {error.reason}", run_id=run_id) from error
+        raise MetadataUnreadable(table=location, reason=f"{error.file}: {error.reason}", run_id=run_id) from error
 
 
-def _stored(directory: Path, run_id: str) -> Entries:
+def _stored(location: Location, run_id: str) -> Entries:
     """Returns the entries of the table; none if it does not exist or was created a moment ago.
 
     Raises `DamagedCommit` if its log is damaged, and `MetadataUnreadable` if its rows are.
     """
     try:
-        delta = DeltaTable(directory)
-        check_readable(delta, directory)
-        check_run(delta, directory, run_id)
-        paths = paths_of(delta, directory)
-        sums = _checksums(directory, int(delta.version()))
+        delta = opened_table(location)
+        check_readable(delta, location)
+        check_run(delta, location, run_id)
+        files = files_of(delta, location)
+        sums = _checksums(location, int(delta.version()))
     except (TableNotFoundError, FileNotFoundError):
         return {}
     except DeltaError as error:
-        raise DamagedCommit(file=str(directory / LOG), reason=one_line(error)) from error
+        raise DamagedCommit(file=location.log, reason=one_line(error)) from error
     except OSError as error:
-        raise LakeUnreadable(table=str(directory), reason=one_line(error)) from error
+        raise LakeUnreadable(table=str(location), reason=one_line(error)) from error
     values: Entries = {}
-    for path in paths:
-        values |= _read_file(directory, path, sums.get(path.name, ""), run_id)
+    for file in files:
+        values |= _read_file(file, sums.get(file.name, ""), run_id)
     if values:
-        require_run(directory, _run_of(directory, values, run_id), run_id)
-    elif int(delta.version()) > 0 and (directory / LOG).exists():  # version 0 creates it without rows
-        raise MetadataUnreadable(table=directory, reason="it has no rows", run_id=run_id)
+        require_run(location, _run_of(location, values, run_id), run_id)
+    elif int(delta.version()) > 0 and location.exists():  # version 0 creates it without rows
+        raise MetadataUnreadable(table=location, reason="it has no rows", run_id=run_id)
     return values
 
 
-def _checksums(directory: Path, version: int) -> dict[str, str]:
+def _checksums(location: Location, version: int) -> dict[str, str]:
     """Returns the checksums of all files, from the commits. The table has few commits."""
     found: dict[str, str] = {}
     for number in range(version + 1):
         try:
-            if data := read_commit(directory / LOG, number):
+            if data := read_commit(location, number):
                 found |= decode_commit(data, "").checksums
         except ValueError as error:
-            raise DamagedCommit(file=str(directory / LOG / name_of(number)), reason=error) from error
+            raise DamagedCommit(file=str(location.log_file(name_of(number))), reason=error) from error
     return found
 
 
-def _read_file(directory: Path, path: Path, expected: str, run_id: str) -> Entries:
+def _read_file(file: TableFile, expected: str, run_id: str) -> Entries:
+    location = file.location
     try:
-        if expected and checksum(path) != expected:
-            raise ValueError(f"the checksum of {path.name} is wrong")
-        with opened(path) as file:
-            rows = file.read(columns=SCHEMA.names).to_pylist()
+        if expected and checksum(file) != expected:
+            raise ValueError(f"the checksum of {file.name} is wrong")
+        with opened(file) as stored:
+            rows = stored.read(columns=SCHEMA.names).to_pylist()
         return {row["key"]: json.loads(row["value"]) for row in rows}
     except FileNotFoundError as error:
-        if not (directory / LOG).exists():
+        if not location.exists():
             return {}
-        raise MetadataUnreadable(table=directory, reason=f"its file {path.name} is gone", run_id=run_id) from error
+        raise MetadataUnreadable(table=location, reason=f"its file {file.name} is gone", run_id=run_id) from error
     except (pa.ArrowException, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise MetadataUnreadable(table=directory, reason=one_line(error), run_id=run_id) from error
+        raise MetadataUnreadable(table=location, reason=one_line(error), run_id=run_id) from error
     except OSError as error:
         if error.errno is None:  # Arrow raises these for damaged files
-            raise MetadataUnreadable(table=directory, reason=one_line(error), run_id=run_id) from error
-        raise LakeUnreadable(table=str(directory), reason=one_line(error)) from error
+            raise MetadataUnreadable(table=location, reason=one_line(error), run_id=run_id) from error
+        raise LakeUnreadable(table=str(location), reason=one_line(error)) from error
 
 
-def _run_of(directory: Path, values: Mapping[str, Any], run_id: str) -> str:
+def _run_of(location: Location, values: Mapping[str, Any], run_id: str) -> str:
     try:
         return str(values["simulation_info"]["runId"])
     except (LookupError, TypeError) as error:
-        raise MetadataUnreadable(table=directory, reason=f"it lacks {error}", run_id=run_id) from error
+        raise MetadataUnreadable(table=location, reason=f"it lacks {error}", run_id=run_id) from error
 
 
-def _write_file(directory: Path, entries: Entries) -> ParquetFile:
+def _write_file(location: Location, entries: Entries) -> ParquetFile:
     values = [json.dumps(value, sort_keys=True) for value in entries.values()]
-    writer = ParquetFileWriter(directory, f"{uuid.uuid4().hex}.parquet", _Layout(SCHEMA, ("key",)))
+    writer = ParquetFileWriter(location, f"{uuid.uuid4().hex}.parquet", _Layout(SCHEMA, ("key",)))
     try:
         with faults.around("lake.metadata.write"):
             writer.append(pa.RecordBatch.from_arrays([pa.array(list(entries)), pa.array(values)], schema=SCHEMA))
             file = writer.close()
     except OSError as error:
-        raise LakeUnwritable(directory=str(directory), reason=error) from error
+        raise LakeUnwritable(directory=str(location), reason=error) from error
     assert file is not None  # noqa: S101  it has rows
     return file
 
@@ -293,7 +293,7 @@ def _entries(metadata: SimulationMetadata) -> Entries:
     return as_read
 
 
-def _metadata(directory: Path, values: Mapping[str, Any]) -> SimulationMetadata:
+def _metadata(location: Location, values: Mapping[str, Any]) -> SimulationMetadata:
     try:
         environment, info = values["environment"], values["simulation_info"]
         return SimulationMetadata(
@@ -304,5 +304,5 @@ def _metadata(directory: Path, values: Mapping[str, Any]) -> SimulationMetadata:
             environment=EnvironmentConfig(**environment),
         )
     except (LookupError, TypeError, ValueError) as error:
-        run_id = directory.parent.name
-        raise MetadataUnreadable(table=directory, reason=f"it lacks {error}", run_id=run_id) from error
+        run_id = location.run_id
+        raise MetadataUnreadable(table=location, reason=f"it lacks {error}", run_id=run_id) from error

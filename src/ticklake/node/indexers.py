@@ -51,7 +51,7 @@ class IndexerBuilder:
         events = cast(given.EventQueueOptions, self._settings.of_kind(service.name, "EventQueue").options)
         lake = self._settings.of_kind(service.name, "Lake")
         tables = cast(given.LakeOptions, lake.options)
-        first = self._event_tables.setdefault((run_id, os.path.realpath(Lake(tables.path).root)), service.name)
+        first = self._event_tables.setdefault((run_id, os.path.realpath(str(Lake(tables.path).root))), service.name)
         if first != service.name:
             raise TwoEventIndexers(file=self._settings.file, first=first, second=service.name, run_id=run_id)
         return EventIndexer(

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ticklake.checks.places import lake_path
 from ticklake.errors import TickLakeError
+from ticklake.lake.delta import Location
 from ticklake.lake.errors import LakeNotFound, RunFolderUnreadable
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Compaction, Policy, open_table
@@ -33,7 +34,7 @@ class CompactionService(Service):
         super().__init__(name)
         self._lake, self._interval, self._only = lake_path(lake), interval, run_id
         self._policy = policy or Policy()
-        self._compactions: dict[Path, Compaction | None] = {}
+        self._compactions: dict[Location, Compaction | None] = {}
 
     def run(self) -> None:
         while self.proceed():
@@ -53,14 +54,14 @@ class CompactionService(Service):
                 self.monitor.errors.record("COMPACTION_FAILED", error, str(table))
                 log.warning("Could not compact %s: %s", table, error)
 
-    def _tables(self) -> list[Path]:
+    def _tables(self) -> list[Location]:
         try:
             catalog = Catalog(self._lake)
         except LakeNotFound:
             # The first table creates the directory.
             return []
         runs = [self._only] if self._only else catalog.runs()
-        return [catalog.root / run / table for run in runs for table in self._tables_of(catalog, run)]
+        return [catalog.location(run, table) for run in runs for table in self._tables_of(catalog, run)]
 
     def _tables_of(self, catalog: Catalog, run: str) -> list[str]:
         try:
@@ -70,11 +71,11 @@ class CompactionService(Service):
             log.warning("Could not compact the tables of run %s: %s", run, error)
             return []
 
-    def _compact(self, table: Path) -> None:
+    def _compact(self, table: Location) -> None:
         if table not in self._compactions:
-            if not any((table / "_delta_log").glob("*.json")):
+            if not table.has_commits():
                 return  # an indexer is about to create it
-            ledger = open_table(table, table.parent.name)
+            ledger = open_table(table, table.run_id)
             self._compactions[table] = Compaction(ledger, self._policy) if ledger else None
         compaction = self._compactions[table]
         for step in compaction.steps() if compaction else ():

@@ -73,9 +73,7 @@ class Pipeline:
         ledger = self.maker.lake.ledger(self.maker.run_id, kind.table)
         for start in starts:
             file = next(f for f in self.maker.storage.batches(self.maker.run_id).files if f.ticks.start == start)
-            work = Work(
-                "flush", self.maker.storage, self.world, kind.reads, kind.table, str(ledger.directory), kind.rows
-            )
+            work = Work("flush", self.maker.storage, self.world, kind.reads, kind.table, ledger.location, kind.rows)
             results = index(work, start, [Piece(0, Slice(file, file.ticks))])
             files = [result for result in results if not isinstance(result, Indexed)]
             ledger.commit(files, {})  # type: ignore[arg-type]
@@ -125,7 +123,7 @@ def test_rows_that_are_there_twice_are_named(pipeline: Pipeline, ticklake: Comma
     pipeline.write(0)
     pipeline.index(0)
     pipeline.end(9)
-    table = pipeline.maker.lake.directory(pipeline.maker.run_id, "organism_data")
+    table = pipeline.maker.folder("organism_data")
     write_deltalake(table, DeltaTable(table).to_pyarrow_table().slice(3, 1), mode="append")
     result = ticklake("verify", *pipeline.places)
     assert result.exit_code == 1
@@ -138,7 +136,7 @@ def test_rows_of_no_tick_are_named(pipeline: Pipeline, ticklake: Command, number
     pipeline.write(0)
     pipeline.index(0)
     pipeline.end(9)
-    table = pipeline.maker.lake.directory(pipeline.maker.run_id, "organism_data")
+    table = pipeline.maker.folder("organism_data")
     row = DeltaTable(table).to_pyarrow_table().slice(3, 1)
     row = row.set_column(0, row.schema.field(0), pa.array([number], pa.int64()))
     write_deltalake(table, row, mode="append")
@@ -254,7 +252,7 @@ def test_a_table_that_cannot_be_read_is_named_also_with_a_database(pipeline: Pip
     pipeline.index(0)
     pipeline.end(9)
     pipeline.maker.publish(pipeline.maker.batch(0, 9, cells=1))
-    log = pipeline.maker.lake.directory(pipeline.maker.run_id, "organism_data") / "_delta_log"
+    log = pipeline.maker.folder("organism_data") / "_delta_log"
     (log / "00000000000000000000.json").write_text("no commit")
     result = ticklake("verify", *pipeline.places, *pipeline.database)
     assert (result.exit_code, "organism_data:" in result.stdout) == (1, True)
@@ -395,7 +393,7 @@ def test_the_population_of_a_demo_has_a_number_for_every_tick(pipeline: Pipeline
     pipeline.index(0)
     ledger = pipeline.maker.lake.ledger(pipeline.maker.run_id, OrganismIndexer.table)
     ledger.commit([], {EMPTY: packed(np.array([10, 11]))})
-    assert population_of(Catalog(pipeline.maker.lake.root), pipeline.maker.run_id) == [1] * 10 + [0, 0]
+    assert population_of(Catalog(pipeline.maker.lake_folder), pipeline.maker.run_id) == [1] * 10 + [0, 0]
 
 
 def test_a_table_that_was_asked_for_and_is_not_there_lacks_everything(pipeline: Pipeline, ticklake: Command):
@@ -410,7 +408,7 @@ def test_a_table_that_was_asked_for_and_is_not_there_lacks_everything(pipeline: 
 def test_a_run_without_tables_is_not_complete(pipeline: Pipeline, ticklake: Command):
     pipeline.write(0)
     pipeline.end(9)
-    pipeline.maker.lake.root.mkdir()
+    pipeline.maker.lake_folder.mkdir()
     assert ticklake("verify", *pipeline.places).exit_code == 1
 
 
@@ -473,7 +471,7 @@ def test_gaps_keeps_the_rest_of_a_range_that_was_given_up_in_part(pipeline: Pipe
         coordinator.claim([found(0), found(20)], 9)
         coordinator.make_permanent(0)
     (Path(pipeline.maker.storage.url) / pipeline.maker.run_id / found(20).name).unlink()
-    shutil.rmtree(pipeline.maker.lake.root / pipeline.maker.run_id / "organism_data")
+    shutil.rmtree(pipeline.maker.folder("organism_data"))
     pipeline.index(0)
     pipeline.end(39)
     lines = ticklake("gaps", *pipeline.places, *pipeline.database).stdout.splitlines()
@@ -488,23 +486,21 @@ def test_gaps_of_another_lake_and_gaps_that_were_filled_are_none(
         return report("top", "--once", *pipeline.places, *pipeline.database)["gaps"]
 
     def coordinated(start: int) -> None:
-        table = DeltaTable(pipeline.maker.lake.root / pipeline.maker.run_id / "organism_data")
+        table = DeltaTable(pipeline.maker.folder("organism_data"))
         with Database(pipeline.maker.database_url) as database:
             target = Target(str(table.metadata().id))
             coordinator = Coordinator(database.run(pipeline.maker.run_id), "OrganismIndexer", step=1, table=target)
             coordinator.claim([found(0), found(start)], 9)
 
-    write_metadata(
-        pipeline.maker.lake.root / pipeline.maker.run_id / "metadata",
-        pipeline.maker.storage.read_metadata(pipeline.maker.run_id),
-    )
+    maker = pipeline.maker
+    write_metadata(maker.lake.location(maker.run_id, "metadata"), maker.storage.read_metadata(maker.run_id))
     pipeline.write(0, 10, 20)
     pipeline.index(0, 20)
     coordinated(20)
     assert [one["pending"] for one in counted()] == [1]
     pipeline.index(10)
     assert counted() == [], "it was filled without the database"
-    shutil.rmtree(pipeline.maker.lake.root / pipeline.maker.run_id / "organism_data")
+    shutil.rmtree(pipeline.maker.folder("organism_data"))
     pipeline.index(0)
     assert counted() == [], "it is one of another table"
 
@@ -665,7 +661,7 @@ def test_what_was_announced_on_another_topic_than_the_configured_one_was_announc
     publish_to(pipeline, "batch-topic", info)
     publish_to(pipeline, "tick-batches", pipeline.maker.batch(10, 19, cells=1))
     for options in (configured(pipeline), [*pipeline.places[:2], *pipeline.database, "--topic", "tick-batches"]):
-        found = report(command, *options, "--lake", pipeline.maker.lake.root)
+        found = report(command, *options, "--lake", pipeline.maker.lake_folder)
         told = found["repair"] if command == "reconcile" else found["messages"]
         assert told["unannounced"] == [info.storage_key]
 
@@ -681,7 +677,7 @@ def test_verify_counts_what_was_announced_on_a_topic_of_any_name(pipeline: Pipel
 def test_a_run_that_is_not_there_and_a_missing_place_are_clear_errors(
     command: str, pipeline: Pipeline, ticklake: Command
 ):
-    pipeline.maker.lake.root.mkdir()
+    pipeline.maker.lake_folder.mkdir()
     Path(pipeline.database[1].removeprefix("sqlite:///")).mkdir()
     with pytest.raises(RunNotFound, match="20200101-000000-nothere"):
         ticklake(command, "20200101-000000-nothere", *pipeline.places, *pipeline.database)
@@ -691,9 +687,9 @@ def test_a_run_that_is_not_there_and_a_missing_place_are_clear_errors(
 def test_a_sampling_interval_of_0_is_a_clear_error(maker: Any, ticklake: Command):
     maker.metadata(step=0)
     maker.batch(0, 9)
-    maker.lake.root.mkdir()
+    maker.lake_folder.mkdir()
     with pytest.raises(BadMetadata, match="sampling_interval is 0"):
-        ticklake("verify", "--storage", maker.storage.url, "--lake", maker.lake.root)
+        ticklake("verify", "--storage", maker.storage.url, "--lake", maker.lake_folder)
 
 
 def test_a_bar_shows_the_worst_of_each_stretch():

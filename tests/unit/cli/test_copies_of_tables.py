@@ -34,7 +34,7 @@ def indexed(maker: Any, database: Database) -> Path:
     maker.batches(4, ticks=10)
     maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=39))
     index(maker, database)
-    directory: Path = maker.lake.directory(maker.run_id, "environment_data")
+    directory: Path = maker.folder("environment_data")
     return directory
 
 
@@ -51,7 +51,7 @@ def places(maker: Any) -> list[str]:
 
 
 def doctor(maker: Any) -> list[Finding]:
-    patient = Subject(storages=(Path(maker.storage.url),), lakes=(maker.lake.root,))
+    patient = Subject(storages=(Path(maker.storage.url),), lakes=(maker.lake_folder,))
     return list(CHECKS["tables"](patient))
 
 
@@ -82,7 +82,7 @@ def test_the_doctor_names_metadata_that_disagree_and_tables_of_other_runs(maker:
     for file in (Path(maker.storage.url) / maker.run_id).glob("metadata*"):
         file.unlink()
     maker.metadata(step=5)
-    shutil.copytree(indexed, maker.lake.directory(RUN_B, "environment_data"))
+    shutil.copytree(indexed, Path(str(maker.lake.location(RUN_B, "environment_data"))))
     (other,) = [one.message for one in doctor(maker) if "is a table of run" in one.message]
     (disagreement,) = [one.message for one in doctor(maker) if "is a table of run" not in one.message]
     assert "samplingInterval is 1 instead of 5" in disagreement

@@ -24,7 +24,7 @@ def places(maker: Any) -> list[str]:
     """Three files of ten ticks, all in the table."""
     maker.metadata()
     maker.publish(*maker.batches(3, ticks=10, cells=1))
-    add_ticks(maker.lake.root / maker.run_id / "organism_data", range(30))
+    add_ticks(maker.folder("organism_data"), range(30))
     return ["--storage", maker.storage.url, "--lake", str(maker.lake.root)]
 
 
@@ -56,7 +56,7 @@ def test_ticks_that_were_never_written_are_named_and_not_missing(
     maker: Any, places: list[str], ticklake: Command
 ) -> None:
     maker.batch(50, 59, cells=1)
-    add_ticks(maker.lake.root / maker.run_id / "organism_data", range(50, 60))
+    add_ticks(maker.folder("organism_data"), range(50, 60))
     close(ticklake, maker)
     result = ticklake("verify", *places)
     assert result.exit_code == 0
@@ -68,7 +68,7 @@ def test_a_file_that_is_lost_after_the_run_was_abandoned_is_missing(
 ) -> None:
     maker.batch(30, 39, cells=1)
     maker.batch(40, 49, cells=1)
-    add_ticks(maker.lake.root / maker.run_id / "organism_data", range(40, 50))
+    add_ticks(maker.folder("organism_data"), range(40, 50))
     close(ticklake, maker)
     (Path(maker.storage.url) / maker.run_id / "batch_0000000030_0000000039.pb.zst").unlink()
     result = ticklake("verify", *places)
@@ -79,7 +79,7 @@ def test_a_run_that_was_abandoned_before_its_first_tick_lacks_nothing(
     maker: Any, ticklake: Command, report: Callable[..., Any]
 ) -> None:
     maker.metadata()
-    maker.lake.root.mkdir()
+    maker.lake_folder.mkdir()
     assert "is abandoned before its first tick." in close(ticklake, maker)
     places = ["--storage", maker.storage.url, "--lake", str(maker.lake.root)]
     result = ticklake("verify", *places)

@@ -18,6 +18,7 @@ from ticklake.errors import NoEventQueue
 from ticklake.events import Event, IndexerQueue
 from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.indexers.events import FIRST, TABLE, EventIndexer, EventLedger, slices_of, work_of
+from ticklake.lake.delta import Location
 from ticklake.lake.flush import task
 from ticklake.lake.flush.flush import Flusher
 from ticklake.lake.flush.task import Work
@@ -44,7 +45,7 @@ class Lakeful:
         maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=19))
         kind = OrganismIndexer
         ledger = maker.lake.ledger(maker.run_id, kind.table)
-        work = Work("", maker.storage, self.world, kind.reads, kind.table, str(ledger.directory), kind.rows)
+        work = Work("", maker.storage, self.world, kind.reads, kind.table, ledger.location, kind.rows)
         files = maker.storage.batches(maker.run_id).files
         Flusher(lambda: None, work, ledger, index_here).flush([Slice(file, file.ticks) for file in files])
 
@@ -53,7 +54,7 @@ class Lakeful:
         return ["--storage", self.maker.storage.url, "--lake", str(self.maker.lake.root)]
 
     def directory(self, table: str) -> Path:
-        found: Path = self.maker.lake.directory(self.maker.run_id, table)
+        found: Path = self.maker.folder(table)
         return found
 
     def events(self, batches: int = 3, leave_out: int | None = None) -> None:
@@ -68,7 +69,7 @@ class Lakeful:
                 if batch.sequence != leave_out:
                     found.append(batch)
                 queue.mark_batch_done(batch.batch_id)
-            work = work_of(found, str(ledger.directory))
+            work = work_of(found, ledger.location)
             assert not Flusher(lambda: None, work, ledger, index_here).flush(slices_of(found)).failures
 
     def foreign(self) -> None:
@@ -185,8 +186,8 @@ def test_a_table_of_events_that_is_made_anew_begins_with_the_same_batch(run: Lak
             first = queue.assign([batch], owner)
             queue.mark_batch_done(batch.batch_id)
         run.directory("events").mkdir()
-        EventLedger(run.directory("events"), queue, run.maker.run_id, first)
-    assert properties_of(run.directory("events"))[FIRST] == "2"
+        EventLedger(Location.of(run.directory("events")), queue, run.maker.run_id, first)
+    assert properties_of(Location.of(run.directory("events")))[FIRST] == "2"
 
 
 def test_a_queue_without_events_of_the_run_needs_no_table(run: Lakeful, ticklake: Command) -> None:
@@ -227,7 +228,7 @@ def test_draining_a_queue_that_has_a_dead_batch_is_no_success(maker: Any, tmp_pa
         queue.offer([Event("1", "moved", {}, 1.0)]).wait()
         batch = queue.get_next_batch(timeout=5.0)
         assert batch is not None and queue.mark_batch_failed(batch.batch_id, "no good")
-    done = ticklake("index-events", maker.run_id, "--events", tmp_path / "queue.db", "--lake", maker.lake.root)
+    done = ticklake("index-events", maker.run_id, "--events", tmp_path / "queue.db", "--lake", maker.lake_folder)
     assert done.exit_code == 1
     assert "1 dead batch" in done.output
 
@@ -236,5 +237,5 @@ def test_a_file_that_is_no_event_queue_is_left_alone(maker: Any, tmp_path: Path,
     file = tmp_path / "garbage.db"
     file.write_bytes(b"garbage" * 100)
     with pytest.raises(NoEventQueue, match="is not an event queue"):
-        ticklake("index-events", maker.run_id, "--events", file, "--lake", maker.lake.root)
+        ticklake("index-events", maker.run_id, "--events", file, "--lake", maker.lake_folder)
     assert list(tmp_path.glob("garbage.db*")) == [file]

@@ -72,7 +72,7 @@ def test_a_deep_verdict_says_which_tables_it_could_not_compare(
     maker: Any, places: list[str], ticklake: Command, report: Callable[..., Any]
 ):
     index(maker, Own, EnvironmentIndexer)
-    DeltaTable(maker.lake.directory(maker.run_id, "own")).update(updates={"value": "666"}, predicate="tick_number < 5")
+    DeltaTable(maker.folder("own")).update(updates={"value": "666"}, predicate="tick_number < 5")
     shown = ticklake("verify", *places, "--deep").stdout
     assert "complete, but 1 table was not compared with the files (own)" in shown
     assert "20 ticks compared" in shown
@@ -100,7 +100,7 @@ def test_a_deep_look_checks_every_checksum_of_every_table(
     maker: Any, places: list[str], ticklake: Command, damage: Callable[[Path], Path]
 ):
     index(maker, Own)
-    file = damage(maker.lake.directory(maker.run_id, "own"))
+    file = damage(maker.folder("own"))
     result = ticklake("verify", *places, "--deep")
     assert result.exit_code == 1
     assert str(file) in result.stdout
@@ -128,7 +128,7 @@ class Nested:
 
 
 def cut_off(maker: Any, table: str) -> None:
-    file = sorted(maker.lake.directory(maker.run_id, table).glob("*.parquet"))[0]
+    file = sorted(maker.folder(table).glob("*.parquet"))[0]
     file.write_bytes(file.read_bytes()[:-9])
 
 
@@ -145,7 +145,7 @@ def errors_of(maker: Any, kind: type[BatchIndexer]) -> str:
 def test_the_advice_for_a_damaged_table_of_ones_own_names_its_indexer_and_works(maker: Any, places: list[str]) -> None:
     index(maker, Own)
     name = f"{Own.__module__}:Own"
-    assert DeltaTable(maker.lake.directory(maker.run_id, "own")).metadata().configuration["ticklake.indexer"] == name
+    assert DeltaTable(maker.folder("own")).metadata().configuration["ticklake.indexer"] == name
     cut_off(maker, "own")
     advice = re.search(r"`ticklake index RUN --table (\S+) --ticks (\d+):(\d+) --replace`", errors_of(maker, Own))
     assert advice is not None and advice[1] == name

@@ -118,7 +118,7 @@ WAYS = [
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_passed_over_is_named(maker: Any, run: Path, ticklake: Command, way: Callable[[Path], str]) -> None:
     name = f"{maker.run_id}/{way(run)}"
-    maker.lake.root.mkdir()
+    maker.lake_folder.mkdir()
     assert name in maker.storage.passed_over(maker.run_id)
     with pytest.raises(FilesPassedOver) as refused:
         end_run(maker.storage, maker.run_id, silent_for=0)
@@ -126,10 +126,10 @@ def test_what_is_passed_over_is_named(maker: Any, run: Path, ticklake: Command, 
     assert maker.storage.read_completion(maker.run_id) is None
     with pytest.raises(FilesPassedOver):
         end_run(maker.storage, maker.run_id, last_tick=39, silent_for=0)
-    result = ticklake("verify", maker.run_id, "--storage", maker.storage.url, "--lake", maker.lake.root, "--ended")
+    result = ticklake("verify", maker.run_id, "--storage", maker.storage.url, "--lake", maker.lake_folder, "--ended")
     assert result.exit_code == 1
     assert name in result.stdout
-    verdict = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), ended=True).verify()
+    verdict = Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder), ended=True).verify()
     assert not verdict.flawless
     found = [one for one in examine(Subject(storages=(Path(maker.storage.url),))) if one.check == "passed-over files"]
     assert [one.level for one in found] == ["warning"]

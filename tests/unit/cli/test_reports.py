@@ -34,7 +34,7 @@ def test_storage_and_lake_together_tell_the_lag(report, ticklake, maker):
     maker.batches(3)
     (run,) = report("runs", "--storage", maker.storage.url)
     assert (run["storage"]["files"], run["storage"]["ticks"], run["storage"]["completed"]) == (3, [0, 299], False)
-    lake = maker.lake.root
+    lake = maker.lake_folder
     from .conftest import add_ticks
 
     add_ticks(lake / maker.run_id / "organism_data", range(250))

@@ -22,7 +22,7 @@ from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.finished_run import FinishedRun
 from ticklake.insights import Glance, TableReport, with_missing
-from ticklake.lake.delta import log
+from ticklake.lake.delta import Location, log
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.read import Catalog, Presence
 from ticklake.lake.table import Table
@@ -80,7 +80,7 @@ def some_ticks(maker: Any, kind: type[Any]) -> Path:
     """A table with ticks 0 to 9 and 30 to 39."""
     for ticks in (TickRange(0, 9), TickRange(30, 39)):
         assert index(maker, kind, ticks) == {}
-    directory = maker.lake.directory(maker.run_id, kind.table.name)
+    directory = maker.folder(kind.table.name)
     assert isinstance(directory, Path)
     return directory
 
@@ -161,7 +161,7 @@ def test_what_a_file_without_statistics_holds_is_unknown_if_it_cannot_be_read(
 def test_a_table_of_whose_ticks_the_log_does_not_tell_ends_where_its_files_do(maker: Any, places: list[str]) -> None:
     some_ticks(maker, EnvironmentIndexer)
     unknown = TableReport("environment_data")
-    (found,) = with_missing([unknown], Catalog(maker.lake.root), maker.run_id, Presence())
+    (found,) = with_missing([unknown], Catalog(maker.lake_folder), maker.run_id, Presence())
     assert (found.missing, found.missing_ticks) == (1, 20)
     assert Glance(maker.run_id, 0.0, [unknown], [], []).missing is None
 
@@ -183,9 +183,9 @@ def test_a_tick_behind_many_columns_is_a_tick(
     check_figures(maker, places, report, ticklake, directory)
     assert index(maker, kind) == {}
     assert ticklake("verify", maker.run_id, *places).exit_code == 0
-    (done,) = [one for one in report("optimize", "--lake", maker.lake.root) if one["table"] == "wide"]
+    (done,) = [one for one in report("optimize", "--lake", maker.lake_folder) if one["table"] == "wide"]
     assert (done["files"], done["files_added"]) == (1, 1)
-    verdict = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root)).verify(spark=InProcess())  # type: ignore[arg-type]
+    verdict = Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder)).verify(spark=InProcess())  # type: ignore[arg-type]
     assert [table.damaged for table in verdict.tables if table.table == "wide"] == [{}]
 
 
@@ -198,14 +198,14 @@ def test_a_damaged_file_of_a_wide_table_holds_up_its_own_ticks_only(
     if old:
         before_this_version(monkeypatch)
     directory = some_ticks(maker, kind)
-    ledger = open_existing(directory, directory.parent.name)
+    ledger = open_existing(Location.of(directory), directory.parent.name)
     assert ledger is not None
     (file, *_) = ledger.files.overlapping(TickRange(0, 0))
     (directory / file.path).write_bytes(b"damaged")
     for checkpoint in (False, True):
         if checkpoint:
             ledger.checkpoint()
-        again = Ledger(directory, kind.table)  # type: ignore[arg-type]
+        again = Ledger(Location.of(directory), kind.table)  # type: ignore[arg-type]
         assert again.present([TickRange(10, 39)]).tolist() == list(range(30, 40))
         with pytest.raises(DamagedTableFile) as raised:
             again.present([TickRange(0, 9)])
@@ -216,6 +216,6 @@ def test_a_damaged_file_of_a_wide_table_holds_up_its_own_ticks_only(
 def test_only_a_table_that_needs_it_says_how_many_columns_have_statistics(tmp_path: Path) -> None:
     for name, before, wanted in (("narrow", 31, None), ("wide", 32, "33")):
         schema = pa.schema([*[(f"c{number}", pa.int32()) for number in range(before)], ("tick_number", pa.int64())])
-        Ledger(tmp_path / name, Table(name, schema, ("tick_number",)))
+        Ledger(Location.of(tmp_path / name), Table(name, schema, ("tick_number",)))
         found = DeltaTable(tmp_path / name).metadata().configuration
         assert found.get("delta.dataSkippingNumIndexedCols") == wanted

@@ -22,7 +22,7 @@ from ticklake.errors import TableOfAnotherRun
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.finished_run import FinishedRun
-from ticklake.lake.delta import RUN, scratch
+from ticklake.lake.delta import RUN, Location, scratch
 from ticklake.lake.delta.scratch import first_commit
 from ticklake.lake.metadata import read_metadata
 from ticklake.lake.read.catalog import Catalog
@@ -71,13 +71,13 @@ def properties(maker: Any, run: str) -> dict[str, Any]:
     return {
         name: value
         for table in ("environment_data", "metadata")
-        for name, value in DeltaTable(maker.lake.directory(run, table)).metadata().configuration.items()
+        for name, value in DeltaTable(str(maker.lake.location(run, table))).metadata().configuration.items()
     }
 
 
 def copy(maker: Any, run: str, table: str) -> Path:
-    directory: Path = maker.lake.directory(OTHER, table)
-    shutil.copytree(maker.lake.directory(run, table), directory)
+    directory: Path = Path(str(maker.lake.location(OTHER, table)))
+    shutil.copytree(Path(str(maker.lake.location(run, table))), directory)
     return directory
 
 
@@ -88,16 +88,16 @@ def places(maker: Any) -> list[str]:
 def test_a_table_of_another_run_is_refused_by_all_who_open_it(maker: Any, first: str, ticklake: Command) -> None:
     copy(maker, first, "environment_data")
     with pytest.raises(TableOfAnotherRun, match=f"{first}.*{OTHER}"):
-        Catalog(maker.lake.root).open(OTHER, "environment_data")
+        Catalog(maker.lake_folder).open(OTHER, "environment_data")
     with pytest.raises(TableOfAnotherRun):
         maker.lake.ledger(OTHER, EnvironmentIndexer.table)
     result = ticklake("verify", OTHER, *places(maker))
     assert result.exit_code == 1
     assert f"of run {first!r} in the folder of" in result.stdout
-    deep = Completeness(OTHER, maker.storage, Catalog(maker.lake.root)).verify(spark=InProcess())  # type: ignore[arg-type]
+    deep = Completeness(OTHER, maker.storage, Catalog(maker.lake_folder)).verify(spark=InProcess())  # type: ignore[arg-type]
     assert deep.verdict is Verdict.INCOMPLETE
     with pytest.raises(TableOfAnotherRun):
-        Completeness(OTHER, maker.storage, Catalog(maker.lake.root)).plan()
+        Completeness(OTHER, maker.storage, Catalog(maker.lake_folder)).plan()
     assert f"of run {first!r} in the folder of" in ticklake("status", OTHER, *places(maker)).output
     assert f"of run {first!r} in the folder of" not in ticklake("status", first, *places(maker)).output
 
@@ -117,31 +117,31 @@ def test_upkeep_leaves_a_table_of_another_run_as_it_is(
     (directory / "part-old.parquet").write_bytes(b"what vacuum would remove")
     before = contents(directory)
     with pytest.raises(TableOfAnotherRun):
-        ticklake(*command, OTHER, "--lake", maker.lake.root)
+        ticklake(*command, OTHER, "--lake", maker.lake_folder)
     assert contents(directory) == before
 
 
 @pytest.mark.warns("Could not compact")
 def test_a_node_does_not_compact_a_table_of_another_run(maker: Any, first: str) -> None:
     before = contents(copy(maker, first, "environment_data"))
-    service = CompactionService(maker.lake.root, run_id=OTHER)
+    service = CompactionService(maker.lake_folder, run_id=OTHER)
     service.compact_all()
     assert [one.code for one in service.monitor.errors] == ["COMPACTION_FAILED"]
-    assert contents(maker.lake.directory(OTHER, "environment_data")) == before
+    assert contents(Path(str(maker.lake.location(OTHER, "environment_data")))) == before
 
 
 def test_a_spark_session_gets_no_view_of_a_table_of_another_run(maker: Any, first: str) -> None:
     copy(maker, first, "environment_data")
     spark: Any = InProcess()
     with pytest.raises(TableOfAnotherRun):
-        create_views(spark, Catalog(maker.lake.root), [OTHER])
+        create_views(spark, Catalog(maker.lake_folder), [OTHER])
 
 
 def test_the_doctor_names_a_table_of_another_run_and_finds_no_orphans_in_it(maker: Any, first: str) -> None:
     directory = copy(maker, first, "environment_data")
     (directory / "old.parquet").touch()
     os.utime(directory / "old.parquet", (0, 0))
-    found = list(examine(Subject(lakes=(maker.lake.root,))))
+    found = list(examine(Subject(lakes=(maker.lake_folder,))))
     assert [one.level for one in found if one.check == "tables"] == ["warning"]
     assert [one.level for one in found if one.check == "orphaned files"] == ["ok"]
 
@@ -158,7 +158,7 @@ def test_metadata_of_another_run_in_the_lake_are_refused(maker: Any, first: str,
     with pytest.raises(TableOfAnotherRun, match=f"{first}.*{OTHER}"):
         index(maker)
     with pytest.raises(TableOfAnotherRun):
-        read_metadata(table, OTHER)
+        read_metadata(Location.of(table), OTHER)
     shutil.rmtree(table)
     index(maker)
     assert ticklake("verify", OTHER, *places(maker)).exit_code == 0
@@ -178,9 +178,9 @@ def test_a_table_of_the_run_itself_goes_on(maker: Any, first: str, ticklake: Com
 
 
 def test_a_table_whose_commits_name_nothing_that_makes_sense_is_of_no_other_run(maker: Any, first: str) -> None:
-    table = maker.lake.directory(first, "environment_data")
+    table = Path(str(maker.lake.location(first, "environment_data")))
     for sources in ("[]", "nothing", '[{"file": 3}]'[:9], "[[]]"):
         version = DeltaTable(table).version() + 1
         commit = {"commitInfo": {"operation": "WRITE", "timestamp": 1, "ticklake.sources": sources}}
         (table / "_delta_log" / f"{version:020d}.json").write_text(json.dumps(commit) + "\n")
-    assert Catalog(maker.lake.root).open(first, "environment_data").version() == version
+    assert Catalog(maker.lake_folder).open(first, "environment_data").version() == version

@@ -11,6 +11,7 @@ from click.testing import Result
 from deltalake import DeltaTable
 
 from ticklake.errors import RetentionTooShort, RunNotInLake, TableNotInLake
+from ticklake.lake.delta import Location
 from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
@@ -25,9 +26,9 @@ def indexed(lake: Path) -> Path:
     for run, name in ((OLD, "cells"), (OLD, "beings"), (NEW, "cells")):
         directory = lake / run / name
         directory.mkdir()
-        ledger = Ledger(directory, Table(name, SCHEMA, ("tick_number", "id")))
+        ledger = Ledger(Location.of(directory), Table(name, SCHEMA, ("tick_number", "id")))
         for tick in range(4):
-            writer = ParquetFileWriter(directory, f"{tick}.parquet", ledger.table)
+            writer = ParquetFileWriter(Location.of(directory), f"{tick}.parquet", ledger.table)
             writer.append(pa.RecordBatch.from_arrays([[tick, tick], [0, 1]], schema=SCHEMA))
             file = writer.close()
             assert file is not None

@@ -59,7 +59,7 @@ def good(maker: Any, tmp_path: Path) -> dict[str, str]:
     maker.publish(maker.batch(0, 9, cells=1))
     maker.batch(10, 19, cells=1)
     ticks = pa.table({"tick_number": pa.array(range(10), pa.int64())})
-    write_deltalake(maker.lake.directory(maker.run_id, "organism_data"), ticks)
+    write_deltalake(maker.folder("organism_data"), ticks)
     with IndexerQueue(tmp_path / "events.db"):
         pass
     return {

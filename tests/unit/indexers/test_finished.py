@@ -174,7 +174,7 @@ def test_rows_with_lists_structs_maps_and_bytes_are_replaced(maker: Any, file: P
 def test_ticks_of_a_file_that_is_off_the_sampling_grid_stay(maker: Any, file: Path) -> None:
     (Path(maker.storage.url) / maker.run_id / "metadata.pb.zst").unlink()
     maker.metadata(step=2)
-    shutil.rmtree(maker.lake.directory(maker.run_id, "metadata"))
+    shutil.rmtree(maker.folder("metadata"))
     done = index(maker, replace=True)
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
     assert (done.ticks, len(done.failed)) == (0, 3)
@@ -210,8 +210,8 @@ def damaged(maker: Any, file: Path) -> Path:
     """The one file of a table whose ticks 10 to 19 no batch file ever had, damaged."""
     file.unlink()
     index(maker, kind=OrganismIndexer)
-    assert len(list(optimize_tables(Catalog(maker.lake.root), maker.run_id, ["organism_data"], lambda *_: None))) == 1
-    (merged,) = maker.lake.directory(maker.run_id, "organism_data").glob("*compacted.parquet")
+    assert len(list(optimize_tables(Catalog(maker.lake_folder), maker.run_id, ["organism_data"], lambda *_: None))) == 1
+    (merged,) = maker.folder("organism_data").glob("*compacted.parquet")
     merged.write_bytes(merged.read_bytes()[:-100])
     return Path(merged)
 
@@ -228,7 +228,7 @@ def damage(maker: Any, ticks: TickRange, *, gone: bool = False) -> TickRange:
     """Damages the first file of a table that has some of these ticks, and returns all that it has."""
     ledger = maker.lake.ledger(maker.run_id, EnvironmentIndexer.table)
     first = min(ledger.files.overlapping(ticks), key=lambda file: file.ticks)
-    path = ledger.directory / first.path
+    path = Path(str(ledger.location)) / first.path
     data = path.read_bytes()
     path.unlink()
     if not gone:
@@ -294,8 +294,8 @@ def test_rows_that_were_removed_come_back_if_the_removal_from_another_table_fail
     swap = DeltaLog.swap
 
     def fails_for_organisms(self: Any, *arguments: Any) -> None:
-        if self.directory.name == "organism_data":
-            raise LakeUnwritable(directory=self.directory, reason="the disk is full")
+        if self.location.name == "organism_data":
+            raise LakeUnwritable(directory=self.location, reason="the disk is full")
         swap(self, *arguments)
 
     monkeypatch.setattr(DeltaLog, "swap", fails_for_organisms)
@@ -314,11 +314,11 @@ def test_a_lake_may_be_in_a_folder_of_any_name(maker: Any, tmp_path: Path, name:
     with Database(maker.database_url) as database:
         for _ in range(2):
             index(maker, database=database)
-    catalog = Catalog(maker.lake.root)
+    catalog = Catalog(maker.lake_folder)
     list(optimize_tables(catalog, None, (), lambda *_: None))
     list(vacuum_tables(catalog, None, (), 0, lambda *_: None, force=True))
     assert Presence().ranges(catalog, maker.run_id, "environment_data", 1) == [TickRange(0, 19)]
-    assert all(Path(file).is_file() for file in catalog.files(maker.run_id, "environment_data"))
+    assert all(Path(str(file)).is_file() for file in catalog.files(maker.run_id, "environment_data"))
     spark: Any = InProcess()
     assert Completeness(maker.run_id, maker.storage, catalog).verify(spark=spark).verdict == Verdict.COMPLETE
 
@@ -328,12 +328,12 @@ def test_a_table_that_was_put_aside_in_its_place_is_none(maker: Any) -> None:
     maker.batches(2, ticks=10)
     maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=19))
     index(maker, TickRange(0, 9))
-    table = maker.lake.directory(maker.run_id, "environment_data")
+    table = maker.folder("environment_data")
     for name in ("environment_data.broken", "environment_data-old"):
         shutil.copytree(table, table.parent / name)
     shutil.rmtree(table)
     index(maker)
-    catalog = Catalog(maker.lake.root)
+    catalog = Catalog(maker.lake_folder)
     assert catalog.tables(maker.run_id) == ["environment_data", "metadata"]
     assert Completeness(maker.run_id, maker.storage, catalog).verify().verdict == Verdict.COMPLETE
 

@@ -53,7 +53,7 @@ def mend(maker: Any, step: int) -> None:
 
 
 def verdict(maker: Any) -> Any:
-    return Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root)).verify()
+    return Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder)).verify()
 
 
 def end(maker: Any, last: int) -> None:
@@ -61,7 +61,7 @@ def end(maker: Any, last: int) -> None:
 
 
 def step_in_lake(maker: Any) -> int:
-    found = read_metadata(maker.lake.directory(maker.run_id, "metadata"), maker.run_id)
+    found = read_metadata(maker.lake.location(maker.run_id, "metadata"), maker.run_id)
     assert found is not None
     return int(found.sampling_interval)
 
@@ -92,7 +92,7 @@ def test_verify_and_status_go_by_the_same_step(maker: Any) -> None:
     assert verdict(maker).verdict is Verdict.COMPLETE
     (table,) = [
         one
-        for one in Places(catalog=Catalog(maker.lake.root), presence=Presence()).report(maker.run_id).tables
+        for one in Places(catalog=Catalog(maker.lake_folder), presence=Presence()).report(maker.run_id).tables
         if one.name == "environment_data"
     ]
     assert table.missing == 0
@@ -109,7 +109,7 @@ def test_the_metadata_indexer_of_a_node_makes_it_good_when_it_starts(
     options = IndexerOptions(maker.run_id, topic_poll_timeout_ms=2000)
     MetadataIndexer("metadata", resources(maker, database), options).run()
     if damaged:
-        for file in maker.lake.directory(maker.run_id, "metadata").glob("*.parquet"):
+        for file in maker.folder("metadata").glob("*.parquet"):
             file.unlink()
     else:
         mend(maker, 10)
@@ -126,7 +126,7 @@ def test_index_writes_lost_metadata_again_and_verify_tells_of_it_before(maker: A
     end(maker, 19)
     index(maker)
     assert verdict(maker).verdict is Verdict.COMPLETE
-    for file in maker.lake.directory(maker.run_id, "metadata").glob("*.parquet"):
+    for file in maker.folder("metadata").glob("*.parquet"):
         file.unlink()
     told = verdict(maker)
     assert told.verdict is Verdict.INCOMPLETE and "is gone" in told.metadata
@@ -161,7 +161,7 @@ def test_the_advice_of_verify_and_doctor_repairs_the_table(maker: Any, damage: C
     maker.batches(2, ticks=10)
     end(maker, 19)
     index(maker)
-    damage(maker.lake.directory(maker.run_id, "metadata"))
+    damage(maker.folder("metadata"))
     told = verdict(maker)
     assert told.verdict is Verdict.INCOMPLETE and f"`ticklake index {maker.run_id}` writes it again" in told.metadata
     (warned,) = [one for one in tables(subject(maker)) if one.level != "ok"]
@@ -177,8 +177,8 @@ def test_status_tells_why_missing_ticks_are_unknown(maker: Any) -> None:
     maker.metadata()
     maker.batches(2, ticks=10)
     index(maker)
-    places = Places(catalog=Catalog(maker.lake.root), presence=Presence())
-    delete_rows(maker.lake.directory(maker.run_id, "metadata"))
+    places = Places(catalog=Catalog(maker.lake_folder), presence=Presence())
+    delete_rows(maker.folder("metadata"))
     for found in (places.report(maker.run_id).tables, places.glance(maker.run_id).tables):
         errors = {one.name: one.error for one in found}
         assert "it has no rows" in str(errors["metadata"]) and errors["environment_data"] is None
@@ -187,7 +187,7 @@ def test_status_tells_why_missing_ticks_are_unknown(maker: Any) -> None:
 
 
 def subject(maker: Any) -> Subject:
-    return Subject((Path(maker.storage.url),), (maker.lake.root,))
+    return Subject((Path(maker.storage.url),), (maker.lake_folder,))
 
 
 def test_verify_of_the_table_metadata_alone(maker: Any) -> None:
@@ -195,6 +195,6 @@ def test_verify_of_the_table_metadata_alone(maker: Any) -> None:
     maker.batches(1, ticks=10)
     end(maker, 9)
     index(maker)
-    looked = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root))
+    looked = Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder))
     assert looked.verify(["metadata"]).verdict is Verdict.COMPLETE
     assert looked.verify(["environment_data"]).metadata is None

@@ -55,4 +55,4 @@ def test_metadata_of_another_run_is_not_written(maker: Any, database: Database) 
     indexer = MetadataIndexer("metadata", resources(maker, database), IndexerOptions(mine, topic_poll_timeout_ms=2000))
     with pytest.raises(KeyOfAnotherRun):
         indexer.run()
-    assert read_metadata(maker.lake.directory(mine, "metadata"), mine) is None
+    assert read_metadata(maker.lake.location(mine, "metadata"), mine) is None

@@ -58,11 +58,11 @@ class Shared:
 
     @property
     def ticks(self) -> list[int]:
-        rows = DeltaTable(self.maker.lake.directory(self.maker.run_id, TABLE)).to_pyarrow_table()
+        rows = DeltaTable(self.maker.folder(TABLE)).to_pyarrow_table()
         return sorted(rows.column("tick_number").to_pylist())
 
     def verdict(self) -> TableVerdict:
-        lake = Catalog(self.maker.lake.root)
+        lake = Catalog(self.maker.lake_folder)
         (table,) = Completeness(self.maker.run_id, self.maker.storage, lake, self.database).verify().tables
         return table
 
@@ -72,12 +72,12 @@ class Shared:
         found = [gap.ticks for gap in verdict.gaps]
         assert verdict.coverage.missing == verdict.coverage.lost == found
         assert verdict.coverage.waiting == []
-        shown = gaps_of([self.database], self.maker.run_id, [Catalog(self.maker.lake.root)])
+        shown = gaps_of([self.database], self.maker.run_id, [Catalog(self.maker.lake_folder)])
         assert sum(one.pending + one.permanent for one in shown) == len(found)
         return found
 
     def commits(self) -> int:
-        return int(DeltaTable(self.maker.lake.directory(self.maker.run_id, TABLE)).version())
+        return int(DeltaTable(self.maker.folder(TABLE)).version())
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_later_file_with_the_missing_ticks_closes_the_gap(shared: Shared) -> N
 def test_a_table_that_lost_ticks_gets_back_those_that_the_file_has(shared: Shared) -> None:
     shared.put(*WITHOUT_50)
     shared.index()
-    DeltaTable(shared.maker.lake.directory(shared.maker.run_id, TABLE)).delete("tick_number IN (40, 60)")
+    DeltaTable(shared.maker.folder(TABLE)).delete("tick_number IN (40, 60)")
     shared.index()
     assert shared.ticks == WITHOUT_50
     assert shared.gaps() == [TickRange(50, 50)]
@@ -176,7 +176,7 @@ def test_a_run_whose_metadata_have_a_wrong_sampling_interval_has_one_gap_for_eac
         ]
         commits = shared.commits()
         assert (shared.index().ticks, shared.commits()) == (0, commits)
-        DeltaTable(maker.lake.directory(maker.run_id, TABLE)).delete("tick_number = 40")
+        DeltaTable(maker.folder(TABLE)).delete("tick_number = 40")
         assert (shared.index().ticks, shared.ticks) == (1, list(range(0, 4001, 10)))
 
 
@@ -225,10 +225,10 @@ def test_lost_ticks_come_back_after_the_sampling_interval_was_corrected(maker: A
         assert (told.coverage.waiting, told.coverage.lost) == ([], [TickRange(last + 10, last + 10)])
         shared.index()
         assert shared.gaps() == [TickRange(last + 10, last + 10)]
-        DeltaTable(maker.lake.directory(maker.run_id, TABLE)).delete("tick_number < 50")
+        DeltaTable(maker.folder(TABLE)).delete("tick_number < 50")
         assert shared.verdict().coverage.waiting == [TickRange(0, 40)]
         if repair:
-            completeness = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), database)
+            completeness = Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder), database)
             completeness.apply(completeness.plan())
         assert shared.index().ticks == 5
         assert shared.ticks == [tick for tick in range(0, last + 100, 10) if tick != last + 10]
@@ -242,8 +242,8 @@ def test_the_first_repair_after_a_correction_knows_what_the_files_hold(maker: An
         shared.put(*range(0, 100, 10))
         shared.index()
         shared.correct(10)
-        DeltaTable(maker.lake.directory(maker.run_id, TABLE)).delete("tick_number < 50")
-        completeness = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root), database)
+        DeltaTable(maker.folder(TABLE)).delete("tick_number < 50")
+        completeness = Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder), database)
         completeness.apply(completeness.plan())
         shared.index()
         assert (shared.ticks, shared.gaps()) == (list(range(0, 100, 10)), [])

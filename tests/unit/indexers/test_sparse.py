@@ -39,7 +39,7 @@ def index(run: Any, size: int) -> dict[str, str]:
 
 
 def ticks(run: Any) -> list[int]:
-    table = DeltaTable(run.lake.directory(run.run_id, "environment_data"))
+    table = DeltaTable(run.folder("environment_data"))
     return sorted(set(table.to_pyarrow_table().column("tick_number").to_pylist()))
 
 
@@ -50,7 +50,7 @@ def test_a_file_with_few_ticks_far_apart_takes_a_few_flushes(run: Any) -> None:
     run.batch(3, 9, cells=1)
     assert not index(run, 2)
     assert ticks(run) == sorted([*numbers, *range(3, 10)])
-    table = DeltaTable(run.lake.directory(run.run_id, "environment_data"))
+    table = DeltaTable(run.folder("environment_data"))
     assert table.version() < 15
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ticklake.errors import DuplicateKey
-from ticklake.lake.delta import parquet
+from ticklake.lake.delta import DeltaLog, Location, parquet
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile
 from ticklake.lake.ledger import Ledger, open_existing
@@ -35,6 +35,10 @@ SCHEMA = pa.schema(
 TABLE = Table("beings", SCHEMA, ("tick_number", "id"))
 
 
+def folder_of(log: DeltaLog) -> Path:
+    return Path(str(log.location))
+
+
 def rows(ticks: Sequence[int], each: int = 3) -> pa.RecordBatch:
     numbers = [tick for tick in ticks for _ in range(each)]
     ids = list(range(each)) * len(ticks)
@@ -44,7 +48,7 @@ def rows(ticks: Sequence[int], each: int = 3) -> pa.RecordBatch:
 
 
 def write(directory: Path, name: str, *parts: pa.RecordBatch) -> ParquetFile:
-    writer = ParquetFileWriter(directory, f"{name}.parquet", TABLE)
+    writer = ParquetFileWriter(Location.of(directory), f"{name}.parquet", TABLE)
     for part in parts:
         writer.append(part)
     file = writer.close()
@@ -53,7 +57,7 @@ def write(directory: Path, name: str, *parts: pa.RecordBatch) -> ParquetFile:
 
 
 def add(ledger: Ledger, name: str, *parts: pa.RecordBatch) -> None:
-    ledger.commit([write(ledger.directory, name, *parts)], {})
+    ledger.commit([write(folder_of(ledger), name, *parts)], {})
 
 
 def fingerprint(directory: Path) -> list[list[int]]:
@@ -66,7 +70,7 @@ def optimize(ledger: Ledger, policy: Policy = BY_HAND) -> Compacted:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path, TABLE)
+    return Ledger(Location.of(tmp_path), TABLE)
 
 
 @pytest.fixture
@@ -81,11 +85,11 @@ def filled(ledger: Ledger) -> Ledger:
 
 
 def test_many_files_become_one_with_the_same_rows(filled: Ledger) -> None:
-    before = fingerprint(filled.directory)
+    before = fingerprint(folder_of(filled))
     done = optimize(filled)
     assert (done.files_removed, done.files_added) == (4, 1)
-    assert fingerprint(filled.directory) == before
-    assert len(filled.files) == len(DeltaTable(filled.directory).file_uris()) == 1
+    assert fingerprint(folder_of(filled)) == before
+    assert len(filled.files) == len(DeltaTable(str(filled.location)).file_uris()) == 1
 
 
 def test_a_compacted_file_is_in_order_of_its_key_and_laid_out_like_any_other(
@@ -95,16 +99,16 @@ def test_a_compacted_file_is_in_order_of_its_key_and_laid_out_like_any_other(
     for start in (30, 0, 20, 10):
         add(ledger, str(start), rows(range(start, start + 10)))
     optimize(ledger)
-    (path,) = DeltaTable(ledger.directory).file_uris()
+    (path,) = DeltaTable(str(ledger.location)).file_uris()
     table = pq.read_table(path)
     assert table.select(["tick_number", "id"]).to_pylist() == [
         {"tick_number": tick, "id": one} for tick in range(40) for one in range(3)
     ]
-    whole = write(ledger.directory, "whole", rows(range(40)))
-    layouts = [_layout(Path(path)), _layout(ledger.directory / whole.path)]
+    whole = write(folder_of(ledger), "whole", rows(range(40)))
+    layouts = [_layout(Path(path)), _layout(folder_of(ledger) / whole.path)]
     assert layouts[0] == layouts[1]
     assert layouts[0]["groups"] == 15
-    actions = pa.table(DeltaTable(ledger.directory).get_add_actions(flatten=True)).to_pylist()[0]
+    actions = pa.table(DeltaTable(str(ledger.location)).get_add_actions(flatten=True)).to_pylist()[0]
     assert (actions["num_records"], actions["min.tick_number"], actions["max.tick_number"]) == (120, 0, 39)
 
 
@@ -121,12 +125,12 @@ def _layout(path: Path) -> dict[str, object]:
 
 
 def test_memory_is_bounded_by_stretches_of_ticks(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(filled.directory)
+    before = fingerprint(folder_of(filled))
     monkeypatch.setattr(merging, "_ROWS_AT_ONCE", 7)
-    paths = [filled.directory / file.path for file in filled.files]
-    assert max(batch.num_rows for batch in merging.merged(paths, TABLE)) <= 7
+    files = [filled.location.file(file.path) for file in filled.files]
+    assert max(batch.num_rows for batch in merging.merged(files, TABLE)) <= 7
     optimize(filled)
-    assert fingerprint(filled.directory) == before
+    assert fingerprint(folder_of(filled)) == before
 
 
 @given(st.dictionaries(st.integers(0, 1000), st.integers(1, 20)), st.integers(1, 30))
@@ -139,13 +143,13 @@ def test_stretches_hold_every_tick_once_and_few_rows(counts: dict[int, int], at_
 
 
 def test_the_ledger_sees_ticks_through_the_compacted_file(filled: Ledger) -> None:
-    other = Ledger(filled.directory, TABLE)
+    other = Ledger(filled.location, TABLE)
     there = other.present([TickRange(0, 99)]).tolist()
     optimize(filled)
     for old in ("a", "b", "c", "d"):
-        (filled.directory / f"{old}.parquet").unlink()
+        (folder_of(filled) / f"{old}.parquet").unlink()
     other.refresh()
-    for ledger in (filled, other, Ledger(filled.directory, TABLE)):
+    for ledger in (filled, other, Ledger(filled.location, TABLE)):
         assert ledger.present([TickRange(0, 99)]).tolist() == there
     add(other, "e", rows([60]))
     assert other.present([TickRange(29, 99)]).tolist() == [30, 50, 60]
@@ -153,13 +157,13 @@ def test_the_ledger_sees_ticks_through_the_compacted_file(filled: Ledger) -> Non
 
 def test_readers_see_the_same_table_before_and_after(filled: Ledger) -> None:
     def seen() -> list[object]:
-        delta = DeltaTable(filled.directory)
+        delta = DeltaTable(str(filled.location))
         beings = duckdb.from_arrow(delta.to_pyarrow_dataset())
         return [
             beings.order("tick_number, id").fetchall(),
-            pl.read_delta(str(filled.directory)).sort("tick_number", "id").rows(),
+            pl.read_delta(str(filled.location)).sort("tick_number", "id").rows(),
             delta.to_pandas().sort_values(["tick_number", "id"]).to_dict("list"),
-            DeltaTable(filled.directory, version=2).to_pyarrow_table().num_rows,
+            DeltaTable(str(filled.location), version=2).to_pyarrow_table().num_rows,
         ]
 
     before = repr(seen())
@@ -169,11 +173,11 @@ def test_readers_see_the_same_table_before_and_after(filled: Ledger) -> None:
 
 def test_a_compaction_says_that_it_changed_no_data(filled: Ledger) -> None:
     optimize(filled)
-    commit = DeltaTable(filled.directory).history(1)[0]
+    commit = DeltaTable(str(filled.location)).history(1)[0]
     assert commit["operation"] == "OPTIMIZE"
     assert commit["operationMetrics"]["numRemovedFiles"] == 4
     assert "ticklake.sources" not in commit
-    text = (filled.directory / "_delta_log" / f"{filled.version:020d}.json").read_text()
+    text = (folder_of(filled) / "_delta_log" / f"{filled.version:020d}.json").read_text()
     assert text.count('"dataChange":false') == 5
     assert '"dataChange":true' not in text
 
@@ -190,45 +194,46 @@ def in_between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None
 
 
 def test_an_append_in_between_does_not_stop_it(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Ledger(filled.directory, TABLE)
+    other = Ledger(filled.location, TABLE)
     in_between(monkeypatch, lambda: add(other, "late", rows([100])))
     assert next(Compaction(filled, BY_HAND).steps()).files_removed == 4
-    assert sorted(set(fingerprint(filled.directory)[0])) == [*range(3), 4, 5, 7, 8, 10, *range(20, 29), 30, 50, 100]
+    ticks = [*range(3), 4, 5, 7, 8, 10, *range(20, 29), 30, 50, 100]
+    assert sorted(set(fingerprint(folder_of(filled))[0])) == ticks
 
 
 def test_of_two_at_once_one_wins_and_the_other_leaves_nothing(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = fingerprint(filled.directory)
-    other = Ledger(filled.directory, TABLE)
+    before = fingerprint(folder_of(filled))
+    other = Ledger(filled.location, TABLE)
     in_between(monkeypatch, lambda: optimize(other) and None)
     assert optimize(filled) == Compacted()
-    assert fingerprint(filled.directory) == before
-    files = {path.name for path in filled.directory.glob("*-compacted.parquet")}
+    assert fingerprint(folder_of(filled)) == before
+    files = {path.name for path in folder_of(filled).glob("*-compacted.parquet")}
     assert files == {file.path for file in filled.files}
 
 
 def test_ticks_removed_in_between_stay_removed(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Ledger(filled.directory, TABLE)
+    other = Ledger(filled.location, TABLE)
     in_between(monkeypatch, lambda: other.remove(TickRange(20, 28)))
     optimize(filled)
-    assert set(fingerprint(filled.directory)[0]) == {0, 1, 2, 4, 5, 7, 8, 10, 30, 50}
+    assert set(fingerprint(folder_of(filled))[0]) == {0, 1, 2, 4, 5, 7, 8, 10, 30, 50}
     assert filled.present([TickRange(0, 99)]).tolist() == [0, 1, 2, 3, 4, 5, 7, 8, 10, 30, 50]
 
 
 def test_a_table_with_a_key_twice_is_left_as_it_is(filled: Ledger) -> None:
     add(filled, "twin", rows([8]))
-    before = fingerprint(filled.directory)
+    before = fingerprint(folder_of(filled))
     with pytest.raises(DuplicateKey):
         optimize(filled)
-    assert fingerprint(filled.directory) == before
-    assert not list(filled.directory.glob("*-compacted.parquet"))
+    assert fingerprint(folder_of(filled)) == before
+    assert not list(folder_of(filled).glob("*-compacted.parquet"))
 
 
 def test_a_table_is_opened_by_what_it_says_of_itself(filled: Ledger, tmp_path: Path) -> None:
-    ledger = open_existing(filled.directory, filled.directory.parent.name)
+    ledger = open_existing(filled.location, folder_of(filled).parent.name)
     assert ledger is not None
     assert ledger.table == TABLE
     DeltaTable.create(tmp_path / "other", SCHEMA)
-    assert open_existing(tmp_path / "other", "run") is None
+    assert open_existing(Location.of(tmp_path / "other"), "run") is None
 
 
 # The policy

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ticklake.completeness import contents
 from ticklake.errors import TableUnreadable
+from ticklake.lake.delta import Location
 from ticklake.lake.empty import EMPTY, EmptyTicks, packed
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
@@ -42,34 +43,34 @@ def test_empty_ticks_are_packed_into_runs():
 
 
 def test_a_tick_without_rows_is_in_the_table_once_its_commit_says_so(tmp_path: Path):
-    ledger = Ledger(tmp_path, Table("t", SCHEMA, KEY))
+    ledger = Ledger(Location.of(tmp_path), Table("t", SCHEMA, KEY))
     ledger.commit([], {EMPTY: packed(np.array([3, 4, 5], np.int64))})
     assert ledger.present([TickRange(4, 9)]).tolist() == [4, 5]
-    assert Ledger(tmp_path, Table("t", SCHEMA, KEY)).present([TickRange(0, 9)]).tolist() == [3, 4, 5]
+    assert Ledger(Location.of(tmp_path), Table("t", SCHEMA, KEY)).present([TickRange(0, 9)]).tolist() == [3, 4, 5]
     write_deltalake(tmp_path, rows([1, 1, 7], [1, 2, 1]), mode="append")
-    found = covered(tmp_path)
+    found = covered(Location.of(tmp_path))
     assert (found.with_rows.tolist(), found.without_rows.tolist()) == ([1, 7], [3, 4, 5])
     assert found.ticks.tolist() == [1, 3, 4, 5, 7]
 
 
 def test_a_table_that_is_not_there_covers_nothing(tmp_path: Path):
-    assert covered(tmp_path / "none").ticks.tolist() == []
-    assert row_counts(tmp_path / "none", KEY).rows.sum() == 0
+    assert covered(Location.of(tmp_path / "none")).ticks.tolist() == []
+    assert row_counts(Location.of(tmp_path / "none"), KEY).rows.sum() == 0
 
 
 def test_rows_are_counted_and_keys_that_are_there_twice_are_named(tmp_path: Path):
     write_deltalake(tmp_path, rows([1, 1, 2], [1, 2, 1]))
     write_deltalake(tmp_path, rows([2, 3], [1, 9]), mode="append")
-    counts = row_counts(tmp_path, KEY)
+    counts = row_counts(Location.of(tmp_path), KEY)
     assert (counts.ticks.tolist(), counts.rows.tolist()) == ([1, 2, 3], [2, 2, 1])
     assert (counts.duplicated, counts.duplicates) == (1, [{"tick_number": 2, "id": 1}])
 
 
 def test_counting_in_stretches_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_deltalake(tmp_path, rows([tick for tick in range(100) for _ in range(3)], [0, 1, 1] * 100))
-    whole = row_counts(tmp_path, KEY)
+    whole = row_counts(Location.of(tmp_path), KEY)
     monkeypatch.setattr(coverage, "_ROWS_AT_ONCE", 7)
-    parts = row_counts(tmp_path, KEY)
+    parts = row_counts(Location.of(tmp_path), KEY)
     assert (parts.ticks.tolist(), parts.rows.tolist()) == (whole.ticks.tolist(), whole.rows.tolist())
     assert parts.duplicated == whole.duplicated == 100
 
@@ -79,7 +80,7 @@ def test_a_damaged_table_is_an_error_that_names_it(tmp_path: Path):
     for path in DeltaTable(tmp_path).file_uris():
         Path(path).write_bytes(b"rubbish")
     with pytest.raises(TableUnreadable, match=tmp_path.name):
-        covered(tmp_path)
+        covered(Location.of(tmp_path))
 
 
 # Fingerprints
@@ -135,20 +136,20 @@ def test_what_differs_is_disputed_or_has_no_file_is_named():
 def test_the_last_tick_that_there_can_be_is_counted(tmp_path: Path):
     last = 2**63 - 1
     write_deltalake(tmp_path, rows([last - 1, last, last], [1, 1, 1]))
-    found = row_counts(tmp_path, KEY)
+    found = row_counts(Location.of(tmp_path), KEY)
     assert (found.ticks.tolist(), found.rows.tolist(), found.duplicated) == ([last - 1, last], [1, 2], 1)
 
 
 def test_rows_and_ticks_of_a_table_that_grows_are_those_of_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     write_deltalake(tmp_path, rows([1, 1, 2], [1, 2, 1]))
 
-    def counted(directory: Path) -> RowCounts:
-        found = row_counts(directory, KEY)
-        write_deltalake(directory, rows([3], [1]), mode="append")
+    def counted(location: Location) -> RowCounts:
+        found = row_counts(location, KEY)
+        write_deltalake(tmp_path, rows([3], [1]), mode="append")
         return found
 
     monkeypatch.setattr(contents, "row_counts", counted)
     monkeypatch.setattr(contents, "check_owner", lambda *_: None)
-    found = contents.Contents.read(tmp_path, "run", count_rows=True)
+    found = contents.Contents.read(Location.of(tmp_path), "run", count_rows=True)
     assert (found.rows, found.numbers.tolist(), found.unreadable) == (3, [1, 2], "")
-    assert covered(tmp_path).ticks.tolist() == [1, 2, 3]
+    assert covered(Location.of(tmp_path)).ticks.tolist() == [1, 2, 3]

@@ -64,7 +64,7 @@ def directory(maker: Any) -> Path:
     work = FinishedRun(resources, maker.run_id, [Nested]).start()
     while not work.wait(1.0):
         pass
-    return Path(maker.lake.directory(maker.run_id, "nested"))
+    return maker.folder("nested")
 
 
 def compared(maker: Any) -> Deep:
@@ -120,6 +120,6 @@ def test_the_deep_comparison_refuses_a_file_for_the_same_reasons_as_a_flush(
     flusher = Nested("nested", IndexerResources(maker.storage, maker.lake, spark=lambda: spark)).flusher(maker.run_id)
     assert flusher is not None
     said = dict(zip((0, 1), flusher.check(maker.storage.batches(maker.run_id).files), strict=True))[1]
-    (table,) = Completeness(maker.run_id, maker.storage, Catalog(maker.lake.root)).verify(spark=spark).tables
+    (table,) = Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder)).verify(spark=spark).tables
     assert table.deep is not None
     assert table.deep.unreadable == {bad: said}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ticklake.errors import LakeUnwritable
-from ticklake.lake.delta import folder
+from ticklake.lake.delta import Location, folder
 from ticklake.lake.delta.folder import TableFolder
 
 LOCK = "_ticklake.lock"
@@ -20,20 +20,20 @@ NOBODY = 65534
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    with TableFolder.open_or_create(tmp_path / "cells"):
+    with TableFolder.open_or_create(Location.of(tmp_path / "cells")):
         return tmp_path / "cells" / "_delta_log"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to be somebody else")
 def test_a_lock_that_root_makes_belongs_to_the_owner_of_the_log(log: Path) -> None:
     os.chown(log, NOBODY, NOBODY)
-    with TableFolder(log.parent) as table, table.committing():
+    with TableFolder(Location.of(log.parent)) as table, table.committing():
         assert ((log / LOCK).stat().st_uid, (log / LOCK).stat().st_gid) == (NOBODY, NOBODY)
 
 
 def test_a_lock_that_cannot_be_opened_is_told(log: Path) -> None:
     (log / LOCK).mkdir()
-    with TableFolder(log.parent) as table, pytest.raises(LakeUnwritable, match=LOCK), table.removing():
+    with TableFolder(Location.of(log.parent)) as table, pytest.raises(LakeUnwritable, match=LOCK), table.removing():
         pass
 
 
@@ -46,7 +46,7 @@ def test_whoever_waits_for_a_lock_is_told_and_a_deleted_lock_is_none(
     had = threading.Event()
 
     def wait() -> None:
-        with TableFolder(log.parent) as table, table.committing():
+        with TableFolder(Location.of(log.parent)) as table, table.committing():
             # Nobody else can have it now.
             with (log / LOCK).open() as mine, pytest.raises(BlockingIOError):
                 fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ticklake.errors import DamagedTableFile, TableUnreadable
-from ticklake.lake.delta import commits
+from ticklake.lake.delta import Location, commits
 from ticklake.lake.delta.parquet import ParquetFileWriter
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.read import Catalog, Frames, Presence
@@ -38,7 +38,7 @@ def table_with(before: pa.DataType) -> Table:
 
 def add(ledger: Ledger, ticks: Sequence[int], values: Sequence[Any]) -> None:
     rows = pa.RecordBatch.from_arrays([values, list(ticks), [0] * len(ticks)], schema=ledger.table.schema)
-    writer = ParquetFileWriter(ledger.directory, f"{uuid4().hex}.parquet", ledger.table)
+    writer = ParquetFileWriter(ledger.location, f"{uuid4().hex}.parquet", ledger.table)
     writer.append(rows)
     file = writer.close()
     assert file is not None
@@ -47,7 +47,7 @@ def add(ledger: Ledger, ticks: Sequence[int], values: Sequence[Any]) -> None:
 
 def foreign(ledger: Ledger, rows: pa.Table, stats: dict[str, Any] | None = None, **layout: Any) -> Path:
     """A file that another engine adds, with these statistics or with none."""
-    path = ledger.directory / f"foreign-{uuid4().hex}.parquet"
+    path = Path(str(ledger.location)) / f"foreign-{uuid4().hex}.parquet"
     pq.write_table(rows, path, **layout)
     new = {
         "path": path.name,
@@ -59,7 +59,7 @@ def foreign(ledger: Ledger, rows: pa.Table, stats: dict[str, Any] | None = None,
     told = {} if stats is None else {"stats": json.dumps(stats)}
     actions = [{"commitInfo": {"operation": "WRITE"}}, {"add": new | told}]
     ledger.refresh()
-    file = ledger.directory / "_delta_log" / commits.name_of(ledger.version + 1)
+    file = Path(str(ledger.location)) / "_delta_log" / commits.name_of(ledger.version + 1)
     file.write_text("\n".join(map(json.dumps, actions)) + "\n")
     ledger.refresh()
     return path
@@ -68,12 +68,12 @@ def foreign(ledger: Ledger, rows: pa.Table, stats: dict[str, Any] | None = None,
 @pytest.mark.parametrize(("before", "value"), BEFORE.values(), ids=BEFORE.keys())
 def test_ticks_are_found_behind_a_nested_column(tmp_path: Path, before: pa.DataType, value: Any) -> None:
     """One value in all rows of the nested column: taken for the bounds of the tick, it is the only tick."""
-    ledger = Ledger(tmp_path / "run" / "own", table_with(before))
+    ledger = Ledger(Location.of(tmp_path / "run" / "own"), table_with(before))
     add(ledger, [0, 1, 2, 3, 4, 6, 7], [value(5)] * 7)
     assert ledger.present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4, 6, 7]
     assert ledger.present([TickRange(5, 5)]).tolist() == []
-    assert covered(ledger.directory).ticks.tolist() == [0, 1, 2, 3, 4, 6, 7]
-    far = Ledger(tmp_path / "run" / "far", table_with(before))
+    assert covered(ledger.location).ticks.tolist() == [0, 1, 2, 3, 4, 6, 7]
+    far = Ledger(Location.of(tmp_path / "run" / "far"), table_with(before))
     add(far, [0, 1, 2, 3], [value(1000), value(1001)] * 2)
     assert far.present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3]
     found = Presence().ranges(Catalog(tmp_path), "run", "far", 1)
@@ -82,7 +82,7 @@ def test_ticks_are_found_behind_a_nested_column(tmp_path: Path, before: pa.DataT
 
 @pytest.mark.parametrize(("before", "value"), BEFORE.values(), ids=BEFORE.keys())
 def test_rows_are_merged_and_removed_behind_a_nested_column(tmp_path: Path, before: pa.DataType, value: Any) -> None:
-    ledger = Ledger(tmp_path, table_with(before))
+    ledger = Ledger(Location.of(tmp_path), table_with(before))
     for start in (0, 10):
         add(ledger, range(start, start + 10), [value(5)] * 10)
     wanted = DeltaTable(tmp_path).to_pyarrow_table().sort_by("tick_number").to_pylist()
@@ -96,7 +96,7 @@ def test_rows_are_merged_and_removed_behind_a_nested_column(tmp_path: Path, befo
 
 
 def test_row_groups_are_chosen_by_their_ticks_behind_a_nested_column(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "run" / "own", table_with(POINT))
+    ledger = Ledger(Location.of(tmp_path / "run" / "own"), table_with(POINT))
     add(ledger, range(10), [{"x": 500, "y": 500}] * 10)
     frames = Frames(Catalog(tmp_path))
     found = frames.reading(
@@ -109,8 +109,8 @@ def test_a_column_is_not_taken_for_a_field_of_the_same_path(tmp_path: Path) -> N
     """A column may have a dot in its name."""
     schema = pa.schema([("a", pa.struct([("b", pa.int64())])), ("a.b", pa.int64())])
     table = Table("own", schema, ("a.b",))
-    ledger = Ledger(tmp_path, table)
-    writer = ParquetFileWriter(tmp_path, "a.parquet", table)
+    ledger = Ledger(Location.of(tmp_path), table)
+    writer = ParquetFileWriter(Location.of(tmp_path), "a.parquet", table)
     writer.append(pa.RecordBatch.from_arrays([[{"b": 700}, {"b": 700}], [1, 2]], schema=schema))
     file = writer.close()
     assert file is not None
@@ -125,8 +125,8 @@ FLAT = Table("own", pa.schema([("tick_number", pa.int64()), ("other", pa.int64()
 @pytest.fixture
 def flat(tmp_path: Path) -> Ledger:
     """Ticks 0 to 3 in a file of ours."""
-    ledger = Ledger(tmp_path / "run" / "own", FLAT)
-    writer = ParquetFileWriter(ledger.directory, "own.parquet", FLAT)
+    ledger = Ledger(Location.of(tmp_path / "run" / "own"), FLAT)
+    writer = ParquetFileWriter(ledger.location, "own.parquet", FLAT)
     writer.append(pa.RecordBatch.from_arrays([[0, 1, 2, 3], [0] * 4], schema=FLAT.schema))
     file = writer.close()
     assert file is not None
@@ -136,17 +136,17 @@ def flat(tmp_path: Path) -> Ledger:
 
 def test_a_file_without_the_column_has_no_ticks_and_indexing_goes_on(flat: Ledger) -> None:
     foreign(flat, pa.table({"other": [7, 8]}))
-    catalog = Catalog(flat.directory.parents[1])
-    for ledger in (flat, Ledger(flat.directory, FLAT)):
+    catalog = Catalog(Path(str(flat.location)).parents[1])
+    for ledger in (flat, Ledger(flat.location, FLAT)):
         assert ledger.present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3]
     assert Presence().ranges(catalog, "run", "own", 1) == [TickRange(0, 3)]
     facts = catalog.facts("run", "own")
     assert (facts.rows, facts.ticks) == (6, TickRange(0, 3))
     with pytest.raises(TableUnreadable, match="rows without tick_number"):
-        covered(flat.directory)
+        covered(flat.location)
     assert [*Compaction(flat, BY_HAND).steps()] == []
     flat.remove(TickRange(0, 3))
-    assert DeltaTable(flat.directory).to_pyarrow_table()["other"].to_pylist() == [7, 8]
+    assert DeltaTable(str(flat.location)).to_pyarrow_table()["other"].to_pylist() == [7, 8]
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ def test_a_column_that_is_no_integer_is_damage(flat: Ledger, ticks: pa.Array) ->
     path = foreign(flat, pa.table({"tick_number": ticks, "other": [7]}))
     with pytest.raises(DamagedTableFile, match=path.name):
         flat.present([TickRange(0, 9)])
-    catalog = Catalog(flat.directory.parents[1])
+    catalog = Catalog(Path(str(flat.location)).parents[1])
     with pytest.raises(TableUnreadable, match=path.name):
         Presence().ranges(catalog, "run", "own", 1)
     with pytest.raises(TableUnreadable, match=path.name):
-        covered(flat.directory)
+        covered(flat.location)
     facts = catalog.facts("run", "own")
     assert (facts.rows, facts.ticks, facts.files) == (None, None, 2)
 
@@ -177,5 +177,5 @@ def test_part_of_a_file_is_removed_whatever_columns_it_lacks_and_in_whatever_ord
     foreign(flat, pa.table({"tick_number": [5, 6]}))
     foreign(flat, pa.table({"other": [7, 8], "tick_number": [7, 8]}))
     flat.remove(TickRange(6, 7))
-    rows = DeltaTable(flat.directory).to_pyarrow_table().sort_by("tick_number").to_pylist()
+    rows = DeltaTable(str(flat.location)).to_pyarrow_table().sort_by("tick_number").to_pylist()
     assert [tuple(row.values()) for row in rows] == [(0, 0), (1, 0), (2, 0), (3, 0), (5, None), (8, 8)]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ticklake import SimulationMetadata, faults
 from ticklake.contracts import EnvironmentConfig
 from ticklake.errors import DamagedCommit, LakeUnreadable, TableReplaced, TableUnreadable
-from ticklake.lake.delta import commits, history, log, recovery
+from ticklake.lake.delta import DeltaLog, Location, commits, history, log, recovery
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.log import CommitConflict
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
@@ -41,8 +41,12 @@ TABLE = Table("cells", SCHEMA, ("tick_number", "cell_id"))
 ALL = [TickRange(0, 99)]
 
 
+def folder_of(log: DeltaLog) -> Path:
+    return Path(str(log.location))
+
+
 def write(directory: Path, *ticks: int) -> ParquetFile:
-    writer = ParquetFileWriter(directory, f"{uuid4().hex}.parquet", TABLE)
+    writer = ParquetFileWriter(Location.of(directory), f"{uuid4().hex}.parquet", TABLE)
     writer.append(pa.RecordBatch.from_arrays([list(ticks), [0] * len(ticks)], schema=SCHEMA))
     file = writer.close()
     assert file is not None
@@ -50,25 +54,25 @@ def write(directory: Path, *ticks: int) -> ParquetFile:
 
 
 def add(ledger: Ledger, *ticks: int) -> None:
-    ledger.commit([write(ledger.directory, *ticks)], {})
+    ledger.commit([write(folder_of(ledger), *ticks)], {})
 
 
 def commit_of(ledger: Ledger, version: int) -> Path:
-    return ledger.directory / "_delta_log" / commits.name_of(version)
+    return folder_of(ledger) / "_delta_log" / commits.name_of(version)
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     """Four commits of one tick each."""
-    made = Ledger(tmp_path / "cells", TABLE)
+    made = Ledger(Location.of(tmp_path / "cells"), TABLE)
     for tick in range(1, 5):
         add(made, tick)
     return made
 
 
 def made_anew(ledger: Ledger, *ticks: int) -> Ledger:
-    ledger.directory.rename(ledger.directory.with_name(f"away-{uuid4().hex}"))
-    anew = Ledger(ledger.directory, TABLE)
+    folder_of(ledger).rename(folder_of(ledger).with_name(f"away-{uuid4().hex}"))
+    anew = Ledger(ledger.location, TABLE)
     for tick in ticks:
         add(anew, tick)
     return anew
@@ -88,23 +92,23 @@ def test_a_commit_meant_for_a_table_that_was_moved_away_is_a_conflict(ledger: Le
     for _ in range(2):
         with pytest.raises(TableReplaced):
             ledger.refresh()
-    again = Ledger(ledger.directory, TABLE)
+    again = Ledger(ledger.location, TABLE)
     assert (again.id, again.head) == (anew.id, anew.head)
     assert again.present(ALL).tolist() == list(others)
 
 
 def test_a_copy_of_a_table_in_its_place_is_the_same_history(ledger: Ledger) -> None:
-    shutil.copytree(ledger.directory, ledger.directory.with_name("copy"))
-    shutil.rmtree(ledger.directory)
-    ledger.directory.with_name("copy").rename(ledger.directory)
+    shutil.copytree(str(ledger.location), folder_of(ledger).with_name("copy"))
+    shutil.rmtree(folder_of(ledger))
+    folder_of(ledger).with_name("copy").rename(str(ledger.location))
     add(ledger, 5)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.warns("Set .* aside")
 def test_a_commit_behind_one_that_was_set_aside_is_a_conflict(ledger: Ledger) -> None:
     os.truncate(commit_of(ledger, 4), 50)
-    other = Ledger(ledger.directory, TABLE)
+    other = Ledger(ledger.location, TABLE)
     for _ in range(2):
         with pytest.raises(CommitConflict):
             ledger.commit([], {})
@@ -115,12 +119,12 @@ def test_a_commit_behind_one_that_was_set_aside_is_a_conflict(ledger: Ledger) ->
 
 @pytest.mark.warns("Set .* aside")
 def test_a_torn_commit_is_set_aside_also_by_one_who_has_the_table_open(ledger: Ledger) -> None:
-    behind = Ledger(ledger.directory, TABLE)
+    behind = Ledger(ledger.location, TABLE)
     add(ledger, 5)
     os.truncate(commit_of(ledger, 5), 50)
     behind.refresh()
     add(behind, 5)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.warns("Set .* aside")
@@ -133,18 +137,18 @@ def test_the_slower_of_two_that_find_a_torn_commit_leaves_what_the_other_wrote_a
     def reach(point: str) -> None:
         if point == "lake.torn" and not faster:
             monkeypatch.undo()
-            faster.append(Ledger(ledger.directory, TABLE))
+            faster.append(Ledger(ledger.location, TABLE))
             add(faster[0], 4)
 
     monkeypatch.setattr(faults, "reach", reach)
-    slower = Ledger(ledger.directory, TABLE)
+    slower = Ledger(ledger.location, TABLE)
     assert slower.head == faster[0].head
     assert slower.present(ALL).tolist() == [1, 2, 3, 4]
 
 
 def touched(ledger: Ledger) -> list[str]:
     """Files that somebody has set aside."""
-    return sorted(path.name for path in ledger.directory.rglob("*.torn"))
+    return sorted(path.name for path in folder_of(ledger).rglob("*.torn"))
 
 
 @pytest.mark.parametrize("keep", [0, 50])
@@ -155,12 +159,12 @@ def test_a_commit_that_another_was_made_after_was_on_disk_and_is_never_set_aside
     whole = commit_of(ledger, version).read_bytes()
     os.truncate(commit_of(ledger, version), keep)
     with pytest.raises(DamagedCommit, match=f"{version:020d}.json is damaged"):
-        Ledger(ledger.directory, TABLE)
+        Ledger(ledger.location, TABLE)
     with pytest.raises(DamagedCommit):
-        Vacuum(ledger.directory, ledger.directory.parent.name, 0, force=True).find()
+        Vacuum(ledger.location, folder_of(ledger).parent.name, 0, force=True).find()
     assert not touched(ledger)
     commit_of(ledger, version).write_bytes(whole)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("keep", [0, 50])
@@ -175,7 +179,7 @@ def test_a_commit_that_was_seen_whole_is_never_set_aside(ledger: Ledger, keep: i
     commit_of(ledger, 4).write_bytes(whole)
     ledger.refresh()
     add(ledger, 5)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
 
 
 def test_a_commit_that_a_checkpoint_of_ours_sums_up_is_never_set_aside(ledger: Ledger) -> None:
@@ -183,7 +187,7 @@ def test_a_commit_that_a_checkpoint_of_ours_sums_up_is_never_set_aside(ledger: L
     os.truncate(commit_of(ledger, 4), 0)
     os.utime(commit_of(ledger, 4), (0, 0))
     with pytest.raises(DamagedCommit, match="empty or cut off"):
-        Ledger(ledger.directory, TABLE)
+        Ledger(ledger.location, TABLE)
     assert not touched(ledger)
 
 
@@ -206,8 +210,8 @@ def test_a_commit_that_says_of_itself_what_nobody_can_follow_is_one_clear_error(
     uses: list[Callable[[], Any]] = [
         ledger.refresh,
         ledger.refresh,
-        lambda: Ledger(ledger.directory, TABLE),
-        lambda: covered(ledger.directory),
+        lambda: Ledger(ledger.location, TABLE),
+        lambda: covered(ledger.location),
     ]
     for use in uses:
         with pytest.raises((DamagedCommit, TableUnreadable, LakeUnreadable)) as caught:
@@ -230,15 +234,15 @@ def test_a_commit_with_another_kind_of_info_is_none(info: str) -> None:
 
 def test_sources_that_nobody_can_follow_tell_nothing_of_what_was_added(ledger: Ledger) -> None:
     foreign_commit(ledger, nested(commits.SOURCES))
-    assert commits.added_ticks(ledger.directory / "_delta_log", ledger.version + 1) is None
+    assert commits.added_ticks(Location.of(folder_of(ledger) / "_delta_log"), ledger.version + 1) is None
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, "[]"], ids=["deep", "another kind"])
 def test_a_summary_that_nobody_can_follow_is_none(ledger: Ledger, text: str) -> None:
-    summary = ledger.directory / "_delta_log" / "_ticklake_summary.json"
+    summary = folder_of(ledger) / "_delta_log" / "_ticklake_summary.json"
     summary.write_text(f"{text}\n{zlib.crc32(text.encode()):08x}")
-    assert Summary.stored(summary.parent) == Summary()
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+    assert Summary.stored(Location.of(summary.parent)) == Summary()
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
 
 
 def test_a_newest_commit_that_is_being_copied_back_is_waited_for(
@@ -254,7 +258,7 @@ def test_a_newest_commit_that_is_being_copied_back_is_waited_for(
             copied.append(commit_of(ledger, 4).write_bytes(whole))
 
     monkeypatch.setattr(recovery.time, "sleep", sleep)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
     assert copied and not touched(ledger)
 
 
@@ -264,7 +268,7 @@ def test_a_checkpoint_does_not_sum_up_a_commit_that_is_being_copied(ledger: Ledg
     with pytest.raises(DamagedCommit):
         ledger.checkpoint()
     commit_of(ledger, 2).write_bytes(whole)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
 
 
 def test_a_commit_that_is_empty_only_while_the_table_is_opened_is_not_passed_over(
@@ -282,39 +286,39 @@ def test_a_commit_that_is_empty_only_while_the_table_is_opened_is_not_passed_ove
         return found
 
     monkeypatch.setattr(log, "DeltaTable", amid_a_copy)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
 
 
 def test_a_backup_that_is_copied_over_a_table_in_use_takes_nothing_away(ledger: Ledger) -> None:
-    backup = ledger.directory.with_name("backup")
-    shutil.copytree(ledger.directory, backup)
+    backup = folder_of(ledger).with_name("backup")
+    shutil.copytree(str(ledger.location), backup)
     for _ in range(15):
-        with subprocess.Popen(["cp", "-a", f"{backup}/.", str(ledger.directory)]) as copy:
+        with subprocess.Popen(["cp", "-a", f"{backup}/.", str(ledger.location)]) as copy:
             while copy.poll() is None:
                 with suppress(DamagedCommit):
                     ledger.refresh()
     assert not touched(ledger)
     ledger.refresh()
     add(ledger, 5)
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("missing", [0, 1, 3])
 def test_a_log_with_a_hole_is_refused_and_nothing_is_touched(ledger: Ledger, missing: int) -> None:
-    commit_of(ledger, missing).rename(ledger.directory / "kept")
-    names = sorted(path.name for path in ledger.directory.rglob("*"))
+    commit_of(ledger, missing).rename(folder_of(ledger) / "kept")
+    names = sorted(path.name for path in folder_of(ledger).rglob("*"))
     with pytest.raises(DamagedCommit, match=f"{missing:020d}.json is damaged: it is missing"):
-        Ledger(ledger.directory, TABLE)
+        Ledger(ledger.location, TABLE)
     with pytest.raises(DamagedCommit, match="missing"):
-        Vacuum(ledger.directory, ledger.directory.parent.name, 0, force=True).find()
-    left = sorted(path.name for path in ledger.directory.rglob("*"))
+        Vacuum(ledger.location, folder_of(ledger).parent.name, 0, force=True).find()
+    left = sorted(path.name for path in folder_of(ledger).rglob("*"))
     assert [name for name in left if name != "_ticklake.lock"] == [name for name in names if name != "_ticklake.lock"]
-    (ledger.directory / "kept").rename(commit_of(ledger, missing))
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
+    (folder_of(ledger) / "kept").rename(commit_of(ledger, missing))
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [1, 2, 3, 4]
 
 
 def test_a_writer_that_lags_behind_does_not_fill_a_hole(ledger: Ledger) -> None:
-    behind = Ledger(ledger.directory, TABLE)
+    behind = Ledger(ledger.location, TABLE)
     add(ledger, 5)
     add(ledger, 6)
     commit_of(ledger, 5).unlink()
@@ -328,17 +332,17 @@ def test_commits_up_to_a_checkpoint_may_be_missing(ledger: Ledger) -> None:
     ledger.checkpoint()
     for version in range(5):
         commit_of(ledger, version).unlink()
-    (ledger.directory / "_delta_log" / "_ticklake_summary.json").unlink()
-    again = Ledger(ledger.directory, TABLE)
+    (folder_of(ledger) / "_delta_log" / "_ticklake_summary.json").unlink()
+    again = Ledger(ledger.location, TABLE)
     add(again, 5)
-    ledger = Ledger(ledger.directory, TABLE)
+    ledger = Ledger(ledger.location, TABLE)
     assert ledger.present(ALL).tolist() == [1, 2, 3, 4, 5]
 
 
 def test_a_commit_that_follows_another_one_than_is_there_is_refused(ledger: Ledger) -> None:
     commit_of(ledger, 3).write_bytes(commit_of(ledger, 2).read_bytes())
     with pytest.raises(DamagedCommit, match="its predecessor was another commit 2"):
-        Ledger(ledger.directory, TABLE)
+        Ledger(ledger.location, TABLE)
 
 
 def test_a_commit_that_is_taken_away_by_hand_in_the_middle_of_the_next_one_leaves_no_hole(
@@ -347,7 +351,7 @@ def test_a_commit_that_is_taken_away_by_hand_in_the_middle_of_the_next_one_leave
     create = TableFolder.create
 
     def taken(folder: TableFolder, name: str, data: bytes) -> None:
-        commit_of(ledger, 4).rename(ledger.directory / "kept")
+        commit_of(ledger, 4).rename(folder_of(ledger) / "kept")
         create(folder, name, data)
 
     monkeypatch.setattr(TableFolder, "create", taken)
@@ -356,7 +360,7 @@ def test_a_commit_that_is_taken_away_by_hand_in_the_middle_of_the_next_one_leave
     monkeypatch.undo()
     ledger.refresh()
     assert ledger.present(ALL).tolist() == [1, 2, 3]
-    assert Ledger(ledger.directory, TABLE).version == 3
+    assert Ledger(ledger.location, TABLE).version == 3
 
 
 def test_a_commit_goes_along_with_a_table_that_is_moved_away_in_the_middle_of_it_and_does_not_count(
@@ -370,16 +374,16 @@ def test_a_commit_goes_along_with_a_table_that_is_moved_away_in_the_middle_of_it
         anew.append(made_anew(ledger, 7))
         create(folder, name, data)
 
-    file = write(ledger.directory, 5)
+    file = write(folder_of(ledger), 5)
     monkeypatch.setattr(TableFolder, "create", moved)
     with pytest.raises(CommitConflict):
         ledger.commit([file], {})
     ledger.discard([file])
-    (away,) = ledger.directory.parent.glob("away-*")
-    assert Ledger(away, TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
+    (away,) = folder_of(ledger).parent.glob("away-*")
+    assert Ledger(Location.of(away), TABLE).present(ALL).tolist() == [1, 2, 3, 4, 5]
     with pytest.raises(TableReplaced):
         ledger.refresh()
-    assert anew[0].head == Ledger(ledger.directory, TABLE).head
+    assert anew[0].head == Ledger(ledger.location, TABLE).head
     assert anew[0].present(ALL).tolist() == [7]
 
 
@@ -396,26 +400,26 @@ def test_a_checkpoint_and_a_summary_never_land_in_a_table_made_anew(
 
     monkeypatch.setattr(TableFolder, "replace", moved)
     ledger.checkpoint()
-    assert not list((ledger.directory / "_delta_log").glob("*checkpoint*"))
-    assert not list((ledger.directory / "_delta_log").glob("*summary*"))
-    assert Ledger(ledger.directory, TABLE).present(ALL).tolist() == [7]
+    assert not list((folder_of(ledger) / "_delta_log").glob("*checkpoint*"))
+    assert not list((folder_of(ledger) / "_delta_log").glob("*summary*"))
+    assert Ledger(ledger.location, TABLE).present(ALL).tolist() == [7]
 
 
 def test_vacuum_removes_nothing_from_a_table_made_anew_since_it_looked(ledger: Ledger) -> None:
-    stray = write(ledger.directory, 8)
-    vacuum = Vacuum(ledger.directory, ledger.directory.parent.name, 0, force=True)
-    found = [one for one in vacuum.find() if one.path.name == stray.path]
+    stray = write(folder_of(ledger), 8)
+    vacuum = Vacuum(ledger.location, folder_of(ledger).parent.name, 0, force=True)
+    found = [one for one in vacuum.find() if one.file.name == stray.path]
     anew = made_anew(ledger)
-    shutil.copy(next(ledger.directory.parent.glob(f"away-*/{stray.path}")), anew.directory / stray.path)
+    shutil.copy(next(folder_of(ledger).parent.glob(f"away-*/{stray.path}")), folder_of(anew) / stray.path)
     assert list(vacuum.remove(found)) == []
-    assert (anew.directory / stray.path).exists()
+    assert (folder_of(anew) / stray.path).exists()
 
 
 def test_files_that_the_table_lists_are_not_discarded(ledger: Ledger) -> None:
-    file, stray = write(ledger.directory, 5), write(ledger.directory, 6)
+    file, stray = write(folder_of(ledger), 5), write(folder_of(ledger), 6)
     ledger.commit([file], {})
     ledger.discard([file, stray])
-    assert (ledger.directory / file.path).exists() and not (ledger.directory / stray.path).exists()
+    assert (folder_of(ledger) / file.path).exists() and not (folder_of(ledger) / stray.path).exists()
 
 
 def linked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,7 +446,7 @@ def test_a_conflict_that_is_reported_after_the_fact_costs_no_file(
 ) -> None:
     linked_twice(monkeypatch)
     act(ledger)
-    rows = DeltaTable(ledger.directory).to_pyarrow_table()
+    rows = DeltaTable(str(ledger.location)).to_pyarrow_table()
     assert sorted(rows.column("tick_number").to_pylist()) == [1, 2, 3, 4, 5]
 
 
@@ -452,25 +456,25 @@ def test_metadata_whose_commit_is_reported_as_a_conflict_after_the_fact_stay(
     linked_twice(monkeypatch)
     environment = EnvironmentConfig(dimensions=1, shape=[4], toroidal=[True])
     metadata = SimulationMetadata(simulation_run_id="run", environment=environment, sampling_interval=1)
-    assert write_metadata(tmp_path / "metadata", metadata)
-    found = read_metadata(tmp_path / "metadata", "run")
+    assert write_metadata(Location.of(tmp_path / "metadata"), metadata)
+    found = read_metadata(Location.of(tmp_path / "metadata"), "run")
     assert found is not None and found.simulation_run_id == "run"
 
 
 def test_compaction_does_not_make_a_table_again_that_was_moved_away(ledger: Ledger) -> None:
-    opened = open_existing(ledger.directory, ledger.directory.parent.name)
+    opened = open_existing(ledger.location, folder_of(ledger).parent.name)
     assert opened is not None
-    ledger.directory.rename(ledger.directory.with_name("away"))
+    folder_of(ledger).rename(folder_of(ledger).with_name("away"))
     with pytest.raises(FileNotFoundError):
         list(Compaction(opened, BY_HAND).steps())
-    assert not ledger.directory.exists()
-    ledger.directory.with_name("away").rename(ledger.directory)
+    assert not ledger.location.exists()
+    folder_of(ledger).with_name("away").rename(str(ledger.location))
     assert sum(step.files_removed for step in Compaction(opened, BY_HAND).steps()) == 4
 
 
 def test_a_checkpoint_that_cannot_be_read_is_not_taken_for_a_torn_one(ledger: Ledger) -> None:
-    unreadable = ledger.directory / "_delta_log" / recovery.checkpoint_name(3)
+    unreadable = folder_of(ledger) / "_delta_log" / recovery.checkpoint_name(3)
     unreadable.mkdir()
-    with TableFolder(ledger.directory) as folder, pytest.raises(IsADirectoryError):
+    with TableFolder(ledger.location) as folder, pytest.raises(IsADirectoryError):
         recovery.recover_all(folder)
     assert unreadable.exists()

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from ticklake import disk, faults
 from ticklake.errors import LakeUnreadable, TableReplaced, TickLakeError
-from ticklake.lake.delta import log
+from ticklake.lake.delta import Location, log
 from ticklake.lake.delta.log import CommitConflict
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.ledger import Ledger
@@ -137,8 +137,8 @@ class Stage:
 
     def vacuum(self) -> None:
         try:
-            it = Vacuum(self.directory, self.directory.parent.name, 0, force=True)
-            garbage = [one for one in it.find() if one.path.suffix == ".parquet" and one.path.parent == self.directory]
+            it = Vacuum(Location.of(self.directory), self.directory.parent.name, 0, force=True)
+            garbage = [one for one in it.find() if one.file.path.endswith(".parquet") and "/" not in one.file.path]
             list(it.remove(garbage))
         except (OSError, TickLakeError):
             return
@@ -215,13 +215,13 @@ class Stage:
     def _ledger(self) -> Ledger:
         while True:
             try:
-                return Ledger(self.directory, TABLE)
+                return Ledger(Location.of(self.directory), TABLE)
             except (OSError, TickLakeError) as error:
                 self.refusal = error
                 self.current().pause()
 
     def _write(self, tick: int) -> ParquetFile:
-        writer = ParquetFileWriter(self.directory, f"{uuid4().hex}.parquet", TABLE)
+        writer = ParquetFileWriter(Location.of(self.directory), f"{uuid4().hex}.parquet", TABLE)
         writer.append(pa.RecordBatch.from_arrays([[tick], [0]], schema=SCHEMA))
         file = writer.close()
         assert file is not None
@@ -230,12 +230,12 @@ class Stage:
     # What must hold in the end
 
     def check(self) -> None:
-        ledger = Ledger(self.directory, TABLE)
+        ledger = Ledger(Location.of(self.directory), TABLE)
         ledger.checkpoint()
         for table in self.directory.parent.iterdir():
             if any((table / "_delta_log").glob("*.json")):
                 if table != self.directory:
-                    Ledger(table, TABLE)
+                    Ledger(Location.of(table), TABLE)
                 counts = Counter(DeltaTable(table).to_pyarrow_table().column("tick_number").to_pylist())
                 assert not [tick for tick, count in counts.items() if count > 1], f"doubled in {table}"
         there = set(DeltaTable(self.directory).to_pyarrow_table().column("tick_number").to_pylist())
@@ -258,7 +258,7 @@ def stage() -> Iterator[Stage]:
         made = Stage(Path(directory))
         made.directory.mkdir()
         for tick in (0, 1):
-            start = Ledger(made.directory, TABLE)
+            start = Ledger(Location.of(made.directory), TABLE)
             start.commit([made._write(tick)], {})
         patch.setattr(faults, "reach", made.reach)
         patch.setattr(disk, "fcntl", Locks(made.lock))

@@ -24,7 +24,7 @@ from ticklake.errors import (
     TableReplaced,
     UnknownTableFormat,
 )
-from ticklake.lake.delta import commits, log, parquet
+from ticklake.lake.delta import DeltaLog, Location, TableFile, commits, log, parquet
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.log import CommitConflict
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
@@ -39,8 +39,12 @@ SCHEMA = pa.schema([("tick_number", pa.int64()), ("cell_id", pa.int32())])
 TABLE = Table("cells", SCHEMA, ("tick_number", "cell_id"))
 
 
+def folder_of(log: DeltaLog) -> Path:
+    return Path(str(log.location))
+
+
 def write(directory: Path, name: str, ticks: list[int], cells: int = 3) -> ParquetFile:
-    writer = ParquetFileWriter(directory, name, TABLE)
+    writer = ParquetFileWriter(Location.of(directory), name, TABLE)
     numbers = [tick for tick in ticks for _ in range(cells)]
     writer.append(pa.RecordBatch.from_arrays([numbers, list(range(cells)) * len(ticks)], schema=SCHEMA))
     file = writer.close()
@@ -49,12 +53,12 @@ def write(directory: Path, name: str, ticks: list[int], cells: int = 3) -> Parqu
 
 
 def add(ledger: Ledger, name: str, ticks: list[int]) -> None:
-    ledger.commit([write(ledger.directory, name, ticks)], {})
+    ledger.commit([write(folder_of(ledger), name, ticks)], {})
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path, TABLE)
+    return Ledger(Location.of(tmp_path), TABLE)
 
 
 def test_a_new_table_has_no_ticks(ledger: Ledger) -> None:
@@ -78,7 +82,7 @@ def test_ticks_are_told_from_many_row_groups(ledger: Ledger, monkeypatch: pytest
 
 def test_no_file_is_read_where_no_bounds_overlap(ledger: Ledger) -> None:
     add(ledger, "a.parquet", [0, 10, 20])
-    (ledger.directory / "a.parquet").unlink()
+    (folder_of(ledger) / "a.parquet").unlink()
     assert ledger.present([TickRange(21, 1000)]).tolist() == []
     with pytest.raises(DamagedTableFile, match=r"a\.parquet is damaged"):
         ledger.present([TickRange(15, 1000)])
@@ -86,7 +90,7 @@ def test_no_file_is_read_where_no_bounds_overlap(ledger: Ledger) -> None:
 
 def test_a_lake_that_is_away_is_not_a_damaged_file(ledger: Ledger) -> None:
     add(ledger, "a.parquet", [0, 10, 20])
-    ledger.directory.rename(ledger.directory.with_name("away"))
+    folder_of(ledger).rename(folder_of(ledger).with_name("away"))
     with pytest.raises(FileNotFoundError):
         ledger.present([TickRange(15, 1000)])
 
@@ -94,8 +98,8 @@ def test_a_lake_that_is_away_is_not_a_damaged_file(ledger: Ledger) -> None:
 def test_a_file_is_opened_once_for_all_ranges(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 4)
     add(ledger, "a.parquet", list(range(0, 100, 7)))
-    seen: list[Path] = []
-    monkeypatch.setattr("ticklake.lake.ledger.opened", lambda path: seen.append(path) or parquet.opened(path))
+    seen: list[TableFile] = []
+    monkeypatch.setattr("ticklake.lake.ledger.opened", lambda file: seen.append(file) or parquet.opened(file))
     assert ledger.present([TickRange(0, 10), TickRange(20, 30), TickRange(50, 70)]).tolist() == [
         0,
         7,
@@ -105,11 +109,11 @@ def test_a_file_is_opened_once_for_all_ranges(ledger: Ledger, monkeypatch: pytes
         63,
         70,
     ]
-    assert seen == [ledger.directory / "a.parquet"]
+    assert seen == [ledger.location.file("a.parquet")]
 
 
 def test_the_second_of_two_writers_at_one_version_is_refused_and_sees_why(tmp_path: Path) -> None:
-    first, second = Ledger(tmp_path, TABLE), Ledger(tmp_path, TABLE)
+    first, second = Ledger(Location.of(tmp_path), TABLE), Ledger(Location.of(tmp_path), TABLE)
     add(first, "a.parquet", [1, 2])
     file = write(tmp_path, "b.parquet", [2, 3])
     with pytest.raises(CommitConflict):
@@ -120,25 +124,25 @@ def test_the_second_of_two_writers_at_one_version_is_refused_and_sees_why(tmp_pa
 
 
 def test_two_processes_may_create_a_table_at_once(tmp_path: Path) -> None:
-    ledgers = [Ledger(tmp_path, TABLE) for _ in range(3)]
+    ledgers = [Ledger(Location.of(tmp_path), TABLE) for _ in range(3)]
     assert [one.version for one in ledgers] == [0, 0, 0]
 
 
 def test_provenance_is_in_the_history(ledger: Ledger) -> None:
-    ledger.commit([write(ledger.directory, "a.parquet", [1])], {"ticklake.sources": '[{"file": "run/batch_1_1.pb"}]'})
-    assert DeltaTable(ledger.directory).history(1)[0]["ticklake.sources"] == '[{"file": "run/batch_1_1.pb"}]'
+    ledger.commit([write(folder_of(ledger), "a.parquet", [1])], {"ticklake.sources": '[{"file": "run/batch_1_1.pb"}]'})
+    assert DeltaTable(str(ledger.location)).history(1)[0]["ticklake.sources"] == '[{"file": "run/batch_1_1.pb"}]'
 
 
 @pytest.mark.warns("Set .* aside")
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.9], ids=["empty", "a third", "most"])
 def test_a_newest_commit_torn_by_a_power_cut_is_set_aside_and_can_be_written_again(tmp_path: Path, keep: float) -> None:
-    ledger = Ledger(tmp_path, TABLE)
+    ledger = Ledger(Location.of(tmp_path), TABLE)
     add(ledger, "a.parquet", [1])
     add(ledger, "b.parquet", [2])
     commit = tmp_path / "_delta_log" / f"{2:020d}.json"
     commit.write_bytes(commit.read_bytes()[: int(commit.stat().st_size * keep)])
 
-    again = Ledger(tmp_path, TABLE)
+    again = Ledger(Location.of(tmp_path), TABLE)
     assert again.version == 1
     assert again.present([TickRange(0, 9)]).tolist() == [1]
     add(again, "c.parquet", [2])
@@ -146,13 +150,13 @@ def test_a_newest_commit_torn_by_a_power_cut_is_set_aside_and_can_be_written_aga
 
 
 def test_a_whole_newest_commit_stays(tmp_path: Path) -> None:
-    add(Ledger(tmp_path, TABLE), "a.parquet", [1])
-    assert Ledger(tmp_path, TABLE).version == 1
+    add(Ledger(Location.of(tmp_path), TABLE), "a.parquet", [1])
+    assert Ledger(Location.of(tmp_path), TABLE).version == 1
 
 
 def test_statistics_let_readers_skip_files(ledger: Ledger) -> None:
     add(ledger, "a.parquet", [3, 5])
-    actions = pa.table(DeltaTable(ledger.directory).get_add_actions(flatten=True)).to_pylist()[0]
+    actions = pa.table(DeltaTable(str(ledger.location)).get_add_actions(flatten=True)).to_pylist()[0]
     assert (actions["num_records"], actions["min.tick_number"], actions["max.tick_number"]) == (6, 3, 5)
     assert (actions["min.cell_id"], actions["max.cell_id"], actions["null_count.cell_id"]) == (0, 2, 0)
 
@@ -160,20 +164,20 @@ def test_statistics_let_readers_skip_files(ledger: Ledger) -> None:
 def test_a_table_of_an_unknown_format_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path, SCHEMA, configuration={"ticklake.format": "99"}, raise_if_key_not_exists=False)
     with pytest.raises(UnknownTableFormat, match="99"):
-        Ledger(tmp_path, TABLE)
+        Ledger(Location.of(tmp_path), TABLE)
 
 
 def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path, pa.schema([("tick_number", pa.int64()), ("other", pa.int32())]))
     with pytest.raises(OtherTableSchema, match="other"):
-        Ledger(tmp_path, TABLE)
+        Ledger(Location.of(tmp_path), TABLE)
 
 
 def test_what_somebody_else_committed_is_synced_before_it_counts(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(ledger, "a.parquet", [1])
-    later = Ledger(ledger.directory, TABLE)
+    later = Ledger(ledger.location, TABLE)
     synced = syncs(monkeypatch)
     later.sync()
     assert synced == [f"{number:020d}.json" for number in (0, 1)]
@@ -186,16 +190,16 @@ def test_what_somebody_else_committed_is_synced_before_it_counts(
 def test_a_torn_checkpoint_is_set_aside(ledger: Ledger, keep: int) -> None:
     add(ledger, "a.parquet", [1])
     add(ledger, "b.parquet", [2])
-    DeltaTable(ledger.directory).create_checkpoint()
-    (checkpoint,) = (ledger.directory / "_delta_log").glob("*.checkpoint.parquet")
+    DeltaTable(str(ledger.location)).create_checkpoint()
+    (checkpoint,) = (folder_of(ledger) / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.write_bytes(checkpoint.read_bytes()[:keep])
-    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 2]
+    assert Ledger(ledger.location, TABLE).present([TickRange(0, 9)]).tolist() == [1, 2]
 
 
 def test_a_table_made_anew_has_another_id(tmp_path: Path) -> None:
-    first = Ledger(tmp_path / "one", TABLE)
-    assert first.id == Ledger(tmp_path / "one", TABLE).id
-    assert first.id != Ledger(tmp_path / "two", TABLE).id
+    first = Ledger(Location.of(tmp_path / "one"), TABLE)
+    assert first.id == Ledger(Location.of(tmp_path / "one"), TABLE).id
+    assert first.id != Ledger(Location.of(tmp_path / "two"), TABLE).id
 
 
 def test_ticks_that_are_removed_can_be_indexed_again(ledger: Ledger) -> None:
@@ -203,17 +207,17 @@ def test_ticks_that_are_removed_can_be_indexed_again(ledger: Ledger) -> None:
     ledger.commit([], {"ticklake.empty": "[[5, 7, 1]]"})
     ledger.remove(TickRange(2, 6))
     assert ledger.present([TickRange(0, 9)]).tolist() == [1, 7]
-    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 7]
+    assert Ledger(ledger.location, TABLE).present([TickRange(0, 9)]).tolist() == [1, 7]
     add(ledger, "b.parquet", [2, 3, 5])
     assert ledger.present([TickRange(0, 9)]).tolist() == [1, 2, 3, 5, 7]
-    assert DeltaTable(ledger.directory).to_pyarrow_table().num_rows == 12
+    assert DeltaTable(str(ledger.location)).to_pyarrow_table().num_rows == 12
 
 
 def test_folders_that_another_indexer_made_a_moment_ago_are_synced_before_anything_is_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = Lake(tmp_path / "lake")
-    (lake.directory("run", "cells") / "_delta_log").mkdir(parents=True)
+    (tmp_path / "lake" / "run" / "cells" / "_delta_log").mkdir(parents=True)
     synced: list[Path] = []
     fsync = os.fsync
 
@@ -224,7 +228,8 @@ def test_folders_that_another_indexer_made_a_moment_ago_are_synced_before_anythi
     monkeypatch.setattr(os, "fsync", seen_fsync)
     ledger = lake.ledger("run", TABLE)
     add(ledger, "a.parquet", [1])
-    assert {tmp_path, lake.root, lake.root / "run", ledger.directory, ledger.directory / "_delta_log"} <= {*synced}
+    table = folder_of(ledger)
+    assert {tmp_path, tmp_path / "lake", table.parent, table, table / "_delta_log"} <= {*synced}
 
 
 def test_what_is_left_of_a_file_is_synced_before_the_commit_that_removes_some_of_its_ticks(
@@ -246,10 +251,10 @@ def test_what_is_left_of_a_file_is_synced_before_the_commit_that_removes_some_of
     assert ".parquet" in steps[: steps.index("link")]
     assert ledger.present([TickRange(0, 9)]).tolist() == [1, 2]
     assert len(ledger.files) == 1
-    newest = DeltaTable(ledger.directory).history(1)[0]
+    newest = DeltaTable(str(ledger.location)).history(1)[0]
     assert newest["operation"] == "DELETE"
     ledger.remove(TickRange(3, 9))
-    assert DeltaTable(ledger.directory).version() == newest["version"]
+    assert DeltaTable(str(ledger.location)).version() == newest["version"]
 
 
 @pytest.mark.warns("Set .* aside")
@@ -261,12 +266,12 @@ def test_several_commits_torn_at_once_are_set_aside_with_all_after_them(
     for number in (1, 2, 3):
         add(ledger, f"{number}.parquet", [number])
     for version in torn:
-        commit = ledger.directory / "_delta_log" / f"{version:020d}.json"
+        commit = folder_of(ledger) / "_delta_log" / f"{version:020d}.json"
         commit.write_bytes(commit.read_bytes()[:keep])
-    again = Ledger(ledger.directory, TABLE)
+    again = Ledger(ledger.location, TABLE)
     assert again.present([TickRange(0, 9)]).tolist() == list(range(1, torn[0]))
     add(again, "later.parquet", [2, 3])
-    assert sorted(set(DeltaTable(ledger.directory).to_pyarrow_table().column(0).to_pylist())) == [1, 2, 3]
+    assert sorted(set(DeltaTable(str(ledger.location)).to_pyarrow_table().column(0).to_pylist())) == [1, 2, 3]
 
 
 def syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -288,9 +293,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     read, from_folder = commits.read_commit, TableFolder.read
 
-    def seen(log: Path, version: int) -> bytes | None:
+    def seen(location: Location, version: int) -> bytes | None:
         found.append(version)
-        return read(log, version)
+        return read(location, version)
 
     def seen_in_folder(folder: TableFolder, name: str) -> bytes | None:
         found.extend([int(name[:20])] if commits.is_commit(name) else [])
@@ -302,7 +307,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_look_at_the_table_reads_only_what_is_new(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Ledger(ledger.directory, TABLE)
+    other = Ledger(ledger.location, TABLE)
     for number in range(5):
         add(other, f"{number}.parquet", [number])
     seen = reads(monkeypatch)
@@ -317,61 +322,61 @@ def test_opening_reads_only_what_came_after_the_last_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "_CHECKPOINT_EVERY", 10)
-    ledger = Ledger(tmp_path, TABLE)
+    ledger = Ledger(Location.of(tmp_path), TABLE)
     for tick in range(0, 69, 3):
         ledger.commit([write(tmp_path, f"{tick}.parquet", [tick])], {EMPTY: f"[[{tick + 1}, {tick + 2}, 1]]"})
     seen = reads(monkeypatch)
     synced = syncs(monkeypatch)
-    again = Ledger(tmp_path, TABLE)
+    again = Ledger(Location.of(tmp_path), TABLE)
     assert set(seen) == {20, 21, 22, 23}
     again.sync()
     assert synced == [f"{number:020d}.json" for number in (21, 22, 23)]
     assert again.present([TickRange(0, 999)]).tolist() == list(range(69))
-    assert covered(tmp_path).ticks.tolist() == list(range(69))
+    assert covered(Location.of(tmp_path)).ticks.tolist() == list(range(69))
 
 
 def test_without_its_summary_a_table_opens_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_CHECKPOINT_EVERY", 2)
-    ledger = Ledger(tmp_path, TABLE)
+    ledger = Ledger(Location.of(tmp_path), TABLE)
     for number in range(5):
         ledger.commit([], {EMPTY: f"[[{number}, {number}, 1]]"})
     (summary,) = (tmp_path / "_delta_log").glob("_ticklake_summary.json")
     for content in ("", "{}", '{"table": "another", "version": 4, "empty": "[[0, 99, 1]]"}'):
         summary.write_text(content)
-        assert Ledger(tmp_path, TABLE).present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
+        assert Ledger(Location.of(tmp_path), TABLE).present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
     summary.unlink()
-    assert Ledger(tmp_path, TABLE).present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
+    assert Ledger(Location.of(tmp_path), TABLE).present([TickRange(0, 9)]).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_ticks_without_rows_that_another_indexer_has_recorded_are_seen(ledger: Ledger) -> None:
-    Ledger(ledger.directory, TABLE).commit([], {EMPTY: "[[4, 8, 2]]"})
+    Ledger(ledger.location, TABLE).commit([], {EMPTY: "[[4, 8, 2]]"})
     ledger.refresh()
     assert ledger.present([TickRange(5, 9)]).tolist() == [6, 8]
 
 
 def test_what_other_engines_commit_is_followed(ledger: Ledger) -> None:
     rows = pa.table([[7, 7], [1, 2]], schema=SCHEMA)
-    write_deltalake(ledger.directory, rows, mode="append")
+    write_deltalake(str(ledger.location), rows, mode="append")
     ledger.refresh()
     assert ledger.present([TickRange(0, 99)]).tolist() == [7]
     add(ledger, "a.parquet", [8])
-    DeltaTable(ledger.directory).delete("tick_number = 7")
-    DeltaTable(ledger.directory).alter.set_table_properties({"delta.checkpointInterval": "50"})
+    DeltaTable(str(ledger.location)).delete("tick_number = 7")
+    DeltaTable(str(ledger.location)).alter.set_table_properties({"delta.checkpointInterval": "50"})
     ledger.refresh()
     assert ledger.present([TickRange(0, 99)]).tolist() == [8]
     add(ledger, "b.parquet", [9])
-    assert DeltaTable(ledger.directory).version() == ledger.version == 5
+    assert DeltaTable(str(ledger.location)).version() == ledger.version == 5
 
 
 def test_a_table_that_asks_more_of_its_writers_than_we_do_is_refused(ledger: Ledger) -> None:
-    DeltaTable(ledger.directory).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    DeltaTable(str(ledger.location)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     with pytest.raises(UnknownTableFormat, match="writer version"):
         ledger.refresh()
 
 
 def test_a_file_that_is_gone_is_not_committed(ledger: Ledger) -> None:
-    file = write(ledger.directory, "a.parquet", [1])
-    (ledger.directory / "a.parquet").unlink()
+    file = write(folder_of(ledger), "a.parquet", [1])
+    (folder_of(ledger) / "a.parquet").unlink()
     with pytest.raises(LakeUnwritable, match=r"a\.parquet"):
         ledger.commit([file], {})
     assert ledger.version == 0
@@ -382,7 +387,7 @@ def test_a_commit_is_whole_and_on_disk_before_it_has_its_name(ledger: Ledger, mo
     link, fsync = os.link, os.fsync
     monkeypatch.setattr(os, "link", lambda *names, **folders: (steps.append("link"), link(*names, **folders)))
     monkeypatch.setattr(os, "fsync", lambda file: (steps.append("sync"), fsync(file)))
-    file = write(ledger.directory, "a.parquet", [1])
+    file = write(folder_of(ledger), "a.parquet", [1])
     steps.clear()
     ledger.commit([file], {})
     assert steps[steps.index("link") - 1] == "sync" and "sync" in steps[steps.index("link") :]
@@ -392,28 +397,28 @@ def test_ticks_without_rows_that_are_removed_can_be_indexed_again(ledger: Ledger
     ledger.commit([], {EMPTY: "[[1, 5, 1]]"})
     ledger.remove(TickRange(2, 3))
     assert ledger.present([TickRange(0, 9)]).tolist() == [1, 4, 5]
-    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 9)]).tolist() == [1, 4, 5]
+    assert Ledger(ledger.location, TABLE).present([TickRange(0, 9)]).tolist() == [1, 4, 5]
 
 
 def test_a_table_that_is_made_anew_while_it_is_open_is_refused(ledger: Ledger) -> None:
     for tick in (1, 2, 3):
         add(ledger, f"{tick}.parquet", [tick])
-    shutil.rmtree(ledger.directory)
-    ledger.directory.mkdir()
-    other = Ledger(ledger.directory, TABLE)
+    shutil.rmtree(folder_of(ledger))
+    folder_of(ledger).mkdir()
+    other = Ledger(ledger.location, TABLE)
     with pytest.raises(TableReplaced):
         ledger.refresh()
     assert ledger.id != other.id
-    assert DeltaTable(ledger.directory).version() == 0
+    assert DeltaTable(str(ledger.location)).version() == 0
 
 
 def test_a_table_that_is_gone_is_not_made_anew_by_those_who_had_it_open(ledger: Ledger) -> None:
     add(ledger, "1.parquet", [1])
-    away = ledger.directory.rename(ledger.directory.with_name(f"{ledger.directory.name}-away"))
+    away = folder_of(ledger).rename(folder_of(ledger).with_name(f"{ledger.location.name}-away"))
     with pytest.raises(LakeUnreadable, match="it was removed"):
         ledger.refresh()
-    assert not ledger.directory.exists()
-    away.rename(ledger.directory)
+    assert not ledger.location.exists()
+    away.rename(str(ledger.location))
     ledger.refresh()
     assert ledger.present([TickRange(0, 9)]).tolist() == [1]
 
@@ -424,7 +429,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="ticklake-ledger-"))
-        self.ledgers = [Ledger(self.directory, TABLE), Ledger(self.directory, TABLE)]
+        self.ledgers = [Ledger(Location.of(self.directory), TABLE), Ledger(Location.of(self.directory), TABLE)]
         self.ticks: set[int] = set()
 
     @rule(who=st.integers(0, 1), ticks=st.sets(st.integers(0, 40), min_size=1), empty=st.sets(st.integers(0, 40)))
@@ -449,7 +454,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 1))
     def reopen(self, who: int) -> None:
-        self.ledgers[who] = Ledger(self.directory, TABLE)
+        self.ledgers[who] = Ledger(Location.of(self.directory), TABLE)
 
     @invariant()
     def both_know_every_tick(self) -> None:
@@ -458,7 +463,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert set(ledger.present([TickRange(0, 99)]).tolist()) == self.ticks
 
     def teardown(self) -> None:
-        assert set(covered(self.directory).ticks.tolist()) == self.ticks
+        assert set(covered(Location.of(self.directory)).ticks.tolist()) == self.ticks
         shutil.rmtree(self.directory)
 
 
@@ -467,11 +472,11 @@ TestLedgerMachine.settings = settings(max_examples=8, stateful_step_count=10, de
 
 
 def test_a_hint_of_a_checkpoint_that_is_gone_is_removed(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, TABLE)
+    ledger = Ledger(Location.of(tmp_path), TABLE)
     ledger.commit([write(tmp_path, "a.parquet", [0, 1])], {})
     ledger.checkpoint()
     (checkpoint,) = (tmp_path / "_delta_log").glob("*.checkpoint.parquet")
     checkpoint.unlink()
     assert (tmp_path / "_delta_log" / "_last_checkpoint").exists()
-    assert Ledger(tmp_path, TABLE).present([TickRange(0, 9)]).tolist() == [0, 1]
+    assert Ledger(Location.of(tmp_path), TABLE).present([TickRange(0, 9)]).tolist() == [0, 1]
     assert not (tmp_path / "_delta_log" / "_last_checkpoint").exists()

@@ -12,6 +12,7 @@ import pytest
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.errors import TableNotInRun
 from ticklake.indexers.builtin.organism import OrganismIndexer
+from ticklake.lake.delta import Location
 from ticklake.lake.delta.folder import TableFolder
 from ticklake.lake.delta.log import DeltaLog, Head
 from ticklake.lake.delta.parquet import ParquetFileWriter
@@ -38,7 +39,7 @@ class Clock:
 def commit(lake: Path, ticks: Sequence[int], organisms: int, name: str) -> None:
     """One file, in which each tick has so many organisms."""
     ledger = Lake(lake).ledger(RUN, TABLE)
-    writer = ParquetFileWriter(ledger.directory, f"{name}.parquet", TABLE)
+    writer = ParquetFileWriter(ledger.location, f"{name}.parquet", TABLE)
     rows = [
         {"tick_number": tick, "organism_id": one, "energy": 1, "birth_tick": 0, "is_dead": False}
         for tick in ticks
@@ -104,7 +105,7 @@ def test_the_world_is_that_of_the_metadata_that_is_there(tmp_path: Path) -> None
     for step in (7, 3):
         world = EnvironmentConfig(dimensions=1, shape=[step], toroidal=[True])
         metadata = SimulationMetadata(simulation_run_id=RUN, environment=world, sampling_interval=step)
-        write_metadata(tmp_path / RUN / "metadata", metadata)
+        write_metadata(Location.of(tmp_path / RUN / "metadata"), metadata)
         clock.now += FRESH_SECONDS * 2
         found = frames.world(RUN)
         assert found is not None and (found.sampling_interval, list(found.shape)) == (step, [step])
@@ -132,7 +133,7 @@ def test_a_table_that_is_moved_away_while_it_is_opened_is_made_anew(
     def read_and_move(log: DeltaLog, folder: TableFolder) -> Head:
         head = read(log, folder)
         if not moved:
-            moved.append(str(shutil.move(log.directory, tmp_path / "away")))
+            moved.append(str(shutil.move(str(log.location), tmp_path / "away")))
         return head
 
     monkeypatch.setattr(DeltaLog, "_read_table", read_and_move)

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from ticklake.errors import OtherTableSchema
 from ticklake.indexers.events import QueuedBatch
+from ticklake.lake.delta import Location
 from ticklake.lake.delta.parquet import ParquetFile
 from ticklake.lake.flush import task
 from ticklake.lake.flush.task import Failed, Indexed, Result, Work
@@ -56,8 +57,8 @@ def _written(column: pa.Field, values: list[object], directory: Path) -> list[Re
         return pa.RecordBatch.from_arrays([ticks.column(0), of_all[number : number + 1]], schema=schema)
 
     table = Table("own", schema, ("tick_number",))
-    Ledger(directory, table)
-    work = Work("flush", None, None, (), table, str(directory), rows, read=read)
+    Ledger(Location.of(directory), table)
+    work = Work("flush", None, None, (), table, Location.of(directory), rows, read=read)
     sources = [QueuedBatch(f"batch {number}", number, 1) for number in range(len(values))]
     return task.index(work, 0, [Piece(one.sequence, Slice(one, one.ticks)) for one in sources])
 
@@ -72,7 +73,9 @@ def test_a_null_that_is_not_allowed_fails_its_own_slice_only(
     assert [result.number for result in failed] == [len(good)]
     assert f"a row has no {name}" in failed[0].error
     (file,) = [result for result in results if isinstance(result, ParquetFile)]
-    ledger = Ledger(tmp_path, Table("own", pa.schema([("tick_number", pa.int64()), column]), ("tick_number",)))
+    ledger = Ledger(
+        Location.of(tmp_path), Table("own", pa.schema([("tick_number", pa.int64()), column]), ("tick_number",))
+    )
     ledger.commit([file], {})
     found = DeltaTable(tmp_path).to_pyarrow_table().sort_by("tick_number")
     assert found.column("a").to_pylist() == [*good, good[0]]
@@ -91,7 +94,7 @@ def test_rows_that_cannot_be_written_fail_their_own_slice_only(tmp_path: Path) -
         own = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), texts)
         return pa.RecordBatch.from_arrays([ticks.column(0), own], schema=schema)
 
-    work = Work("flush", None, None, (), Table("own", schema, ("tick_number",)), str(tmp_path), rows, read=read)
+    work = Work("flush", None, None, (), Table("own", schema, ("tick_number",)), Location.of(tmp_path), rows, read=read)
     sources = [QueuedBatch(f"batch {number}", number, 1) for number in range(3)]
     results = task.index(work, 0, [Piece(one.sequence, Slice(one, one.ticks)) for one in sources])
     assert [result.number for result in results if isinstance(result, Failed)] == [1]
@@ -105,10 +108,10 @@ def test_a_table_that_somebody_made_stricter_is_refused(tmp_path: Path) -> None:
     """Rows are checked against the indexer's schema, so the table must not forbid what that allows."""
     stored = pa.schema([pa.field("tick_number", pa.int64()), pa.field("a", pa.int64(), nullable=False)])
     wanted = pa.schema([("tick_number", pa.int64()), ("a", pa.int64())])
-    Ledger(tmp_path, Table("own", stored, ("tick_number",)))
+    Ledger(Location.of(tmp_path), Table("own", stored, ("tick_number",)))
     with pytest.raises(OtherTableSchema, match="a long not null"):
-        Ledger(tmp_path, Table("own", wanted, ("tick_number",)))
+        Ledger(Location.of(tmp_path), Table("own", wanted, ("tick_number",)))
     # The other way round nothing can go wrong; and keys are never null.
-    open_to_all = functools.partial(Ledger, tmp_path / "other")
+    open_to_all = functools.partial(Ledger, Location.of(tmp_path / "other"))
     open_to_all(Table("own", wanted, ("tick_number",)))
     open_to_all(Table("own", stored, ("tick_number",)))

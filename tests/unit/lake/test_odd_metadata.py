@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ticklake.errors import DamagedCommit, TableUnreadable, TickLakeError, UnknownTableFormat
-from ticklake.lake.delta import commits, summary
+from ticklake.lake.delta import Location, commits, summary
 from ticklake.lake.delta.summary import Summary
 from ticklake.lake.empty import EMPTY, REMOVED, EmptyTicks
 from ticklake.lake.ledger import Ledger, open_existing
@@ -56,7 +56,7 @@ def said(info: dict[str, Any]) -> str:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    made = Ledger(tmp_path / "run" / "own", TABLE)
+    made = Ledger(Location.of(tmp_path / "run" / "own"), TABLE)
     made.commit([], {EMPTY: "[[0, 20, 2]]"})
     return made
 
@@ -76,12 +76,12 @@ def test_an_odd_record_of_ticks_without_rows_is_refused_and_nothing_is_taken(inf
 
 @pytest.mark.parametrize("info", ODD, ids=said)
 def test_an_odd_commit_is_named_by_all_who_read_the_log(ledger: Ledger, info: dict[str, Any]) -> None:
-    foreign(ledger.directory, info)
-    catalog = Catalog(ledger.directory.parents[1])
+    foreign(Path(str(ledger.location)), info)
+    catalog = Catalog(Path(str(ledger.location)).parents[1])
     users: list[Callable[[], Any]] = [
         ledger.refresh,
-        lambda: Ledger(ledger.directory, TABLE),
-        lambda: covered(ledger.directory),
+        lambda: Ledger(ledger.location, TABLE),
+        lambda: covered(ledger.location),
         lambda: catalog.facts("run", "own"),
         lambda: Presence().ranges(catalog, "run", "own", 1),
     ]
@@ -92,21 +92,21 @@ def test_an_odd_commit_is_named_by_all_who_read_the_log(ledger: Ledger, info: di
 
 @pytest.mark.parametrize("parameters", ["5", [5], {"version": "9" * 5000}, {"version": [1]}, 7, None])
 def test_an_odd_restore_is_taken_for_one_of_nothing(ledger: Ledger, parameters: Any) -> None:
-    foreign(ledger.directory, {"operation": "RESTORE", "operationParameters": parameters})
-    assert covered(ledger.directory).ticks.tolist() == []
+    foreign(Path(str(ledger.location)), {"operation": "RESTORE", "operationParameters": parameters})
+    assert covered(ledger.location).ticks.tolist() == []
 
 
 @pytest.mark.parametrize("text", ["[[0, 10, 0]]", "[[0, 1.5, 1]]", "what?", 7])
 def test_an_odd_summary_is_none(ledger: Ledger, text: Any) -> None:
     """Its checksum is right: an older version of ours may have written down what a commit said."""
     ledger.checkpoint()
-    stored = Summary.stored(ledger._log)
+    stored = Summary.stored(ledger.location)
     assert stored.version == 1
-    path = ledger._log / "_ticklake_summary.json"
+    path = Path(ledger.location.log) / "_ticklake_summary.json"
     odd = json.dumps(vars(stored) | {"empty": text})
     path.write_text(f"{odd}\n{summary._checksum(odd)}")
-    assert covered(ledger.directory).ticks.tolist() == list(range(0, 21, 2))
-    assert Ledger(ledger.directory, TABLE).present([TickRange(0, 4)]).tolist() == [0, 2, 4]
+    assert covered(ledger.location).ticks.tolist() == list(range(0, 21, 2))
+    assert Ledger(ledger.location, TABLE).present([TickRange(0, 4)]).tolist() == [0, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_an_odd_summary_is_none(ledger: Ledger, text: Any) -> None:
     ["tick_number", "[", '"tick_number"', "7", '["nope"]', "[7]", "[null]", "{}", '{"tick_number": 1}', '["name"]'],
 )
 def test_an_odd_key_is_refused_in_one_line(ledger: Ledger, key: str) -> None:
-    DeltaTable(ledger.directory).alter.set_table_properties({"ticklake.key": key}, raise_if_not_exists=False)
+    DeltaTable(str(ledger.location)).alter.set_table_properties({"ticklake.key": key}, raise_if_not_exists=False)
     users: list[Callable[[], Any]] = [
-        lambda: key_of(ledger.directory),
-        lambda: covered(ledger.directory),
-        lambda: row_counts(ledger.directory),
-        lambda: open_existing(ledger.directory, ledger.directory.parent.name),
+        lambda: key_of(ledger.location),
+        lambda: covered(ledger.location),
+        lambda: row_counts(ledger.location),
+        lambda: open_existing(ledger.location, Path(str(ledger.location)).parent.name),
     ]
     for use in users:
         with pytest.raises(TickLakeError, match=r"ticklake\.key") as raised:

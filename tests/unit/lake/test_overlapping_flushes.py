@@ -34,7 +34,7 @@ def flusher(maker: Any) -> Callable[[], Flusher]:
             world=World.of(maker.storage.read_metadata(maker.run_id)),
             reads=EnvironmentIndexer.reads,
             table=TABLE,
-            directory=str(maker.lake.directory(maker.run_id, TABLE.name)),
+            location=maker.lake.location(maker.run_id, TABLE.name),
             rows=EnvironmentIndexer.rows,
         )
         return Flusher(InProcess, work, maker.lake.ledger(maker.run_id, TABLE))
@@ -62,4 +62,4 @@ def test_what_another_writer_added_before_the_flush_beside_this_one_committed_is
     late._spark = lambda: InProcess(happens=next(strangers, lambda: None))
     assert late.run().ticks_present == 10
     assert maker.keys() == sorted(maker.expected_keys(range(30)))
-    assert len(list(maker.lake.directory(maker.run_id, TABLE.name).glob("*.parquet"))) == 4
+    assert len(list(maker.folder(TABLE.name).glob("*.parquet"))) == 4

@@ -29,7 +29,7 @@ TICKS, CELLS = 1000, 1000
 def write(lake: Path, table: Table, rows: pa.RecordBatch) -> None:
     """One file in the table's layout, committed as a flush commits it."""
     ledger = Lake(lake).ledger(RUN, table)
-    writer = ParquetFileWriter(ledger.directory, "a.parquet", table)
+    writer = ParquetFileWriter(ledger.location, "a.parquet", table)
     writer.append(rows)
     file = writer.close()
     assert file is not None

@@ -53,7 +53,7 @@ def series(tmp_path: Path) -> Series:
     ledger = Lake(tmp_path).ledger(RUN, TABLE)
     files = []
     for start in (0, 100, 200):
-        writer = ParquetFileWriter(ledger.directory, f"{start}.parquet", TABLE)
+        writer = ParquetFileWriter(ledger.location, f"{start}.parquet", TABLE)
         writer.append(organisms(list(range(start, start + 100))))
         file = writer.close()
         assert file is not None

@@ -73,7 +73,7 @@ def flusher(maker: Any, kind: type[BatchIndexer], sharing: Sharing) -> Flusher:
         world=World.of(maker.storage.read_metadata(maker.run_id)),
         reads=kind.reads,
         table=kind.table,
-        directory=str(maker.lake.directory(maker.run_id, kind.table.name)),
+        location=maker.lake.location(maker.run_id, kind.table.name),
         rows=kind.rows,
     )
     sharing.expect(kind.table.name)

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from ticklake.errors import BadTable, OtherTableSchema
+from ticklake.lake.delta import Location
 from ticklake.lake.delta.log import DeltaLog
 from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter
 from ticklake.lake.empty import EMPTY, packed
@@ -70,7 +71,7 @@ def test_types_that_delta_has_not_are_refused_in_one_line(kind: pa.DataType) -> 
 def test_types_that_differ_from_one_of_delta_only_in_layout_can_be_in_a_table(
     tmp_path: Path, kind: pa.DataType
 ) -> None:
-    Ledger(tmp_path / "values", table_of(kind, in_key=False))
+    Ledger(Location.of(tmp_path / "values"), table_of(kind, in_key=False))
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
@@ -94,9 +95,9 @@ CHANGED = [
 def test_a_table_whose_column_has_another_type_is_refused(
     tmp_path: Path, stored: pa.DataType, wanted: pa.DataType
 ) -> None:
-    Ledger(tmp_path / "values", table_of(stored, in_key=False))
+    Ledger(Location.of(tmp_path / "values"), table_of(stored, in_key=False))
     with pytest.raises(OtherTableSchema, match="value"):
-        Ledger(tmp_path / "values", table_of(wanted, in_key=False))
+        Ledger(Location.of(tmp_path / "values"), table_of(wanted, in_key=False))
 
 
 SAME = [pa.large_string(), pa.list_(pa.int32()), pa.timestamp("us", "UTC"), pa.date32(), pa.decimal128(9, 1)]
@@ -105,19 +106,19 @@ SAME = [pa.large_string(), pa.list_(pa.int32()), pa.timestamp("us", "UTC"), pa.d
 @pytest.mark.parametrize("kind", SAME, ids=str)
 def test_a_table_is_opened_again_with_the_schema_that_made_it(tmp_path: Path, kind: pa.DataType) -> None:
     table = table_of(kind, in_key=False)
-    assert Ledger(tmp_path / "values", table).id == Ledger(tmp_path / "values", table).id
+    assert Ledger(Location.of(tmp_path / "values"), table).id == Ledger(Location.of(tmp_path / "values"), table).id
 
 
 def test_text_of_either_width_is_the_same_column(tmp_path: Path) -> None:
     """Delta has one type of text."""
-    Ledger(tmp_path / "values", table_of(pa.string()))
-    Ledger(tmp_path / "values", table_of(pa.large_string()))
+    Ledger(Location.of(tmp_path / "values"), table_of(pa.string()))
+    Ledger(Location.of(tmp_path / "values"), table_of(pa.large_string()))
 
 
 def test_a_table_whose_columns_change_while_it_is_open_is_refused(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "values", table_of(pa.int32()))
+    ledger = Ledger(Location.of(tmp_path / "values"), table_of(pa.int32()))
     (tmp_path / "values").rename(tmp_path / "away")
-    DeltaLog(tmp_path / "values", "values", table_of(pa.int64()).schema, ("tick_number", "value"))
+    DeltaLog(Location.of(tmp_path / "values"), "values", table_of(pa.int64()).schema, ("tick_number", "value"))
     with pytest.raises(OtherTableSchema):
         ledger.refresh()
     with pytest.raises(OtherTableSchema):
@@ -128,7 +129,7 @@ def test_a_table_whose_columns_change_while_it_is_open_is_refused(tmp_path: Path
 
 
 def write(ledger: Ledger, name: str, ticks: list[int]) -> ParquetFile:
-    writer = ParquetFileWriter(ledger.directory, name, ledger.table)
+    writer = ParquetFileWriter(ledger.location, name, ledger.table)
     writer.append(pa.RecordBatch.from_arrays([ticks, [0] * len(ticks)], schema=ledger.table.schema))
     file = writer.close()
     assert file is not None
@@ -136,18 +137,21 @@ def write(ledger: Ledger, name: str, ticks: list[int]) -> ParquetFile:
 
 
 def test_ticks_up_to_the_largest_there_are_can_be_added_told_merged_and_removed(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "values", table_of(pa.int32()))
+    ledger = Ledger(Location.of(tmp_path / "values"), table_of(pa.int32()))
     ledger.commit([write(ledger, "a.parquet", [0, LAST - 1])], {})
     ledger.commit([write(ledger, "b.parquet", [LAST])], {EMPTY: packed(pa.array([5, LAST - 2]).to_numpy())})
     everything = [0, 5, LAST - 2, LAST - 1, LAST]
     for _ in range(2):
         assert ledger.present([TickRange(0, LAST)]).tolist() == everything
         assert ledger.present([TickRange(LAST, LAST)]).tolist() == [LAST]
-        assert Ledger(tmp_path / "values", ledger.table).present([TickRange(1, LAST)]).tolist() == everything[1:]
-        assert covered(ledger.directory).ticks.tolist() == everything
+        assert (
+            Ledger(Location.of(tmp_path / "values"), ledger.table).present([TickRange(1, LAST)]).tolist()
+            == everything[1:]
+        )
+        assert covered(ledger.location).ticks.tolist() == everything
         list(Compaction(ledger, BY_HAND).steps())
         ledger.checkpoint()
     assert len(ledger.files) == 1
     ledger.remove(TickRange(LAST - 2, LAST))
     assert ledger.present([TickRange(0, LAST)]).tolist() == [0, 5]
-    assert DeltaTable(ledger.directory).to_pyarrow_table().column("tick_number").to_pylist() == [0]
+    assert DeltaTable(str(ledger.location)).to_pyarrow_table().column("tick_number").to_pylist() == [0]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
+from ticklake.lake.delta import Location
 from ticklake.lake.delta.parquet import ParquetFile
 from ticklake.lake.flush import task
 from ticklake.lake.flush.task import Failed, Indexed, Work
@@ -36,7 +37,7 @@ def test_a_large_piece_that_fails_late_leaves_nothing_and_the_others_their_place
         world=World.of(maker.storage.read_metadata(maker.run_id)),
         reads=EnvironmentIndexer.reads,
         table=EnvironmentIndexer.table,
-        directory=str(tmp_path),
+        location=Location.of(tmp_path),
         rows=rows,
     )
     results = task.index(work, 0, [Piece(number, Slice(file, file.ticks)) for number, file in enumerate(files)])

@@ -24,7 +24,7 @@ TABLE = Table("cells", SCHEMA, ("tick_number", "id"))
 
 
 def add(ledger: Ledger, tick: int) -> None:
-    writer = ParquetFileWriter(ledger.directory, f"{tick}.parquet", TABLE)
+    writer = ParquetFileWriter(ledger.location, f"{tick}.parquet", TABLE)
     writer.append(pa.RecordBatch.from_arrays([[tick], [0]], schema=SCHEMA))
     file = writer.close()
     assert file is not None
@@ -46,10 +46,10 @@ def test_eight_small_files_become_one(ledger: Ledger, tmp_path: Path) -> None:
     for tick in range(7):
         add(ledger, tick)
     duty.compact_all()
-    assert len(DeltaTable(ledger.directory).file_uris()) == 7
+    assert len(DeltaTable(str(ledger.location)).file_uris()) == 7
     add(ledger, 7)
     duty.compact_all()
-    assert len(DeltaTable(ledger.directory).file_uris()) == 1
+    assert len(DeltaTable(str(ledger.location)).file_uris()) == 1
     assert duty.monitor.snapshot()["files_merged"] == 8
     ledger.refresh()
     assert ledger.present([TickRange(0, 99)]).tolist() == list(range(8))
@@ -61,9 +61,9 @@ def test_it_works_beside_an_indexer_and_stops_when_asked(
     with CompactionService(tmp_path, interval=0.01) as duty:
         for tick in range(30):
             add(ledger, tick)
-        eventually(lambda: len(DeltaTable(ledger.directory).file_uris()) < 16)
+        eventually(lambda: len(DeltaTable(str(ledger.location)).file_uris()) < 16)
     assert not duty.error
-    rows = DeltaTable(ledger.directory).to_pyarrow_table()
+    rows = DeltaTable(str(ledger.location)).to_pyarrow_table()
     assert sorted(rows.column("tick_number").to_pylist()) == list(range(30))
 
 
@@ -87,7 +87,7 @@ def test_a_broken_table_does_not_keep_it_from_the_others(ledger: Ledger, tmp_pat
         add(ledger, tick)
     duty = CompactionService(tmp_path)
     duty.compact_all()
-    assert len(DeltaTable(ledger.directory).file_uris()) == 1
+    assert len(DeltaTable(str(ledger.location)).file_uris()) == 1
     assert duty.monitor.errors.recorded.value == 1
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_cannot_be_listed_does_not_keep_it_from_the_others(ledger: Le
         add(ledger, tick)
     duty = CompactionService(tmp_path)
     duty.compact_all()
-    assert len(DeltaTable(ledger.directory).file_uris()) == 1
+    assert len(DeltaTable(str(ledger.location)).file_uris()) == 1
     assert duty.monitor.errors.recorded.value == 1
 
 
@@ -107,9 +107,9 @@ def test_a_table_made_anew_in_the_same_place_is_compacted_too(ledger: Ledger, tm
     for tick in range(8):
         add(ledger, tick)
     duty.compact_all()
-    shutil.rmtree(ledger.directory)
+    shutil.rmtree(Path(str(ledger.location)))
     again = Lake(tmp_path).ledger(RUN, TABLE)
     for tick in range(8):
         add(again, tick)
     duty.compact_all()
-    assert len(DeltaTable(ledger.directory).file_uris()) == 1
+    assert len(DeltaTable(str(ledger.location)).file_uris()) == 1

@@ -142,7 +142,7 @@ def population_of(catalog: Catalog, run_id: str) -> list[int]:
 
     with query(catalog, POPULATION, run_id) as result:
         alive = {int(tick): int(count) for tick, count in result.rows}
-    return [alive.get(tick, 0) for tick in covered(catalog.root / run_id / "organism_data").ticks.tolist()]
+    return [alive.get(tick, 0) for tick in covered(catalog.location(run_id, "organism_data")).ticks.tolist()]
 
 
 def _print_summary(report: RunReport, seconds: float, lake: Path, population: list[int]) -> None:

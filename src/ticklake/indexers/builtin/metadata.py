@@ -77,21 +77,21 @@ class MetadataIndexer(Indexer):
         storage = self.resources.storage
         metadata = storage.read_metadata(run_id) if key is None else storage.read_metadata_file(key)
         World.of(metadata)
-        directory = self.resources.tables.directory(run_id, TABLE)
-        written = write_metadata(directory, metadata)
+        location = self.resources.tables.location(run_id, TABLE)
+        written = write_metadata(location, metadata)
         if written is not None:
             self.monitor.counter("metadata_written").add()
         if written in (Written.CHANGED, Written.REPAIRED):
             event = f"METADATA_{written.name}"
-            self.monitor.errors.record(event, f"{directory} was written again from the run's metadata.pb")
-            log.warning("%s: %s was written again from the run's metadata.pb", event, directory)
+            self.monitor.errors.record(event, f"{location} was written again from the run's metadata.pb")
+            log.warning("%s: %s was written again from the run's metadata.pb", event, location)
 
     def _rewrite_if_outdated(self, run_id: str) -> None:
         """Writes an existing table again if it is damaged, or if the metadata file was corrected.
 
         No message announces a correction.
         """
-        exists = (self.resources.tables.directory(run_id, TABLE) / "_delta_log").is_dir()
+        exists = self.resources.tables.location(run_id, TABLE).exists()
         if exists and self._has_file(run_id):
             self.write(run_id)
 
@@ -100,7 +100,7 @@ class MetadataIndexer(Indexer):
 
     def _is_indexed(self, run_id: str) -> bool:
         try:
-            return read_metadata(self.resources.tables.directory(run_id, TABLE), run_id) is not None
+            return read_metadata(self.resources.tables.location(run_id, TABLE), run_id) is not None
         except (LakeUnreadable, MetadataUnreadable):
             # A power cut may have damaged its first commit. Writing repairs this or raises the error.
             return False

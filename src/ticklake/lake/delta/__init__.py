@@ -6,14 +6,41 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ticklake.lake.delta.checkpoints import checkpoint_name, is_checkpoint, versions_of
-from ticklake.lake.delta.commits import SOURCES, Commit, added_ticks, decode_commit, is_commit, name_of, read_commit
-from ticklake.lake.delta.durable import make_directory, remove
-from ticklake.lake.delta.files import contents_of, dataset_of, is_counted_by, live_files, paths_of, rows_in, sizes_of
-from ticklake.lake.delta.folder import LOG, State, TableFolder
+from ticklake.lake.delta.commits import (
+    SOURCES,
+    Commit,
+    added_ticks,
+    decode_commit,
+    is_commit,
+    name_of,
+    read_commit,
+    version_of,
+)
+from ticklake.lake.delta.files import (
+    contents_of,
+    dataset_from,
+    dataset_of,
+    files_of,
+    is_counted_by,
+    live_files,
+    rows_in,
+    sizes_of,
+)
+from ticklake.lake.delta.folder import State, TableFolder
 from ticklake.lake.delta.footers import Contents, RowGroup, column_of, row_groups
 from ticklake.lake.delta.history import Head
+from ticklake.lake.delta.location import LakeRoot, Location, TableFile, split_run
 from ticklake.lake.delta.log import CommitConflict, DeltaLog
-from ticklake.lake.delta.parquet import ParquetFile, ParquetFileWriter, checksum, conformed, is_damage, opened
+from ticklake.lake.delta.parquet import (
+    ParquetFile,
+    ParquetFileWriter,
+    checksum,
+    conformed,
+    footer_of,
+    is_damage,
+    opened,
+    read_rows,
+)
 from ticklake.lake.delta.recovery import (
     check_intact,
     durable_version,
@@ -33,6 +60,7 @@ from ticklake.lake.delta.table_properties import (
     named_key,
     one_line,
     open_of_run,
+    opened_table,
     require_run,
 )
 from ticklake.lake.delta.types import unfit_types
@@ -41,7 +69,6 @@ __all__ = [
     "ANY_TICK",
     "HINT",
     "INDEXER",
-    "LOG",
     "RUN",
     "SOURCES",
     "Commit",
@@ -51,13 +78,16 @@ __all__ = [
     "DeltaLog",
     "DeltaTable",
     "Head",
+    "LakeRoot",
     "LiveFile",
+    "Location",
     "ParquetFile",
     "ParquetFileWriter",
     "RowGroup",
     "Snapshot",
     "State",
     "Summary",
+    "TableFile",
     "TableFolder",
     "TableNotFoundError",
     "added_ticks",
@@ -69,32 +99,36 @@ __all__ = [
     "column_of",
     "conformed",
     "contents_of",
+    "dataset_from",
     "dataset_of",
     "decode_commit",
     "durable_version",
+    "files_of",
+    "footer_of",
     "is_checkpoint",
     "is_commit",
     "is_counted_by",
     "is_damage",
     "live_files",
     "log_states",
-    "make_directory",
     "name_of",
     "named_key",
     "old_checkpoints",
     "one_line",
     "open_of_run",
     "opened",
+    "opened_table",
     "opens_without",
-    "paths_of",
     "read_commit",
+    "read_rows",
     "recorded",
-    "remove",
     "require_run",
     "row_groups",
     "rows_in",
     "set_log_aside",
     "sizes_of",
+    "split_run",
     "unfit_types",
+    "version_of",
     "versions_of",
 ]

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from ticklake.lake.delta.location import Location
 from ticklake.lake.delta.parquet import ParquetFile
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile
 from ticklake.ticks import TickRange
@@ -54,14 +54,19 @@ def name_of(version: int) -> str:
     return f"{version:020d}.json"
 
 
-def added_ticks(log: Path, version: int) -> list[range] | None:
+def version_of(name: str) -> int:
+    """Returns the version of a commit by the name of its file."""
+    return int(name[:20])
+
+
+def added_ticks(location: Location, version: int) -> list[range] | None:
     """Returns the ticks that the commits up to a version added.
 
     Returns None if a commit is missing, or if another engine added rows.
     """
     found: list[range] = []
     for number in range(version + 1):
-        data = read_commit(log, number)
+        data = read_commit(location, number)
         if data is None:
             return None
         try:
@@ -75,11 +80,11 @@ def added_ticks(log: Path, version: int) -> list[range] | None:
     return found
 
 
-def written_bounds(log: Path, version: int, ordinal: str) -> dict[str, TickRange]:
+def written_bounds(location: Location, version: int, ordinal: str) -> dict[str, TickRange]:
     """Returns the tick bounds of each file from the commits up to a version. Reads them all."""
     found: dict[str, TickRange] = {}
     for number in range(version + 1):
-        data = read_commit(log, number)
+        data = read_commit(location, number)
         with suppress(ValueError):
             adds = decode_commit(data, ordinal).adds if data is not None else []
             found.update({file.path: file.ticks for file in adds})
@@ -90,10 +95,10 @@ def is_commit(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def read_commit(log: Path, version: int) -> bytes | None:
+def read_commit(location: Location, version: int) -> bytes | None:
     """Returns the bytes of a commit, or None if it does not exist."""
     try:
-        return (log / name_of(version)).read_bytes()
+        return location.log_file(name_of(version)).read()
     except FileNotFoundError:
         return None
 

@@ -7,15 +7,14 @@ is missing in the log is read from the file itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from ticklake.lake.delta.footers import Contents, contents
+from ticklake.lake.delta.location import Location, TableFile
 from ticklake.lake.delta.snapshot import ANY_TICK, LiveFile
 from ticklake.lake.delta.types import leaves
 from ticklake.ticks import TickRange
@@ -59,8 +58,8 @@ def listed(delta: DeltaTable, column: str) -> list[Listed]:
     return list(map(Listed, adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), *statistics))
 
 
-def paths_of(delta: DeltaTable, directory: Path) -> list[Path]:
-    return [directory / file.path for file in listed(delta, "")]
+def files_of(delta: DeltaTable, location: Location) -> list[TableFile]:
+    return [location.file(file.path) for file in listed(delta, "")]
 
 
 def sizes_of(delta: DeltaTable) -> list[int]:
@@ -71,11 +70,11 @@ def live_files(delta: DeltaTable, ordinal: str) -> list[LiveFile]:
     return [LiveFile(file.path, file.size, file.rows, _bounds(file), file.written) for file in listed(delta, ordinal)]
 
 
-def bounded(file: LiveFile, directory: Path, ordinal: str) -> LiveFile | None:
+def bounded(file: LiveFile, location: Location, ordinal: str) -> LiveFile | None:
     """Returns the file with bounds, from its footer if the log has none. None if it cannot be read."""
     if file.ticks != ANY_TICK or not ordinal:
         return file
-    read = _read(directory / file.path, ordinal)
+    read = _read(location.file(file.path), ordinal)
     if read is None:
         return None
     return file._replace(ticks=read.bounds or ANY_TICK)
@@ -97,27 +96,27 @@ def is_counted_by(delta: DeltaTable, column: str) -> bool:
     return column in schema.names and pa.types.is_integer(schema.field(column).type)
 
 
-def contents_of(delta: DeltaTable, directory: Path, column: str) -> list[Contents | None]:
+def contents_of(delta: DeltaTable, location: Location, column: str) -> list[Contents | None]:
     """Returns what each file holds, from the log or from the file itself. None if it cannot be read."""
-    return [file.contents or _read(directory / file.path, column) for file in listed(delta, column)]
+    return [file.contents or _read(location.file(file.path), column) for file in listed(delta, column)]
 
 
-def rows_in(delta: DeltaTable, directory: Path) -> int | None:
+def rows_in(delta: DeltaTable, location: Location) -> int | None:
     """Returns the number of rows, or None if a file without statistics cannot be read."""
-    found = [_rows(file, directory) for file in listed(delta, "")]
+    found = [_rows(file, location) for file in listed(delta, "")]
     return None if None in found else sum(filter(None, found))
 
 
-def _rows(file: Listed, directory: Path) -> int | None:
+def _rows(file: Listed, location: Location) -> int | None:
     if file.rows is not None:
         return file.rows
-    read = _read(directory / file.path, "")
+    read = _read(location.file(file.path), "")
     return None if read is None else read.rows
 
 
-def _read(path: Path, column: str) -> Contents | None:
+def _read(file: TableFile, column: str) -> Contents | None:
     try:
-        return contents(path, column)
+        return contents(file, column)
     except (OSError, pa.ArrowException):
         return None
 
@@ -131,10 +130,19 @@ def _bounds(file: Listed) -> TickRange:
     return TickRange(ANY_TICK.start if file.low is None else file.low, ANY_TICK.end if file.high is None else file.high)
 
 
-def dataset_of(delta: DeltaTable, directory: Path) -> Dataset:
+def dataset_of(delta: DeltaTable, location: Location) -> Dataset:
     """Returns the files of a table as an Arrow dataset, read through Arrow's own file system.
 
     The file system of delta-rs calls Python in Arrow's threads. A process that ends while one of them closes a file is
     aborted.
     """
-    return delta.to_pyarrow_dataset(filesystem=SubTreeFileSystem(str(directory), LocalFileSystem()))
+    return delta.to_pyarrow_dataset(filesystem=location.file_system())
+
+
+def dataset_from(files: Sequence[TableFile], schema: pa.Schema) -> Dataset:
+    """Returns some files of a table as an Arrow dataset. Checks the checksum of every page that has one."""
+    import pyarrow.dataset as ds
+
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+    return ds.dataset([file.source for file in files], schema=schema, format=parquet)

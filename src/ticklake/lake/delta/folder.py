@@ -16,13 +16,12 @@ from typing import IO, NamedTuple, Self
 from ticklake import faults
 from ticklake.disk import sync, try_lock
 from ticklake.lake.delta import checkpoints, commits, history
-from ticklake.lake.delta.durable import make_directory
+from ticklake.lake.delta.location import LOG, Location
 from ticklake.lake.errors import LakeUnwritable
 from ticklake.storage import create_file, replace_file
 
 _logger = logging.getLogger(__name__)
 
-LOG = "_delta_log"
 _LOCK = "_ticklake.lock"
 # The number of later commits to look for. Listing all names would take longer as the log grows.
 _LATER_COMMITS = 8
@@ -44,10 +43,10 @@ class State(NamedTuple):
 class TableFolder:
     """A table's folder and its log. Methods take names of files in the log by default."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, location: Location) -> None:
         """Raises FileNotFoundError if the table does not exist."""
-        self.path, self.log = path, path / LOG
-        self._table = os.open(path, _DIRECTORY)
+        self.location = location
+        self._table = os.open(str(location), _DIRECTORY)
         try:
             self._log = os.open(LOG, _DIRECTORY, dir_fd=self._table)
         except BaseException:
@@ -55,10 +54,10 @@ class TableFolder:
             raise
 
     @classmethod
-    def open_or_create(cls, path: Path) -> Self:
+    def open_or_create(cls, location: Location) -> Self:
         """Opens the folder and makes it if it is missing."""
-        make_directory(path / LOG)
-        return cls(path)
+        location.make_log()
+        return cls(location)
 
     def __enter__(self) -> Self:
         return self
@@ -70,7 +69,7 @@ class TableFolder:
     def is_here(self) -> bool:
         """Returns True if the path still leads to this folder. Otherwise it was moved."""
         try:
-            table, log = self.path.stat(), self.log.stat()
+            table, log = Path(str(self.location)).stat(), Path(self.location.log).stat()
         except (FileNotFoundError, NotADirectoryError):
             return False
         return os.path.samestat(table, os.fstat(self._table)) and os.path.samestat(log, os.fstat(self._log))
@@ -92,7 +91,7 @@ class TableFolder:
 
     def versions(self) -> list[int]:
         """Returns the versions whose commits exist, ascending."""
-        return [int(name[:20]) for name in self.names() if commits.is_commit(name)]
+        return [commits.version_of(name) for name in self.names() if commits.is_commit(name)]
 
     def newest_checkpoint(self) -> int:
         """Returns the version of the newest checkpoint, or -1."""
@@ -174,6 +173,9 @@ class TableFolder:
             except FileNotFoundError:
                 return
 
+    def remove_log_file(self, name: str) -> None:
+        self.remove(f"{LOG}/{name}")
+
     def sync(self, names: Iterable[str]) -> None:
         """Makes these files of the log durable, and the names of all files."""
         for name in names:
@@ -206,7 +208,7 @@ class TableFolder:
                     return os.open(_LOCK, os.O_RDONLY, dir_fd=self._log)
             return self._make_lock()
         except OSError as error:
-            raise LakeUnwritable(directory=str(self.log / _LOCK), reason=error) from error
+            raise LakeUnwritable(directory=str(self.location.log_file(_LOCK)), reason=error) from error
 
     def _make_lock(self) -> int:
         """Makes the file with the owner of the log, even if root makes it."""
@@ -229,6 +231,8 @@ class TableFolder:
             if try_lock(file, shared=shared):
                 return
             if time.monotonic() >= warn_at:
-                _logger.warning("Still waiting for the lock %s: another process holds it", self.log / _LOCK)
+                _logger.warning(
+                    "Still waiting for the lock %s: another process holds it", self.location.log_file(_LOCK)
+                )
                 warn_at = time.monotonic() + 60.0
             time.sleep(_LOOK_SECONDS)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ticklake.lake.delta.location import Facts, TableFile
 from ticklake.lake.delta.parquet import is_leaf, opened
 from ticklake.ticks import TickRange
 
@@ -66,17 +66,16 @@ def column_of(file: pq.ParquetFile, group: RowGroup, name: str) -> pa.ChunkedArr
     return column
 
 
-def contents(path: Path, name: str) -> Contents:
+def contents(file: TableFile, name: str) -> Contents:
     """Returns what a file holds, from its footer if possible. Results are cached, because table files never change."""
-    facts = path.stat()
-    return _contents(path, name, facts.st_size, facts.st_mtime_ns)
+    return _contents(file, name, file.facts())
 
 
 @lru_cache(_CACHED)
-def _contents(path: Path, name: str, size: int, written_ns: int) -> Contents:  # noqa: ARG001
-    with opened(path) as file:
-        found = [_contents_of_group(file, group, name) for group in row_groups(file.metadata, name)]
-        rows = file.metadata.num_rows
+def _contents(file: TableFile, name: str, facts: Facts) -> Contents:  # noqa: ARG001
+    with opened(file) as stored:
+        found = [_contents_of_group(stored, group, name) for group in row_groups(stored.metadata, name)]
+        rows = stored.metadata.num_rows
     bounds = [one.bounds for one in found if one.bounds is not None]
     nulls = sum(one.nulls for one in found)
     if not bounds:

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
 from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
-from ticklake.lake.delta.table_properties import KEY, RUN, check_readable, check_run, one_line
+from ticklake.lake.delta.table_properties import KEY, RUN, check_readable, check_run, one_line, opened_table
 from ticklake.lake.delta.types import columns_of
 from ticklake.lake.errors import (
     DamagedCommit,
@@ -44,6 +43,7 @@ from ticklake.lake.errors import (
 )
 
 if TYPE_CHECKING:
+    from ticklake.lake.delta.location import Location
     from ticklake.ticks import TickRange
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class DeltaLog:
 
     def __init__(
         self,
-        directory: Path,
+        location: Location,
         name: str,
         schema: pa.Schema,
         key: Sequence[str] = (),
@@ -75,14 +75,13 @@ class DeltaLog:
     ) -> None:
         """`properties` are additional properties of a new table. If they name a run, the table must belong to that run
         whenever it is opened."""
-        self.directory = directory
+        self.location = location
         self._may_create = create
         self._name = name
         self._schema = schema
         self._key = key
         self._properties = properties or {}
         self._ordinal = key[0] if key else ""
-        self._log = directory / "_delta_log"
         self._synced = -1
         self.head = Head(-1, "")
         self.id = ""
@@ -100,7 +99,7 @@ class DeltaLog:
     def refresh(self) -> None:
         """Reads the commits that others have added. Reads the whole table if its history was replaced."""
         try:
-            folder = TableFolder(self.directory)
+            folder = TableFolder(self.location)
         except FileNotFoundError:
             return self._load()
         with folder:
@@ -140,7 +139,7 @@ class DeltaLog:
     def check_removable(self) -> None:
         """Raises `TableAppendOnly` if no row may be removed. A compaction removes no rows."""
         if self._append_only:
-            raise TableAppendOnly(table=self.directory)
+            raise TableAppendOnly(table=self.location)
 
     def has(self, file: ParquetFile | LiveFile) -> bool:
         """Returns True if the table lists this file."""
@@ -149,26 +148,26 @@ class DeltaLog:
     def discard(self, files: Sequence[ParquetFile]) -> None:
         """Removes files of a commit that failed. Keeps those that the table lists."""
         try:
-            with TableFolder(self.directory) as folder:
+            with TableFolder(self.location) as folder:
                 self._follow(folder)
                 for file in files if self._has_head(folder) else ():
                     if not self.has(file):
                         folder.remove(file.path)
         except (TickLakeError, DeltaError, OSError) as error:
-            log.debug("Files of %s are left to vacuum: %s", self.directory, one_line(error))
+            log.debug("Files of %s are left to vacuum: %s", self.location, one_line(error))
 
     def sync(self) -> None:
         """Makes all commits up to the version last seen durable. Raises CommitConflict if they are gone."""
         if self._synced >= self.version:
             return
         try:
-            with TableFolder(self.directory) as folder:
+            with TableFolder(self.location) as folder:
                 self._check_head(folder)
                 folder.sync(map(commits.name_of, range(self._synced + 1, self.version + 1)))
         except FileNotFoundError as error:
             raise CommitConflict from error
         except OSError as error:
-            raise LakeUnwritable(directory=str(self._log), reason=error) from error
+            raise LakeUnwritable(directory=self.location.log, reason=error) from error
         self._synced = self.version
 
     def checkpoint(self) -> None:
@@ -176,7 +175,7 @@ class DeltaLog:
         while True:
             try:
                 self.sync()
-                with TableFolder(self.directory) as folder:
+                with TableFolder(self.location) as folder:
                     return self._checkpoint(folder)
             except CommitConflict:
                 self.refresh()
@@ -194,7 +193,7 @@ class DeltaLog:
             faults.reach("lake.checkpoint.after")
             if not self._has_head(folder):  # an operator removed the commit: it must not come back
                 for name in reversed(made):
-                    folder.remove(f"{folder.log.name}/{name}")
+                    folder.remove_log_file(name)
                 raise CommitConflict
             checkpoint = made.get(checkpoints.checkpoint_name(self.version))
             self._summary(checksum_of(checkpoint) if checkpoint else "").write(folder)
@@ -223,7 +222,7 @@ class DeltaLog:
         try:
             return commits.decode_commit(data or b"", self._ordinal)
         except ValueError as error:
-            raise DamagedCommit(file=str(self._log / commits.name_of(version)), reason=error) from error
+            raise DamagedCommit(file=str(self.location.log_file(commits.name_of(version))), reason=error) from error
 
     def _has_head(self, folder: TableFolder) -> bool:
         """Returns True if this folder has the commit that was seen last."""
@@ -231,7 +230,7 @@ class DeltaLog:
 
     def _is_in_place(self) -> bool:
         try:
-            with TableFolder(self.directory) as folder:
+            with TableFolder(self.location) as folder:
                 return self._has_head(folder)
         except FileNotFoundError:
             return False
@@ -244,7 +243,7 @@ class DeltaLog:
         for path in commit.removes:
             self.files.remove(path)
         for file in commit.adds:
-            self.files.add(bounded(file, self.directory, self._ordinal) or file)
+            self.files.add(bounded(file, self.location, self._ordinal) or file)
 
     def _write(
         self,
@@ -262,7 +261,7 @@ class DeltaLog:
         self.sync()
         faults.reach("lake.commit.before")
         try:
-            folder = TableFolder(self.directory)
+            folder = TableFolder(self.location)
         except FileNotFoundError as error:
             raise CommitConflict from error
         before = self.version
@@ -291,7 +290,7 @@ class DeltaLog:
         except FileExistsError as error:
             raise CommitConflict from error
         except OSError as error:
-            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
+            raise LakeUnwritable(directory=str(self.location), reason=error) from error
         # If the table was moved, the commit moved with it: it is valid there, but not part of the table here.
         if not still_there or not folder.is_here():
             raise CommitConflict
@@ -314,7 +313,7 @@ class DeltaLog:
         try:
             self.checkpoint()
         except (DeltaError, OSError, TickLakeError) as error:
-            log.warning("No checkpoint of %s at version %d: %s", self.directory, self.version, one_line(error))
+            log.warning("No checkpoint of %s at version %d: %s", self.location, self.version, one_line(error))
 
     def _load(self) -> None:
         """Reads the whole table, and again if it changed meanwhile."""
@@ -343,7 +342,7 @@ class DeltaLog:
     def _open_folder(self) -> TableFolder:
         try:
             creates = self._may_create and not self.id
-            return TableFolder.open_or_create(self.directory) if creates else TableFolder(self.directory)
+            return TableFolder.open_or_create(self.location) if creates else TableFolder(self.location)
         except FileNotFoundError as error:
             if self.id and self._may_create:
                 raise LakeUnreadable(table=self._name, reason=_GONE) from error
@@ -367,12 +366,12 @@ class DeltaLog:
     def _read_table(self, folder: TableFolder) -> Head:
         # Nothing can be set aside meanwhile.
         with folder.committing():
-            delta = DeltaTable(self.directory)
+            delta = opened_table(self.location)
             self._check(delta)
             self.files = Snapshot(self._bounded(live_files(delta, self._ordinal), int(delta.version())))
             self._append_only = delta.metadata().configuration.get("delta.appendOnly") == "true"
             if self._may_create and self.id not in ("", str(delta.metadata().id)):
-                raise TableReplaced(table=self.directory)
+                raise TableReplaced(table=self.location)
             self.id = str(delta.metadata().id)
             self._read(int(delta.version()))
             return Head(int(delta.version()), folder.digest(int(delta.version())) or "")
@@ -381,36 +380,36 @@ class DeltaLog:
         """Adds bounds to files from any source. A damaged file without bounds would block every tick."""
         written: dict[str, TickRange] | None = None
         for file in files:
-            found = bounded(file, self.directory, self._ordinal)
+            found = bounded(file, self.location, self._ordinal)
             if found is None:
-                written = commits.written_bounds(self._log, version, self._ordinal) if written is None else written
+                written = commits.written_bounds(self.location, version, self._ordinal) if written is None else written
                 found = file._replace(ticks=written.get(file.path, file.ticks))
             yield found
 
     def _read(self, version: int) -> None:  # noqa: ARG002
         """Reads what else is needed of the table at this version."""
-        self._synced = Summary.read(self._log, self.id).version
+        self._synced = Summary.read(self.location, self.id).version
 
     def _check(self, delta: DeltaTable) -> None:
         self._check_properties(delta.metadata().configuration)
-        check_readable(delta, self.directory)
+        check_readable(delta, self.location)
         if RUN in self._properties:
-            check_run(delta, self.directory, self._properties[RUN])
+            check_run(delta, self.location, self._properties[RUN])
         version = delta.protocol().min_writer_version
         if version > _WRITER_VERSION:
             reason = f"it has Delta writer version {version}, but only versions up to {_WRITER_VERSION} are supported"
-            raise UnknownTableFormat(table=self.directory, reason=reason)
+            raise UnknownTableFormat(table=self.location, reason=reason)
         nullable = {field.name for field in self._schema if field.nullable} - set(self._key)
         stored, wanted = columns_of(delta.schema(), nullable), columns_of(Schema.from_arrow(self._schema), set())
         if stored != wanted:
-            raise OtherTableSchema(directory=str(self.directory), found=", ".join(stored), wanted=", ".join(wanted))
+            raise OtherTableSchema(directory=str(self.location), found=", ".join(stored), wanted=", ".join(wanted))
 
     def _check_properties(self, found: Mapping[str, str | None]) -> None:
         """Raises `UnknownTableFormat` if the table must not be written to."""
         version = found.get("ticklake.format", FORMAT)
         if version != FORMAT:
             reason = f"it has format {version!r}, but only {FORMAT!r} is supported"
-            raise UnknownTableFormat(table=self.directory, reason=reason)
+            raise UnknownTableFormat(table=self.location, reason=reason)
 
     def _create(self, folder: TableFolder) -> None:
         if folder.versions() or folder.newest_checkpoint() >= 0:
@@ -427,5 +426,5 @@ class DeltaLog:
             with folder.committing(), suppress(FileExistsError):
                 folder.create(commits.name_of(0), data)
         except OSError as error:
-            raise LakeUnwritable(directory=str(self.directory), reason=error) from error
+            raise LakeUnwritable(directory=str(self.location), reason=error) from error
         faults.reach("lake.create.after")

@@ -6,15 +6,13 @@ import json
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ticklake import faults
-from ticklake.disk import sync
-from ticklake.lake.delta.durable import remove
+from ticklake.lake.delta.location import Location, TableFile
 from ticklake.lake.errors import LakeUnwritable
 
 # Small enough that a query for one tick reads little, large enough that the footer stays small.
@@ -47,9 +45,18 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, pa.ArrowException) or (isinstance(error, OSError) and error.errno is None)
 
 
-def opened(path: Path) -> pq.ParquetFile:
+def opened(file: TableFile) -> pq.ParquetFile:
     """Opens a file for reading. Checks the checksum of every page that has one."""
-    return pq.ParquetFile(path, page_checksum_verification=True)
+    return pq.ParquetFile(file.source, page_checksum_verification=True)
+
+
+def footer_of(file: TableFile) -> pq.FileMetaData:
+    return pq.read_metadata(file.source)
+
+
+def read_rows(file: TableFile) -> pa.Table:
+    """Returns all rows of a small file, such as a checkpoint."""
+    return pq.read_table(file.source)
 
 
 def is_leaf(leaf: pq.ColumnSchema, name: str) -> bool:
@@ -71,8 +78,8 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 class ParquetFileWriter:
     """Writes one file. It is created with the first rows, and removed if discarded."""
 
-    def __init__(self, directory: Path, name: str, table: Layout) -> None:
-        self._path = directory / name
+    def __init__(self, location: Location, name: str, table: Layout) -> None:
+        self._file = location.file(name)
         self._table = table
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
@@ -93,25 +100,25 @@ class ParquetFileWriter:
         try:
             self._writer.close()
             faults.reach("lake.parquet.unsynced")
-            return finish(self._path)
+            return finish(self._file)
         except OSError as error:
-            raise LakeUnwritable(directory=str(self._path.parent), reason=error) from error
+            raise LakeUnwritable(directory=str(self._file.location), reason=error) from error
 
     def discard(self) -> None:
         if self._writer is not None:
             with suppress(Exception):  # rows that could not be written
                 self._writer.close()
-            remove(self._path)
+            self._file.remove()
 
     def _write(self, count: int) -> None:
         rows = pa.Table.from_batches(self._held, self._table.schema)
         try:
             faults.reach("lake.parquet.write")
             if self._writer is None:
-                self._writer = pq.ParquetWriter(self._path, self._table.schema, **_layout(self._table))
+                self._writer = pq.ParquetWriter(self._file.source, self._table.schema, **_layout(self._table))
             self._writer.write_table(rows.slice(0, count), row_group_size=ROW_GROUP_ROWS)
         except OSError as error:
-            raise LakeUnwritable(directory=str(self._path.parent), reason=error) from error
+            raise LakeUnwritable(directory=str(self._file.location), reason=error) from error
         rest = rows.slice(count).combine_chunks()
         self._held = rest.to_batches()
         self._held_rows = rest.num_rows
@@ -129,21 +136,19 @@ def _layout(table: Layout) -> dict[str, Any]:
     }
 
 
-def finish(path: Path) -> ParquetFile:
+def finish(file: TableFile) -> ParquetFile:
     """Makes a written file durable and describes it."""
-    sync(path)
-    sync(path.parent)
-    metadata = pq.read_metadata(path)
+    file.sync()
+    metadata = footer_of(file)
     stats = json.dumps(_statistics(metadata))
-    return ParquetFile(path.name, path.stat().st_size, metadata.num_rows, stats, checksum(path))
+    return ParquetFile(file.path, file.facts().size, metadata.num_rows, stats, checksum(file))
 
 
-def checksum(path: Path) -> str:
+def checksum(file: TableFile) -> str:
     """Returns a checksum of the whole file. Pages have checksums of their own, but the footer has none."""
     found = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            found = zlib.crc32(block, found)
+    for block in file.blocks():
+        found = zlib.crc32(block, found)
     return f"{found:08x}"
 
 

@@ -80,7 +80,7 @@ def set_log_aside(folder: TableFolder, states: dict[str, State | None], reason: 
 
 def durable_version(folder: TableFolder) -> int:
     """Returns the version up to which all commits are on disk and in a checkpoint, or -1."""
-    return min(Summary.stored(folder.log).version, folder.newest_checkpoint())
+    return min(Summary.stored(folder.location).version, folder.newest_checkpoint())
 
 
 def check_intact(folder: TableFolder) -> None:
@@ -88,7 +88,9 @@ def check_intact(folder: TableFolder) -> None:
     check_whole(folder)
     for version in (version for version in folder.versions() if version > durable_version(folder)):
         if _is_torn(folder, version):
-            raise DamagedCommit(file=str(folder.log / commits.name_of(version)), reason="it is empty or cut off")
+            raise DamagedCommit(
+                file=str(folder.location.log_file(commits.name_of(version))), reason="it is empty or cut off"
+            )
 
 
 def check_whole(folder: TableFolder) -> None:
@@ -104,7 +106,7 @@ def check_whole(folder: TableFolder) -> None:
             return
         # A listing may miss a commit that was added meanwhile, and contain a later one.
         if folder.read(commits.name_of(gap)) is None:
-            file = folder.log / commits.name_of(gap)
+            file = folder.location.log_file(commits.name_of(gap))
             raise DamagedCommit(file=str(file), reason=f"it is missing, but later commits exist, up to {versions[-1]}")
 
 
@@ -137,7 +139,7 @@ def _move(folder: TableFolder, found: Findings) -> None:
     if any(map(is_checkpoint, found)):
         _remove_hint(folder)
     for name, reason in found.items():
-        _log.warning("Set %s aside: %s", folder.log / name, reason)
+        _log.warning("Set %s aside: %s", folder.location.log_file(name), reason)
         folder.set_aside(name)
     if any(map(commits.is_commit, found)):
         Summary.forget(folder)
@@ -145,7 +147,7 @@ def _move(folder: TableFolder, found: Findings) -> None:
 
 def _remove_hint(folder: TableFolder) -> None:
     """Removes the hint first: a table opens without a hint, but not with a hint to a missing checkpoint."""
-    folder.remove(f"{folder.log.name}/{HINT}")
+    folder.remove_log_file(HINT)
 
 
 def _newest(folder: TableFolder, seen: int) -> Findings:
@@ -168,7 +170,7 @@ def _from_first_torn(folder: TableFolder, versions: Sequence[int], seen: int) ->
     """
     torn = next((place for place, version in enumerate(versions) if _is_torn(folder, version)), len(versions))
     if torn < len(versions) and (proof := _proof(folder, versions[torn], versions[torn + 1 :], seen)):
-        file = folder.log / commits.name_of(versions[torn])
+        file = folder.location.log_file(commits.name_of(versions[torn]))
         raise DamagedCommit(file=str(file), reason=f"it is empty or cut off, but {proof}")
     reason = (
         "a power cut has torn it or a commit before it. Its batches are delivered again; if they were "
@@ -181,7 +183,7 @@ def _proof(folder: TableFolder, version: int, later: Iterable[int], seen: int) -
     """Returns the proof that a commit was complete and on disk, or None."""
     if version <= seen:
         return "it was complete a moment ago; perhaps it is being copied"
-    if version <= Summary.stored(folder.log).version:
+    if version <= Summary.stored(folder.location).version:
         return "it was on disk when a later checkpoint was made"
     # Our commits are made only when all before them are on disk.
     own = (number for number in later if f'"{commits.AFTER}"'.encode() in (folder.read(commits.name_of(number)) or b""))
@@ -199,13 +201,13 @@ def _is_torn(folder: TableFolder, version: int) -> bool:
     try:
         commits.decode_commit(data, "")
     except ValueError as error:
-        raise DamagedCommit(file=str(folder.log / name), reason=error) from error
+        raise DamagedCommit(file=str(folder.location.log_file(name)), reason=error) from error
     return False
 
 
 def _damaged_checkpoint(folder: TableFolder) -> Findings:
     """Finds our newest checkpoint if its checksum is wrong."""
-    summary = Summary.stored(folder.log)
+    summary = Summary.stored(folder.location)
     name = checkpoint_name(summary.version)
     data = folder.read(name) if summary.checkpoint else None
     if data is None or checksum_of(data) == summary.checkpoint or not opens_without(folder, [name]):

@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 
 from ticklake import faults
 from ticklake.lake.delta import checkpoints, commits
-from ticklake.lake.delta.folder import LOG, TableFolder
+from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.location import LOG
 from ticklake.lake.errors import DamagedCommit
 
 HINT = "_last_checkpoint"
@@ -49,7 +50,7 @@ def _check(source: TableFolder, name: str, data: bytes) -> None:
     try:
         commits.decode_commit(data, "")
     except ValueError as error:
-        raise DamagedCommit(file=str(source.log / name), reason=error) from error
+        raise DamagedCommit(file=str(source.location.log_file(name)), reason=error) from error
 
 
 def _needed(source: TableFolder, version: int) -> list[str]:

@@ -10,12 +10,12 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ticklake import faults
 from ticklake.lake.delta import commits, history
-from ticklake.lake.delta.folder import LOG, TableFolder
+from ticklake.lake.delta.folder import TableFolder
+from ticklake.lake.delta.location import Location, TableFile
 from ticklake.lake.empty import EMPTY, REMOVED, EmptyTicks
 from ticklake.lake.errors import DamagedCommit
 
@@ -38,25 +38,25 @@ class Summary:
     mark: str = ""
 
     @classmethod
-    def stored(cls, log: Path) -> Self:
+    def stored(cls, location: Location) -> Self:
         """Returns the stored summary, or an empty one if it is missing, torn or damaged."""
         try:
-            text, _, check = (log / _NAME).read_text().partition("\n")
+            text, _, check = location.log_file(_NAME).read().decode().partition("\n")
             return cls(**json.loads(text)) if check == _checksum(text) else cls()
         except (OSError, ValueError, TypeError, RecursionError):
             return cls()
 
     @classmethod
-    def read(cls, log: Path, table: str) -> Self:
+    def read(cls, location: Location, table: str) -> Self:
         """Returns the stored summary if it belongs to this table and its history, or an empty one."""
-        found = cls.stored(log)
-        data = commits.read_commit(log, found.version) if found.table == table else None
+        found = cls.stored(location)
+        data = commits.read_commit(location, found.version) if found.table == table else None
         return found if data is not None and found.mark in ("", history.digest_of(data)) else cls()
 
     @staticmethod
     def forget(folder: TableFolder) -> None:
         """Removes the summary. The next reader reads the commits."""
-        folder.remove(f"{LOG}/{_NAME}")
+        folder.remove_log_file(_NAME)
 
     def write(self, folder: TableFolder) -> None:
         """Replaces the stored summary atomically."""
@@ -69,18 +69,18 @@ def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def _info_of(data: bytes, file: Path, before: str) -> Mapping[str, Any]:
+def _info_of(data: bytes, file: TableFile, before: str) -> Mapping[str, Any]:
     """Returns the metadata of a commit. `before` is the digest of the commit before it, if known."""
     try:
         info = commits.info_of(commits.checked(data))
         if before and info.get(commits.AFTER, before) != before:
-            raise ValueError(f"its predecessor was another commit {int(file.stem) - 1}")
+            raise ValueError(f"its predecessor was another commit {commits.version_of(file.name) - 1}")
     except (ValueError, KeyError) as error:
         raise DamagedCommit(file=str(file), reason=error) from error
     return info
 
 
-def _apply(empty: EmptyTicks, info: Mapping[str, Any], file: Path) -> None:
+def _apply(empty: EmptyTicks, info: Mapping[str, Any], file: TableFile) -> None:
     try:
         empty.apply(info)
     except (ValueError, KeyError) as error:
@@ -115,17 +115,17 @@ class Recorded(NamedTuple):
     rewrites: list[int]
 
 
-def recorded(log: Path, table: str, version: int) -> Recorded:
+def recorded(location: Location, table: str, version: int) -> Recorded:
     """Returns the records of all commits up to a version. Rewrites are those since the last summary."""
-    summary = Summary.read(log, table)
+    summary = Summary.read(location, table)
     if summary.version > version or not _is_valid(summary):
         summary = Summary()
-    empty_at, infos = summary.version, list[tuple[Mapping[str, Any], Path]]()
+    empty_at, infos = summary.version, list[tuple[Mapping[str, Any], TableFile]]()
     before, rewrites = summary.mark, list[int]()
     for number in range(summary.version + 1, version + 1):
-        data = commits.read_commit(log, number)
+        data = commits.read_commit(location, number)
         if data is not None and (b'"ticklake.' in data or _RESTORE in data):
-            file = log / commits.name_of(number)
+            file = location.log_file(commits.name_of(number))
             info = _info_of(data, file, before)
             if info.get("operation") == commits.RESTORE:
                 empty_at, infos = _restored(info, number), []
@@ -133,7 +133,7 @@ def recorded(log: Path, table: str, version: int) -> Recorded:
         if data is not None and _is_rewrite(data):
             rewrites.append(number)
         before = history.digest_of(data) if data is not None else ""
-    empty = EmptyTicks(summary.empty) if empty_at == summary.version else recorded(log, table, empty_at).empty
+    empty = EmptyTicks(summary.empty) if empty_at == summary.version else recorded(location, table, empty_at).empty
     for one, file in infos:
         _apply(empty, one, file)
     return Recorded(empty, rewrites)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 from deltalake import DeltaTable
 
 from ticklake.lake.delta.commits import SOURCES, info_of, read_commit
 from ticklake.lake.delta.files import is_counted_by
+from ticklake.lake.delta.location import Location
 from ticklake.lake.errors import TableOfAnotherRun, UnknownTableFormat
 
 KEY = "ticklake.key"
@@ -25,18 +25,18 @@ _READER_VERSIONS = (1, 3)
 _READER_FEATURES = {"timestampNtz"}
 
 
-def check_readable(delta: DeltaTable, directory: Path) -> None:
+def check_readable(delta: DeltaTable, location: Location) -> None:
     """Raises `UnknownTableFormat` if the Parquet files alone do not give the rows of the table."""
     protocol = delta.protocol()
     if unknown := sorted(set(protocol.reader_features or ()) - _READER_FEATURES):
-        raise UnknownTableFormat(table=directory, reason=f"its readers must support {', '.join(unknown)}")
+        raise UnknownTableFormat(table=location, reason=f"its readers must support {', '.join(unknown)}")
     if protocol.min_reader_version not in _READER_VERSIONS:
-        raise UnknownTableFormat(table=directory, reason=f"it has Delta reader version {protocol.min_reader_version}")
+        raise UnknownTableFormat(table=location, reason=f"it has Delta reader version {protocol.min_reader_version}")
     if columns := delta.metadata().partition_columns:
-        raise UnknownTableFormat(table=directory, reason=f"it is partitioned by {', '.join(columns)}")
+        raise UnknownTableFormat(table=location, reason=f"it is partitioned by {', '.join(columns)}")
 
 
-def named_key(delta: DeltaTable, directory: Path) -> tuple[str, ...]:
+def named_key(delta: DeltaTable, location: Location) -> tuple[str, ...]:
     """Returns the key columns of a table, if it names any. Checks them, because any engine can set the property."""
     text = delta.metadata().configuration.get(KEY)
     if not text:
@@ -46,39 +46,44 @@ def named_key(delta: DeltaTable, directory: Path) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         key = None
     if not isinstance(key, list) or not all(isinstance(name, str) for name in key):
-        raise UnknownTableFormat(table=directory, reason=f"its {KEY} is not a list of names: {text[:60]!r}")
+        raise UnknownTableFormat(table=location, reason=f"its {KEY} is not a list of names: {text[:60]!r}")
     columns = [field.name for field in delta.schema().fields]
     if missing := [name for name in key if name not in columns]:
-        raise UnknownTableFormat(table=directory, reason=f"its {KEY} names {missing[0]!r}, which is not a column")
+        raise UnknownTableFormat(table=location, reason=f"its {KEY} names {missing[0]!r}, which is not a column")
     if key and not is_counted_by(delta, key[0]):
-        raise UnknownTableFormat(table=directory, reason=f"its {KEY} begins with {key[0]!r}, which is not an integer")
+        raise UnknownTableFormat(table=location, reason=f"its {KEY} begins with {key[0]!r}, which is not an integer")
     return tuple(key)
 
 
-def open_of_run(directory: Path, run_id: str) -> DeltaTable:
+def opened_table(location: Location, version: int | None = None) -> DeltaTable:
+    """Opens a table as delta-rs sees it; default: its newest version."""
+    return DeltaTable(str(location), version=version)
+
+
+def open_of_run(location: Location, run_id: str) -> DeltaTable:
     """Opens the table of a run. Raises `TableOfAnotherRun` if it belongs to another one."""
-    delta = DeltaTable(directory)
-    check_run(delta, directory, run_id)
+    delta = opened_table(location)
+    check_run(delta, location, run_id)
     return delta
 
 
-def check_run(delta: DeltaTable, directory: Path, run_id: str) -> None:
+def check_run(delta: DeltaTable, location: Location, run_id: str) -> None:
     """Raises `TableOfAnotherRun` if the table belongs to another run."""
-    found = delta.metadata().configuration.get(RUN) or _run_of_commits(directory, int(delta.version()))
-    require_run(directory, found or run_id, run_id)
+    found = delta.metadata().configuration.get(RUN) or _run_of_commits(location, int(delta.version()))
+    require_run(location, found or run_id, run_id)
 
 
-def require_run(directory: Path, found: str, run_id: str) -> None:
+def require_run(location: Location, found: str, run_id: str) -> None:
     """Raises `TableOfAnotherRun` if `found` is not this run."""
     if found != run_id:
         reason = f"a table of run {found!r} in the folder of run {run_id!r}"
-        raise TableOfAnotherRun(table=directory, reason=reason)
+        raise TableOfAnotherRun(table=location, reason=reason)
 
 
-def _run_of_commits(directory: Path, newest: int) -> str:
+def _run_of_commits(location: Location, newest: int) -> str:
     """Returns the run of the batch files in the newest commit that names any, or an empty text."""
     for version in range(newest, max(-1, newest - _COMMITS), -1):
-        if run := _run_of(read_commit(directory / "_delta_log", version) or b""):
+        if run := _run_of(read_commit(location, version) or b""):
             return run
     return ""
 

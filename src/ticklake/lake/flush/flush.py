@@ -148,9 +148,8 @@ class Flush:
         if self._ledger is None:
             # Nothing is written, so the progress is unknown. Report some, because running twice does no harm.
             return next(self._asked)
-        files = self._ledger.directory.glob(f"{self._id}-*.parquet") if self._id else ()
         with suppress(FileNotFoundError):
-            return sum(file.stat().st_size for file in files)
+            return self._ledger.location.bytes_of(f"{self._id}-") if self._id else 0
         return -1
 
     def _look(self) -> tuple[list[Piece], int]:

@@ -6,14 +6,13 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from ticklake import faults
 from ticklake.errors import TickLakeError
-from ticklake.lake.delta import ParquetFile, ParquetFileWriter, remove
+from ticklake.lake.delta import Location, ParquetFile, ParquetFileWriter
 from ticklake.lake.empty import Ticks, joined
 from ticklake.lake.errors import LakeUnwritable, OffTheGrid, RowsDoNotFit, StorageUnavailable
 from ticklake.lake.flush.counts import checked_counts
@@ -50,7 +49,7 @@ class Work:
     world: World | None
     reads: tuple[str, ...]
     table: Table | None = None
-    directory: str = ""
+    location: Location | None = None
     rows: Rows | None = None
     observe: Observe = _count_nothing
     read: Read | None = None
@@ -222,7 +221,7 @@ class Files:
         assert self._work.table is not None  # noqa: S101  there are rows only if there is a table
         name = f"{self._work.flush_id}-{self._task:04d}-{self._attempt}-{self._count:04d}.parquet"
         self._count += 1
-        writer = ParquetFileWriter(Path(self._work.directory), name, self._work.table)
+        writer = ParquetFileWriter(self._location, name, self._work.table)
         self._open.append(writer)
         return writer
 
@@ -255,7 +254,12 @@ class Files:
         for writer in self._open:
             writer.discard()
         for finished in self._finished:
-            remove(Path(self._work.directory) / finished.path)
+            self._location.file(finished.path).remove()
+
+    @property
+    def _location(self) -> Location:
+        assert self._work.location is not None  # noqa: S101  there are files only if there is a table
+        return self._work.location
 
 
 def read(work: Work, slice_: Slice) -> Iterator[pa.RecordBatch]:

@@ -1,27 +1,28 @@
-"""Lists what a lake holds, from directory names and Delta logs. Opens a Parquet file only if the log is not enough."""
+"""Lists what a lake holds, from names of folders and Delta logs. Opens a Parquet file only if the log is not enough."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ticklake.checks.places import lake_path
 from ticklake.lake.delta import (
-    LOG,
     DeltaError,
     DeltaTable,
+    LakeRoot,
+    Location,
+    TableFile,
     check_readable,
     check_run,
     contents_of,
     dataset_of,
+    files_of,
     is_counted_by,
     one_line,
-    paths_of,
+    opened_table,
     recorded,
     rows_in,
     sizes_of,
@@ -52,13 +53,13 @@ class Catalog:
     """A lake to read from, `LAKE/<run id>/<table>`. Other files and folders are ignored."""
 
     def __init__(self, root: str | PathLike[str]) -> None:
-        self.root = lake_path(root)
-        if not self.root.is_dir():
+        self.root = LakeRoot.of(root)
+        if not self.root.exists():
             raise LakeNotFound(lake=self.root)
 
     def runs(self) -> list[str]:
         """Returns the runs that have tables, oldest first, including those whose folder cannot be read."""
-        return sorted(entry.name for entry in self.root.iterdir() if self._may_have_tables(entry.name))
+        return sorted(name for name in self.root.names() if self._may_have_tables(name))
 
     def tables(self, run_id: str) -> list[str]:
         """Returns the tables of a run, including those that cannot be read.
@@ -66,16 +67,12 @@ class Catalog:
         Skips folders without the name of a table, such as `cells.old`. Raises `RunFolderUnreadable` if nobody can say
         which tables there are.
         """
-        folder = self.root / run_id
-        if not is_safe(run_id) or not _may_exist(folder, folder):
-            return []
-        try:
-            names = [entry.name for entry in folder.iterdir()]
-        except NotADirectoryError:
-            return []
-        except OSError as error:
-            raise RunFolderUnreadable(folder=folder, reason=error.strerror or error) from error
-        return sorted(n for n in names if is_table_name(n) and _may_exist(folder / n / LOG, folder / n))
+        names = filter(is_table_name, self.root.names_in(run_id))
+        return sorted(name for name in names if self.location(run_id, name).may_exist())
+
+    def location(self, run_id: str, table: str) -> Location:
+        """Returns the location of a table, whether it exists or not."""
+        return self.root.location(run_id, table)
 
     def _may_have_tables(self, run_id: str) -> bool:
         try:
@@ -93,9 +90,9 @@ class Catalog:
         return [run_id]
 
     def facts(self, run_id: str, table: str) -> TableFacts:
-        delta, directory = self.open(run_id, table), self.root / run_id / table
+        delta, location = self.open(run_id, table), self.location(run_id, table)
         sizes = sizes_of(delta)
-        rows, ticks = _figures(delta, directory)
+        rows, ticks = _figures(delta, location)
         return TableFacts(table, int(delta.version()), rows, len(sizes), sum(sizes), ticks)
 
     def history(self, run_id: str, table: str, limit: int) -> list[dict[str, Any]]:
@@ -104,55 +101,43 @@ class Catalog:
             return self.open(run_id, table).history(limit)
         except (DeltaError, OSError) as error:
             # Another engine may have written commits that delta-rs cannot read.
-            raise TableUnreadable(table=self.root / run_id / table, reason=one_line(error)) from error
+            raise TableUnreadable(table=self.location(run_id, table), reason=one_line(error)) from error
 
     def dataset(self, run_id: str, table: str) -> pa.dataset.Dataset:
-        return dataset_of(self.open(run_id, table), self.root / run_id / table)
+        return dataset_of(self.open(run_id, table), self.location(run_id, table))
 
-    def files(self, run_id: str, table: str) -> list[str]:
-        """Returns the paths of the Parquet files of the table."""
-        directory = (self.root / run_id / table).absolute()
-        return list(map(str, paths_of(self.open(run_id, table), directory)))
+    def files(self, run_id: str, table: str) -> list[TableFile]:
+        """Returns the Parquet files of the table."""
+        return files_of(self.open(run_id, table), self.location(run_id, table).absolute())
 
     def open(self, run_id: str, table: str) -> DeltaTable:
-        directory = self.root / run_id / table
+        location = self.location(run_id, table)
         if not (is_safe(run_id) and is_safe(table)):
             raise TableUnreadable(table=repr(f"{run_id}/{table}"), reason="run and table must be plain names")
         try:
-            delta = DeltaTable(directory)
+            delta = opened_table(location)
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=directory, reason=one_line(error)) from error
-        check_readable(delta, directory)
-        check_run(delta, directory, run_id)
+            raise TableUnreadable(table=location, reason=one_line(error)) from error
+        check_readable(delta, location)
+        check_run(delta, location, run_id)
         return delta
 
 
-def _may_exist(path: Path, folder: Path) -> bool:
-    """Returns False only if there is no such path. A folder that is a link to nothing may be on an unmounted disk."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return folder.is_symlink() and not folder.exists()
-    except OSError:
-        return True
-    return True
-
-
-def empty_of(delta: DeltaTable, directory: Path) -> EmptyTicks:
+def empty_of(delta: DeltaTable, location: Location) -> EmptyTicks:
     """Returns the ticks of a table that have no rows, from its commits."""
     try:
-        return recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version())).empty
+        return recorded(location, str(delta.metadata().id), int(delta.version())).empty
     except DamagedCommit as error:
-        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+        raise TableUnreadable(table=location, reason=one_line(error)) from error
 
 
-def _figures(delta: DeltaTable, directory: Path) -> tuple[int | None, TickRange | None]:
+def _figures(delta: DeltaTable, location: Location) -> tuple[int | None, TickRange | None]:
     """Returns rows and ticks of all files, or None if a file cannot be read."""
-    ranges = [TickRange(first, last) for first, last, _ in json.loads(empty_of(delta, directory).text())]
+    ranges = [TickRange(first, last) for first, last, _ in json.loads(empty_of(delta, location).text())]
     if not is_counted_by(delta, "tick_number"):
-        return rows_in(delta, directory), _spanning(ranges)
+        return rows_in(delta, location), _spanning(ranges)
     rows = 0
-    for file in contents_of(delta, directory, "tick_number"):
+    for file in contents_of(delta, location, "tick_number"):
         if file is None:
             return None, None
         rows += file.rows

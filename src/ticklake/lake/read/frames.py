@@ -7,7 +7,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from ticklake.lake.delta import (
     DeltaError,
     DeltaTable,
     Head,
+    Location,
     TableFolder,
     contents_of,
     dataset_of,
@@ -47,7 +47,7 @@ class OpenTable:
     """A table at one version. Its dataset caches the footers that it has read."""
 
     head: Head
-    directory: Path
+    location: Location
     delta: DeltaTable
     dataset: pa.dataset.Dataset
     empty_ticks: EmptyTicks
@@ -83,7 +83,7 @@ class OpenTable:
 
     def rows(self, ticks: TickRange) -> float:
         """Estimates the number of rows of these ticks, as if each tick of a file had equally many."""
-        found = contents_of(self.delta, self.directory, "tick_number")
+        found = contents_of(self.delta, self.location, "tick_number")
         return sum(_share(file, ticks) for file in found if file is not None)
 
 
@@ -109,7 +109,7 @@ class Frames:
         known, world = self._worlds.get(run_id, (None, None))
         if known == head:
             return world
-        metadata = read_metadata(self._catalog.root / run_id / METADATA, run_id)
+        metadata = read_metadata(self._catalog.location(run_id, METADATA), run_id)
         if metadata is None:
             return None
         world = World.of(metadata)
@@ -163,7 +163,7 @@ class Frames:
 
     def _is_newest(self, head: Head, run_id: str, table: str) -> bool:
         try:
-            with TableFolder(self._catalog.root / run_id / table) as folder:
+            with TableFolder(self._catalog.location(run_id, table)) as folder:
                 return folder.digest(head.version) == head.digest and not folder.has_any_after(head.version)
         except OSError:
             return False
@@ -172,13 +172,13 @@ class Frames:
         tables = self._catalog.tables(run_id)
         if table not in tables:
             raise TableNotInRun(table=table, run_id=run_id, found=", ".join(tables) or "none")
-        directory = self._catalog.root / run_id / table
+        location = self._catalog.location(run_id, table)
         try:
             while True:
-                with TableFolder(directory) as folder:
+                with TableFolder(location) as folder:
                     delta = self._catalog.open(run_id, table)
                     head = Head(int(delta.version()), folder.digest(int(delta.version())) or "")
-                    opened = OpenTable(head, directory, delta, dataset_of(delta, directory), empty_of(delta, directory))
+                    opened = OpenTable(head, location, delta, dataset_of(delta, location), empty_of(delta, location))
                     # Otherwise the table has just been created again, and the digest may be that of another table.
                     if folder.is_here():
                         return opened

@@ -8,12 +8,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from ticklake.lake.delta import is_counted_by, one_line, paths_of
+from ticklake.lake.delta import TableFile, files_of, is_counted_by, one_line
 from ticklake.lake.empty import joined
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.lake.ledger import ticks_in
@@ -36,27 +35,27 @@ class Presence:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._files: OrderedDict[tuple[str, Path, int], list[TickRange]] = OrderedDict()
+        self._files: OrderedDict[tuple[str, TableFile, int], list[TickRange]] = OrderedDict()
 
     def ranges(
         self, catalog: Catalog, run_id: str, table: str, step: int, seconds: float = math.inf
     ) -> list[TickRange] | None:
         """Returns the sampled ticks of a table. None if it has no ticks, or if reading took longer: then call again."""
-        delta, directory = catalog.open(run_id, table), catalog.root / run_id / table
+        delta, location = catalog.open(run_id, table), catalog.location(run_id, table)
         if not is_counted_by(delta, "tick_number"):
             return None
         until, table_id = self._clock() + seconds, str(delta.metadata().id)
         found: list[TickRange] = []
-        for path in paths_of(delta, directory):
-            if (ranges := self._of(table_id, path, step, until)) is None:
+        for file in files_of(delta, location):
+            if (ranges := self._of(table_id, file, step, until)) is None:
                 return None
             found += ranges
-        for first, last, every in json.loads(empty_of(delta, directory).text()):
+        for first, last, every in json.loads(empty_of(delta, location).text()):
             found += even_on_grid(first, last, every, step)
         return merged(found, step)
 
-    def _of(self, table_id: str, path: Path, step: int, until: float) -> list[TickRange] | None:
-        key = table_id, path, step
+    def _of(self, table_id: str, file: TableFile, step: int, until: float) -> list[TickRange] | None:
+        key = table_id, file, step
         with self._lock:
             if key in self._files:
                 self._files.move_to_end(key)
@@ -64,10 +63,10 @@ class Presence:
         if self._clock() > until:
             return None
         try:
-            ticks = joined(ticks_in(path, [_EVERY_TICK]))
+            ticks = joined(ticks_in(file, [_EVERY_TICK]))
             found = ranges_of(ticks[ticks % step == 0], step)
         except (OSError, pa.ArrowException) as error:
-            raise TableUnreadable(table=path, reason=one_line(error)) from error
+            raise TableUnreadable(table=file, reason=one_line(error)) from error
         with self._lock:
             self._files[key] = found
             while len(self._files) > CACHED_FILES:
@@ -78,7 +77,7 @@ class Presence:
 def step_of(catalog: Catalog, run_id: str) -> int | None:
     """Returns the sampling interval of a run, or None if its metadata is missing or not valid."""
     try:
-        metadata = read_metadata(catalog.root / run_id / METADATA, run_id)
+        metadata = read_metadata(catalog.location(run_id, METADATA), run_id)
         return None if metadata is None else World.of(metadata).sampling_interval
     except (BadMetadata, LakeUnreadable, TableUnreadable):
         return None

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
@@ -189,8 +188,9 @@ def _parts(catalog: Catalog, runs: Sequence[str]) -> list[_Part]:
 
 def _part(catalog: Catalog, run: str, table: str) -> _Part:
     try:
-        part = _Part(run, table, catalog.files(run, table), catalog.dataset(run, table).schema)
-        if lost := next((file for file in part.files if not Path(file).exists()), None):
+        files = catalog.files(run, table)
+        part = _Part(run, table, list(map(str, files)), catalog.dataset(run, table).schema)
+        if lost := next((file for file in files if not file.exists()), None):
             raise TableUnreadable(table=f"{run}/{table}", reason=f"its file {lost} is missing")
     except TableUnreadable as error:
         log.warning("Skipped: %s", error)

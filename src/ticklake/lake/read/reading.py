@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ticklake.checks.places import local_path
+from ticklake.lake.delta import split_run
 from ticklake.lake.errors import NoSuchColumn, NoTicksInTable, PolarsMissing, TableNotInRun
 from ticklake.lake.read.catalog import Catalog
 from ticklake.ticks import TickRange
@@ -70,18 +70,18 @@ class Rows:
 
 
 def read(
-    run: str | os.PathLike[str],
+    run: str | PathLike[str],
     table: str,
     *,
     ticks: tuple[int, int] | None = None,
     columns: Sequence[str] | None = None,
-    lake: str | os.PathLike[str] | None = None,
+    lake: str | PathLike[str] | None = None,
 ) -> Rows:
     """Returns the rows of `table` in the run at `LAKE/RUN`, or in the run with that id in `lake`.
 
     `ticks` is the first and the last tick, both included. Files and row groups without them are not read.
     """
-    root, run_id = (lake, os.fspath(run)) if lake is not None else os.path.split(local_path(run, "A run of a lake"))
+    root, run_id = (lake, fspath(run)) if lake is not None else split_run(run)
     catalog = Catalog(root)
     catalog.chosen(run_id)
     tables = catalog.tables(run_id)

@@ -37,15 +37,15 @@ def create_views(spark: SparkSession, catalog: Catalog, runs: Iterable[str]) -> 
     """
     for run_id in runs:
         for table in catalog.tables(run_id):
-            path = (catalog.root / run_id / table).absolute()
+            location = catalog.location(run_id, table).absolute()
             try:
-                open_of_run(path, run_id)
+                open_of_run(location, run_id)
             except (DeltaError, OSError) as error:
-                raise TableUnreadable(table=path, reason=one_line(error)) from error
+                raise TableUnreadable(table=location, reason=one_line(error)) from error
             try:
-                spark.read.format("delta").load(str(path)).createOrReplaceTempView(table)
+                spark.read.format("delta").load(str(location)).createOrReplaceTempView(table)
             except Exception as error:
-                raise DeltaMissing(table=path, reason=reason_of(error)) from error
+                raise DeltaMissing(table=location, reason=reason_of(error)) from error
 
 
 def with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:

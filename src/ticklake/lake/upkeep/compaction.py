@@ -11,10 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import pyarrow.parquet as pq
-
 from ticklake import faults
-from ticklake.lake.delta import ANY_TICK, CommitConflict, LiveFile, ParquetFile, ParquetFileWriter, is_damage, one_line
+from ticklake.lake.delta import (
+    ANY_TICK,
+    CommitConflict,
+    LiveFile,
+    ParquetFile,
+    ParquetFileWriter,
+    footer_of,
+    is_damage,
+    one_line,
+)
 from ticklake.lake.errors import CompactionChangedRows, TableUnreadable
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.upkeep.merging import merged
@@ -106,21 +113,21 @@ class Compaction:
                     return False
 
     def _write(self, group: Sequence[LiveFile]) -> ParquetFile:
-        directory, table = self._ledger.directory, self._ledger.table
-        paths = [directory / file.path for file in group]
-        writer = ParquetFileWriter(directory, f"{uuid.uuid4().hex}-compacted.parquet", table)
+        location, table = self._ledger.location, self._ledger.table
+        files = [location.file(file.path) for file in group]
+        writer = ParquetFileWriter(location, f"{uuid.uuid4().hex}-compacted.parquet", table)
         try:
-            for rows in merged(paths, table):
+            for rows in merged(files, table):
                 writer.append(rows)
                 faults.reach("lake.compaction.writing")
             file = writer.close()
-            expected = sum(pq.read_metadata(path).num_rows for path in paths)
+            expected = sum(footer_of(one).num_rows for one in files)
             if file is None or file.rows != expected:
                 raise CompactionChangedRows(table=table.name, expected=expected, found=file.rows if file else 0)
         except BaseException as error:
             writer.discard()
             if is_damage(error):
-                raise TableUnreadable(table=directory, reason=one_line(error)) from error
+                raise TableUnreadable(table=location, reason=one_line(error)) from error
             raise
         return file
 

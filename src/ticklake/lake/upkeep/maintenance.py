@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from ticklake.lake.delta import DeltaError, one_line
+from ticklake.lake.delta import DeltaError, Location, one_line
 from ticklake.lake.errors import LakeUnwritable, TableNotInLake, TableUnreadable
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.read import Catalog
@@ -56,7 +55,7 @@ def optimize_tables(
 ) -> Iterator[Optimized]:
     """Compacts each table and writes a checkpoint of its log."""
     for run, table in tables_of(catalog, run_id, wanted):
-        ledger = open_table(catalog.root / run / table, run)
+        ledger = open_table(catalog.location(run, table), run)
         if ledger is None:
             continue
         done = _compact(ledger, partial(progress, f"{run}/{table}"))
@@ -75,7 +74,7 @@ def vacuum_tables(
 ) -> Iterator[Vacuumed]:
     """Removes files that no version of a table needed within the last `older_than` seconds."""
     for run, table in tables_of(catalog, run_id, wanted):
-        vacuum = Vacuum(catalog.root / run / table, run, older_than, force=force)
+        vacuum = Vacuum(catalog.location(run, table), run, older_than, force=force)
         garbage = vacuum.find()
         gone: list[Garbage] = list(garbage) if dry_run else []
         for one in () if dry_run else vacuum.remove(garbage):
@@ -84,12 +83,12 @@ def vacuum_tables(
         yield Vacuumed(run, table, len(gone), sum(one.size for one in gone))
 
 
-def open_table(directory: Path, run_id: str) -> Ledger | None:
+def open_table(location: Location, run_id: str) -> Ledger | None:
     """Opens a table of a run, or returns None if it has no ticks, such as `metadata`: it has nothing to merge."""
     try:
-        return open_existing(directory, run_id)
+        return open_existing(location, run_id)
     except (DeltaError, OSError) as error:
-        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+        raise TableUnreadable(table=location, reason=one_line(error)) from error
 
 
 def _compact(ledger: Ledger, progress: Callable[[int, int], None]) -> Compacted:
@@ -102,5 +101,5 @@ def _compact(ledger: Ledger, progress: Callable[[int, int], None]) -> Compacted:
     try:
         ledger.checkpoint()
     except (DeltaError, OSError) as error:
-        raise LakeUnwritable(directory=str(ledger.directory), reason=one_line(error)) from error
+        raise LakeUnwritable(directory=str(ledger.location), reason=one_line(error)) from error
     return done

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ticklake.lake.delta import RowGroup, column_of, opened, row_groups
+from ticklake.lake.delta import RowGroup, TableFile, column_of, dataset_from, opened, row_groups
 from ticklake.lake.empty import ticks_of
 from ticklake.lake.errors import NullInKey
 from ticklake.lake.order import ordered
@@ -24,13 +23,11 @@ Numbers = npt.NDArray[np.int64]
 _ROWS_AT_ONCE = 1 << 18
 
 
-def merged(paths: Sequence[Path], table: Table) -> Iterator[pa.RecordBatch]:
+def merged(files: Sequence[TableFile], table: Table) -> Iterator[pa.RecordBatch]:
     """Yields all rows in ascending order of the key. Two rows with the same key are an error."""
-    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    parquet = ds.ParquetFileFormat(default_fragment_scan_options=checked)
-    dataset = ds.dataset([str(path) for path in paths], schema=table.schema, format=parquet)
-    column = ds.field(table.ordinal)
-    for first, last in tick_ranges(*_rows_per_tick(paths, table.ordinal), _ROWS_AT_ONCE):
+    dataset = dataset_from(files, table.schema)
+    column = pc.field(table.ordinal)
+    for first, last in tick_ranges(*_rows_per_tick(files, table.ordinal), _ROWS_AT_ONCE):
         # Without threads and readahead, because rows read ahead would also be in memory.
         wanted = (column >= first) & (column <= last)
         rows = dataset.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
@@ -50,19 +47,19 @@ def tick_ranges(ticks: Numbers, rows: Numbers, at_once: int) -> Iterator[TickRan
         yield TickRange(int(ticks[start]), int(ticks[-1]))
 
 
-def _rows_per_tick(paths: Sequence[Path], ordinal: str) -> tuple[Numbers, Numbers]:
+def _rows_per_tick(files: Sequence[TableFile], ordinal: str) -> tuple[Numbers, Numbers]:
     """Counts the rows of each tick. Reads tick numbers only from row groups with more than one tick."""
-    found = [_counts(file, group, ordinal) for path in paths for file, group in _row_groups(path, ordinal)]
+    found = [_counts(stored, group, ordinal) for file in files for stored, group in _row_groups(file, ordinal)]
     ticks = np.concatenate([np.empty(0, np.int64), *(part[0] for part in found)])
     rows = np.concatenate([np.empty(0, np.int64), *(part[1] for part in found)])
     distinct, places = np.unique(ticks, return_inverse=True)
     return distinct, np.bincount(places, rows, len(distinct)).astype(np.int64)
 
 
-def _row_groups(path: Path, ordinal: str) -> Iterator[tuple[pq.ParquetFile, RowGroup]]:
-    with opened(path) as file:
-        for group in row_groups(file.metadata, ordinal):
-            yield file, group
+def _row_groups(file: TableFile, ordinal: str) -> Iterator[tuple[pq.ParquetFile, RowGroup]]:
+    with opened(file) as stored:
+        for group in row_groups(stored.metadata, ordinal):
+            yield stored, group
 
 
 def _counts(file: pq.ParquetFile, group: RowGroup, ordinal: str) -> tuple[Numbers, Numbers]:

@@ -10,22 +10,23 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ticklake import faults
 from ticklake.lake.delta import (
     Commit,
     DeltaError,
+    Location,
+    TableFile,
     TableFolder,
     check_intact,
     decode_commit,
     durable_version,
+    files_of,
     is_checkpoint,
     is_commit,
     old_checkpoints,
     one_line,
     open_of_run,
-    paths_of,
 )
 from ticklake.lake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 
@@ -43,7 +44,7 @@ _LEFTOVER = re.compile(r"\..*\.tmp|_commit_.*\.tmp|.*#\d+|.*\.torn")
 class Garbage:
     """A file that can be removed."""
 
-    path: Path
+    file: TableFile
     size: int
 
 
@@ -52,7 +53,7 @@ class Vacuum:
 
     def __init__(
         self,
-        directory: Path,
+        location: Location,
         run_id: str,
         older_than: float = RETENTION,
         *,
@@ -61,8 +62,7 @@ class Vacuum:
     ) -> None:
         if older_than < SHORTEST_RETENTION and not force:
             raise RetentionTooShort(hours=older_than / 3600, shortest=SHORTEST_RETENTION / 3600)
-        self._directory, self._run_id = directory, run_id
-        self._log = directory / "_delta_log"
+        self._location, self._run_id = location, run_id
         self._older_than = older_than
         self._clock = clock
         self._id = ""
@@ -72,67 +72,68 @@ class Vacuum:
         cutoff = self._clock() - self._older_than
         self._id, live = self._live()
         needed = live | self._removed_since(cutoff)
-        data = (path for path in self._directory.glob("*.parquet") if path.name not in needed)
-        left = (path for folder in (self._directory, self._log) for path in _leftovers(folder))
-        with TableFolder(self._directory) as folder:
-            old = [self._log / name for name in old_checkpoints(folder)]
-        found = (_aged(path, cutoff) for path in (*data, *left, *old))
-        return sorted((one for one in found if one is not None), key=lambda one: one.path)
+        names = self._location.names()
+        data = (name for name in names if name.endswith(".parquet") and name not in needed)
+        left, left_in_log = (filter(_LEFTOVER.fullmatch, some) for some in (names, self._location.log_names()))
+        with TableFolder(self._location) as folder:
+            old = old_checkpoints(folder)
+        files = (self._location.file(name) for name in (*data, *left))
+        log_files = (self._location.log_file(name) for name in (*left_in_log, *old))
+        found = (_aged(file, cutoff) for file in (*files, *log_files))
+        return sorted((one for one in found if one is not None), key=lambda one: one.file.path)
 
     def remove(self, garbage: Sequence[Garbage]) -> Iterator[Garbage]:
         """Removes these files, unless they have been committed since, or the table was replaced by another one."""
         for start in range(0, len(garbage), _AT_ONCE):
-            with TableFolder(self._directory) as folder, folder.removing():
+            with TableFolder(self._location) as folder, folder.removing():
                 found, live = self._live()
                 if found != self._id or not folder.is_here():
                     return
                 old = set(old_checkpoints(folder))
-                names = {one: one.path.name for one in garbage[start : start + _AT_ONCE]}
+                names = {one: one.file.name for one in garbage[start : start + _AT_ONCE]}
                 gone = [
                     one
                     for one, name in names.items()
-                    if name not in live and (name in old or not (one.path.parent == self._log and is_checkpoint(name)))
+                    if name not in live
+                    and (name in old or not (one.file == self._location.log_file(name) and is_checkpoint(name)))
                 ]
                 faults.reach("lake.vacuum.remove")
                 for one in gone:
-                    folder.remove(str(one.path.relative_to(self._directory)))
+                    folder.remove(one.file.path)
             yield from gone
 
     def _live(self) -> tuple[str, set[str]]:
         """Returns the table's id, and the names of its files."""
         try:
-            with TableFolder(self._directory) as folder:
+            with TableFolder(self._location) as folder:
                 states = folder.states(durable_version(folder))
                 # Files of a missing commit, or of one that is being copied, would look like garbage.
                 check_intact(folder)
-                delta = open_of_run(self._directory, self._run_id)
+                delta = open_of_run(self._location, self._run_id)
                 changed = [name for name, state in states.items() if folder.state(name) != state]
             if changed:
-                raise TableUnreadable(table=self._directory, reason=f"{changed[0]} has changed meanwhile. Try again")
-            return str(delta.metadata().id), {path.name for path in paths_of(delta, self._directory)}
+                raise TableUnreadable(table=self._location, reason=f"{changed[0]} has changed meanwhile. Try again")
+            return str(delta.metadata().id), {file.name for file in files_of(delta, self._location)}
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
+            raise TableUnreadable(table=self._location, reason=one_line(error)) from error
 
     def _removed_since(self, cutoff: float) -> set[str]:
         """Returns the files that were part of the table at some time since `cutoff`."""
-        recent = (path for path in self._log.glob("*.json") if is_commit(path.name) and path.stat().st_mtime >= cutoff)
-        return {name for path in recent for name in _decoded(path).removes}
+        commits = map(self._location.log_file, filter(is_commit, self._location.log_names()))
+        recent = (file for file in commits if file.facts().written >= cutoff)
+        return {name for file in recent for name in _decoded(file).removes}
 
 
-def _decoded(path: Path) -> Commit:
+def _decoded(file: TableFile) -> Commit:
     try:
-        return decode_commit(path.read_bytes(), "")
+        return decode_commit(file.read(), "")
     except ValueError as error:
-        raise DamagedCommit(file=str(path), reason=error) from error
+        raise DamagedCommit(file=str(file), reason=error) from error
 
 
-def _leftovers(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name))
-
-
-def _aged(path: Path, cutoff: float) -> Garbage | None:
+def _aged(file: TableFile, cutoff: float) -> Garbage | None:
     try:
-        facts = path.stat()
+        facts = file.facts()
     except FileNotFoundError:
         return None
-    return Garbage(path, facts.st_size) if facts.st_mtime < cutoff else None
+    return Garbage(file, facts.size) if facts.written < cutoff else None

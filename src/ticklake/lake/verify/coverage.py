@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +14,17 @@ import pyarrow.dataset as ds
 from ticklake.lake.delta import (
     DeltaError,
     DeltaTable,
+    Location,
+    TableFile,
     TableNotFoundError,
     check_readable,
     contents_of,
     dataset_of,
+    files_of,
     is_counted_by,
     named_key,
     one_line,
-    paths_of,
+    opened_table,
     recorded,
 )
 from ticklake.lake.empty import Ticks, joined, ticks_of
@@ -62,62 +64,60 @@ class RowCounts:
     """The version of the table that was read; None if there is none."""
 
 
-def key_of(directory: Path) -> tuple[str, ...]:
+def key_of(location: Location) -> tuple[str, ...]:
     """Returns the key that the properties of a table name.
 
     Without such a property, the key is `tick_number` if the table has that column, else empty.
     """
-    delta = _open(directory)
-    return (TICK,) if delta is None else named_key(delta, directory) or ((TICK,) if is_counted_by(delta, TICK) else ())
+    delta = _open(location)
+    return (TICK,) if delta is None else named_key(delta, location) or ((TICK,) if is_counted_by(delta, TICK) else ())
 
 
-def covered(directory: Path, version: int | None = None) -> Covered:
+def covered(location: Location, version: int | None = None) -> Covered:
     """Returns the ticks of a table; default: in its newest version. Reads a row group only if it must."""
-    delta, key = _open(directory, version), key_of(directory)
+    delta, key = _open(location, version), key_of(location)
     if delta is None or not key:
         return Covered(np.empty(0, np.int64), np.empty(0, np.int64))
-    if any(file is not None and file.nulls for file in contents_of(delta, directory, key[0])):
-        raise TableUnreadable(table=directory, reason=f"it has rows without {key[0]}")
-    found = joined(part for path in paths_of(delta, directory) for part in _ticks(path, key[0]))
-    records = recorded(directory / "_delta_log", str(delta.metadata().id), int(delta.version()))
+    if any(file is not None and file.nulls for file in contents_of(delta, location, key[0])):
+        raise TableUnreadable(table=location, reason=f"it has rows without {key[0]}")
+    found = joined(part for file in files_of(delta, location) for part in _ticks(file, key[0]))
+    records = recorded(location, str(delta.metadata().id), int(delta.version()))
     return Covered(found, records.empty.all())
 
 
-def table_id(directory: Path) -> str | None:
+def table_id(location: Location) -> str | None:
     """Returns the id of the table, or None if it does not exist."""
-    delta = _open(directory)
+    delta = _open(location)
     return None if delta is None else str(delta.metadata().id)
 
 
-def properties_of(directory: Path) -> Mapping[str, str]:
+def properties_of(location: Location) -> Mapping[str, str]:
     """Returns the properties of a table; none if it does not exist."""
-    delta = _open(directory)
+    delta = _open(location)
     return {} if delta is None else {name: value or "" for name, value in delta.metadata().configuration.items()}
 
 
-def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
+def row_counts(location: Location, key: Sequence[str] = ()) -> RowCounts:
     """Counts rows and finds duplicates, one range of ticks at a time: memory does not grow with the table.
 
     Without a key, rows are duplicates if all their columns are equal.
     """
-    delta = _open(directory)
-    ordinal = (key or key_of(directory))[0]
-    key = key or (
-        named_key(delta, directory) or pa.schema(delta.schema().to_arrow()).names if delta is not None else ()
-    )
+    delta = _open(location)
+    ordinal = (key or key_of(location))[0]
+    key = key or (named_key(delta, location) or pa.schema(delta.schema().to_arrow()).names if delta is not None else ())
     counts: list[pa.Table] = []
     duplicates: list[pa.Table] = []
     if delta is not None:
         try:
-            for keys in _keys_by_range(delta, directory, key, ordinal):
+            for keys in _keys_by_range(delta, location, key, ordinal):
                 grouped = keys.group_by(list(key)).aggregate([([], "count_all")])
                 duplicates.append(grouped.filter(pc.greater(grouped["count_all"], 1)))
                 counts.append(keys.group_by(ordinal).aggregate([([], "count_all")]))
         except (OSError, pa.ArrowException) as error:
-            raise TableUnreadable(table=directory, reason=one_line(error)) from error
+            raise TableUnreadable(table=location, reason=one_line(error)) from error
     counted = pa.concat_tables(counts).sort_by(ordinal) if counts else None
     if counted is not None and counted[ordinal].null_count:
-        raise TableUnreadable(table=directory, reason=f"it has rows without {ordinal}")
+        raise TableUnreadable(table=location, reason=f"it has rows without {ordinal}")
     repeated = pa.concat_tables(duplicates) if duplicates else None
     return RowCounts(
         ticks_of(counted[ordinal]) if counted else np.empty(0, np.int64),
@@ -128,23 +128,23 @@ def row_counts(directory: Path, key: Sequence[str] = ()) -> RowCounts:
     )
 
 
-def rows_of(directory: Path, ordinal: str, numbers: Sequence[int]) -> pa.Table:
+def rows_of(location: Location, ordinal: str, numbers: Sequence[int]) -> pa.Table:
     """Returns the rows with these numbers in column `ordinal`."""
-    delta = _open(directory)
+    delta = _open(location)
     if delta is None:
-        raise TableUnreadable(table=directory, reason="it does not exist")
+        raise TableUnreadable(table=location, reason="it does not exist")
     try:
-        return dataset_of(delta, directory).to_table(filter=ds.field(ordinal).isin(list(numbers)))
+        return dataset_of(delta, location).to_table(filter=ds.field(ordinal).isin(list(numbers)))
     except (OSError, pa.ArrowException) as error:
-        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+        raise TableUnreadable(table=location, reason=one_line(error)) from error
 
 
-def _keys_by_range(delta: DeltaTable, directory: Path, key: Sequence[str], ordinal: str) -> Iterator[pa.Table]:
+def _keys_by_range(delta: DeltaTable, location: Location, key: Sequence[str], ordinal: str) -> Iterator[pa.Table]:
     """Yields the key columns of one range of ticks after the other, each with about `_ROWS_AT_ONCE` rows."""
-    files = contents_of(delta, directory, ordinal)
+    files = contents_of(delta, location, ordinal)
     if not files:
         return
-    dataset = dataset_of(delta, directory)
+    dataset = dataset_of(delta, location)
     bounds = [file.bounds for file in files if file is not None and file.bounds is not None and not file.nulls]
     if len(bounds) < len(files):
         # A file cannot be read, or rows have no tick. Reading everything finds both.
@@ -160,19 +160,19 @@ def _keys_by_range(delta: DeltaTable, directory: Path, key: Sequence[str], ordin
             yield dataset.to_table(columns=list(key), filter=(tick >= first) & (tick <= beyond - 1))
 
 
-def _ticks(path: Path, ordinal: str) -> list[Ticks]:
+def _ticks(file: TableFile, ordinal: str) -> list[Ticks]:
     try:
-        return list(ticks_in(path, [_EVERY_TICK], ordinal))
+        return list(ticks_in(file, [_EVERY_TICK], ordinal))
     except (OSError, pa.ArrowException) as error:
-        raise TableUnreadable(table=path, reason=one_line(error)) from error
+        raise TableUnreadable(table=file, reason=one_line(error)) from error
 
 
-def _open(directory: Path, version: int | None = None) -> DeltaTable | None:
+def _open(location: Location, version: int | None = None) -> DeltaTable | None:
     try:
-        delta = DeltaTable(directory, version=version)
+        delta = opened_table(location, version)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise TableUnreadable(table=directory, reason=one_line(error)) from error
-    check_readable(delta, directory)
+        raise TableUnreadable(table=location, reason=one_line(error)) from error
+    check_readable(delta, location)
     return delta

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 
-from ticklake.lake.delta import DeltaError, DeltaTable, checksum, live_files, one_line, opened
+from ticklake.lake.delta import DeltaError, Location, TableFile, checksum, live_files, one_line, opened, opened_table
 from ticklake.lake.verify.inspection import inspected
 
 
-def damaged_files(directory: Path, ordinal: str) -> dict[str, str]:
+def damaged_files(location: Location, ordinal: str) -> dict[str, str]:
     """Returns the damaged files by path, with the reason. Reads the whole log and every byte of every file."""
-    log = inspected(directory, ordinal)
+    log = inspected(location, ordinal)
     try:
-        files = live_files(DeltaTable(directory), ordinal)
+        files = live_files(opened_table(location), ordinal)
     except (DeltaError, OSError) as error:
-        return log.flaws | {str(directory): one_line(error)}
-    found = {directory / file.path: log.checksums.get(file.path, "") for file in files}
-    return log.flaws | {str(path): flaw for path, expected in found.items() if (flaw := _flaw(path, expected))}
+        return log.flaws | {str(location): one_line(error)}
+    found = {location.file(file.path): log.checksums.get(file.path, "") for file in files}
+    return log.flaws | {str(file): flaw for file, expected in found.items() if (flaw := _flaw(file, expected))}
 
 
-def _flaw(path: Path, expected: str) -> str:
+def _flaw(file: TableFile, expected: str) -> str:
     try:
         if expected:
-            return "its checksum is wrong" if checksum(path) != expected else ""
-        with opened(path) as file:
-            for group in range(file.num_row_groups):
-                file.read_row_group(group)
+            return "its checksum is wrong" if checksum(file) != expected else ""
+        with opened(file) as stored:
+            for group in range(stored.num_row_groups):
+                stored.read_row_group(group)
     except (OSError, pa.ArrowException) as error:
         return one_line(error)
     return ""

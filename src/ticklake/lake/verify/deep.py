@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,13 +12,15 @@ import pyarrow as pa
 
 from ticklake.lake.delta import (
     DeltaError,
-    DeltaTable,
     LiveFile,
+    Location,
+    TableFile,
     checksum,
     conformed,
     live_files,
     one_line,
     opened,
+    opened_table,
     row_groups,
 )
 from ticklake.lake.errors import DamagedTableFile, FlushFailed
@@ -65,12 +66,12 @@ def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) 
     decoded = _on_workers(spark, files, lambda file: _decode(work, file))
     unreadable = {key: result for key, result in decoded if isinstance(result, str)}
     from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
-    directory = Path(work.directory)
-    assert work.table is not None  # noqa: S101  there is a table to compare with
-    log = inspected(directory, work.table.ordinal)
+    location, layout = work.location, work.table
+    assert location is not None and layout is not None  # noqa: S101  there is a table to compare with
+    log = inspected(location, layout.ordinal)
     items = [
-        _Item(directory, work.table, file.path, log.bounds.get(file.path, file.ticks), log.checksums.get(file.path, ""))
-        for file in _files(directory, work.table.ordinal)
+        _Item(location.file(one.path), layout, log.bounds.get(one.path, one.ticks), log.checksums.get(one.path, ""))
+        for one in _files(location, layout.ordinal)
     ]
     scanned = _on_workers(spark, items, _scan)
     unreadable |= {path: result for path, result in scanned if isinstance(result, str)}
@@ -138,40 +139,35 @@ def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
 class _Item(NamedTuple):
     """A file of the table, and its expected checksum, if known."""
 
-    directory: Path
+    file: TableFile
     table: Table
-    name: str
     ticks: TickRange
     checksum: str
 
-    @property
-    def path(self) -> Path:
-        return self.directory / self.name
-
     def damaged(self, reason: str) -> tuple[str, str]:
         error = DamagedTableFile(
-            file=str(self.path), table=self.table.name, first=self.ticks.start, last=self.ticks.end, reason=reason
+            file=str(self.file), table=self.table.name, first=self.ticks.start, last=self.ticks.end, reason=reason
         )
-        return str(self.path), str(error)
+        return str(self.file), str(error)
 
 
-def _files(directory: Path, ordinal: str) -> list[LiveFile]:
+def _files(location: Location, ordinal: str) -> list[LiveFile]:
     """Returns the files of the table; none if the log cannot be read, which `inspected` reports."""
     try:
-        return live_files(DeltaTable(directory), ordinal)
+        return live_files(opened_table(location), ordinal)
     except (DeltaError, OSError):
         return []
 
 
 def _scan(item: _Item) -> tuple[str, Fingerprints | str]:
     try:
-        if item.checksum and checksum(item.path) != item.checksum:
+        if item.checksum and checksum(item.file) != item.checksum:
             return item.damaged("its checksum is wrong")
         # Another engine may have written the columns in another order and with other Arrow types.
         schema = item.table.schema
-        with opened(item.path) as file:
-            groups = [group.number for group in row_groups(file.metadata, item.table.ordinal)]
-            rows = (conformed(file.read_row_group(group), schema) for group in groups)
-            return str(item.path), merged(fingerprints(part, ordinal=item.table.ordinal) for part in rows)
+        with opened(item.file) as stored:
+            groups = [group.number for group in row_groups(stored.metadata, item.table.ordinal)]
+            rows = (conformed(stored.read_row_group(group), schema) for group in groups)
+            return str(item.file), merged(fingerprints(part, ordinal=item.table.ordinal) for part in rows)
     except (OSError, pa.ArrowException) as error:
         return item.damaged(one_line(error))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ticklake.lake.delta import (
     HINT,
     Commit,
     DeltaError,
-    DeltaTable,
     LiveFile,
+    Location,
     Snapshot,
     Summary,
+    TableFile,
     TableFolder,
     checkpoint_name,
     checksum,
@@ -24,7 +23,10 @@ from ticklake.lake.delta import (
     is_commit,
     live_files,
     one_line,
+    opened_table,
     opens_without,
+    read_rows,
+    version_of,
     versions_of,
 )
 from ticklake.lake.errors import DamagedCommit
@@ -42,53 +44,52 @@ class Inspection(NamedTuple):
     bounds: dict[str, TickRange]
 
 
-def inspected(directory: Path, ordinal: str = "tick_number") -> Inspection:
+def inspected(location: Location, ordinal: str = "tick_number") -> Inspection:
     """Reads and checks the whole log."""
-    log = directory / "_delta_log"
-    summary = Summary.stored(log)
+    summary = Summary.stored(location)
     own = {checkpoint_name(summary.version): summary.checkpoint}
-    flaws = {str(path): flaw for path in _checkpoints(log) if (flaw := _flaw(path, own.get(path.name, "")))}
+    flaws = {str(file): flaw for file in _checkpoints(location) if (flaw := _flaw(file, own.get(file.name, "")))}
     history: dict[int, Commit] = {}
-    for path in sorted(path for path in log.glob("*.json") if is_commit(path.name)):
+    for file in map(location.log_file, filter(is_commit, location.log_names())):
         try:
-            history[int(path.stem)] = decode_commit(path.read_bytes(), ordinal)
+            history[version_of(file.name)] = decode_commit(file.read(), ordinal)
         except (OSError, ValueError) as error:
-            flaws[str(path)] = str(DamagedCommit(file=str(path), reason=one_line(error)))
+            flaws[str(file)] = str(DamagedCommit(file=str(file), reason=one_line(error)))
     if not flaws:
-        flaws |= _difference(directory, history, ordinal)
+        flaws |= _difference(location, history, ordinal)
     sums = {path: found for commit in history.values() for path, found in commit.checksums.items()}
-    bounds = {file.path: file.ticks for commit in history.values() for file in commit.adds}
+    bounds = {added.path: added.ticks for commit in history.values() for added in commit.adds}
     return Inspection(flaws, sums, bounds)
 
 
-def _flaw(checkpoint: Path, expected: str) -> str:
+def _flaw(checkpoint: TableFile, expected: str) -> str:
     """Returns what is wrong with a checkpoint, or an empty text.
 
     If the table needs it, another writer may have replaced ours and cleaned the log up: our checksum does not count.
     """
-    with TableFolder(checkpoint.parents[1]) as folder:
+    with TableFolder(checkpoint.location) as folder:
         removable = opens_without(folder, [checkpoint.name])
     advice = _REMOVE if removable else "restore it, because commits before it are gone"
     if removable and expected and checksum(checkpoint) != expected:
         return f"its checksum is wrong; {advice}"
     try:
-        pq.read_table(checkpoint)
+        read_rows(checkpoint)
     except (OSError, pa.ArrowException) as error:
         return f"{one_line(error)}; {advice}"
     return ""
 
 
-def _difference(directory: Path, history: dict[int, Commit], ordinal: str) -> dict[str, str]:
+def _difference(location: Location, history: dict[int, Commit], ordinal: str) -> dict[str, str]:
     """Compares the files of the table with the commits. Checkpoints have no checksum, but must agree with commits."""
     try:
-        delta = DeltaTable(directory)
+        delta = opened_table(location)
         found = _sizes(live_files(delta, ordinal))
     except (DeltaError, OSError) as error:
-        return {str(directory / "_delta_log"): one_line(error)}
+        return {location.log: one_line(error)}
     versions = range(int(delta.version()) + 1)
     if not all(version in history for version in versions):
         return {}
-    return _compared(directory, found, _sizes(_replayed([history[version] for version in versions])))
+    return _compared(location, found, _sizes(_replayed([history[version] for version in versions])))
 
 
 def _sizes(files: Iterable[LiveFile]) -> set[tuple[str, int]]:
@@ -96,17 +97,18 @@ def _sizes(files: Iterable[LiveFile]) -> set[tuple[str, int]]:
     return {(file.path, file.size) for file in files}
 
 
-def _compared(directory: Path, found: set[tuple[str, int]], replayed: set[tuple[str, int]]) -> dict[str, str]:
+def _compared(location: Location, found: set[tuple[str, int]], replayed: set[tuple[str, int]]) -> dict[str, str]:
     if found == replayed:
         return {}
     path, _ = min(found ^ replayed)
     reason = f"it does not agree with the commits, first about {path}; {_REMOVE}"
-    return {str(newest): reason for newest in _checkpoints(directory / "_delta_log")[-1:]}
+    return {str(newest): reason for newest in _checkpoints(location)[-1:]}
 
 
-def _checkpoints(log: Path) -> list[Path]:
+def _checkpoints(location: Location) -> list[TableFile]:
     """Returns the checkpoints ordered by version, the newest last."""
-    return sorted(log / name for name in versions_of(path.name for path in log.glob("*.parquet")))
+    names = (name for name in versions_of(location.log_names()) if name.endswith(".parquet"))
+    return [location.log_file(name) for name in names]
 
 
 def _replayed(history: list[Commit]) -> Snapshot:
