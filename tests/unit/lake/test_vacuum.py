@@ -90,14 +90,14 @@ def test_looking_removes_nothing(compacted: Ledger) -> None:
 
 
 def test_what_a_dead_flush_has_left_goes_and_a_living_one_is_left_alone(compacted: Ledger) -> None:
-    directory = compacted.location
-    write(Path(str(directory)), "dead.parquet", [3])
-    (Path(str(directory)) / "_delta_log" / ".00000000000000000009.json.77-ab12cd34.tmp").write_text("half")
-    (Path(str(directory)) / "_delta_log" / "00000000000000000009.json.torn").write_text("half")
-    (Path(str(directory)) / "_delta_log" / "00000000000000000002.checkpoint.parquet#1").write_text("half")
-    age(Path(str(directory)), 7.1)
-    write(Path(str(directory)), "alive.parquet", [4])
-    assert sorted(vacuum(Path(str(directory)))) == [
+    directory = folder_of(compacted)
+    write(directory, "dead.parquet", [3])
+    (directory / "_delta_log" / ".00000000000000000009.json.77-ab12cd34.tmp").write_text("half")
+    (directory / "_delta_log" / "00000000000000000009.json.torn").write_text("half")
+    (directory / "_delta_log" / "00000000000000000002.checkpoint.parquet#1").write_text("half")
+    age(directory, 7.1)
+    write(directory, "alive.parquet", [4])
+    assert sorted(vacuum(directory)) == [
         ".00000000000000000009.json.77-ab12cd34.tmp",
         "00000000000000000002.checkpoint.parquet#1",
         "00000000000000000009.json.torn",
@@ -105,7 +105,7 @@ def test_what_a_dead_flush_has_left_goes_and_a_living_one_is_left_alone(compacte
         "b.parquet",
         "dead.parquet",
     ]
-    assert (Path(str(directory)) / "alive.parquet").exists()
+    assert (directory / "alive.parquet").exists()
 
 
 def test_a_file_that_is_committed_between_look_and_removal_stays(compacted: Ledger) -> None:
