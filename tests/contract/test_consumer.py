@@ -702,7 +702,7 @@ with Database(sys.argv[1]) as database:
 """
 
 
-@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize("attempts", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("where", ["handler", "event_id"])
 def test_a_message_that_kills_its_process_costs_no_other_one_its_attempts(
     run: Run, database_url: str, attempts: int, where: str
