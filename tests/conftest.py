@@ -56,6 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Saves what `make coverage` has measured here: a worker that takes long to end is killed."""
+    coverage = sys.modules.get("coverage")
+    if coverage is not None and (measured := coverage.Coverage.current()) is not None:
+        measured.save()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Two workers begin with what takes long: one has the Spark session, the other starts and kills processes.
 

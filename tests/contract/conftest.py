@@ -13,6 +13,27 @@ from ticklake.database.sqlite.backend import SqliteBackend
 from ticklake.database.sqlite.run_file import wall_clock_ms
 from ticklake.topics import Run
 
+# They test what is built upon topics, groups and coordination, which have tests of their own on every database.
+ALIKE = {
+    *("test_acknowledged_by_index", "test_consumer_catching_up", "test_coordinated_batches", "test_copied_lakes"),
+    *("test_doctor", "test_group_tables", "test_hostile_uses", "test_large_messages", "test_lives_of_runs"),
+    *("test_poison_messages", "test_reconciliation", "test_top", "test_topics_cli", "test_unfinished_runs"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What both databases do alike is tested on SQLite, and on PostgreSQL too with the slow tests."""
+    found = [(item, database_of(item), item.nodeid.partition("[")[0]) for item in items if item.path.stem in ALIKE]
+    on_sqlite = {name for _, database, name in found if database == "sqlite"}
+    for item, database, name in found:
+        if database == "postgres" and name in on_sqlite:
+            item.add_marker(pytest.mark.slow)
+
+
+def database_of(item: pytest.Item) -> str | None:
+    given = getattr(item, "callspec", None)
+    return given.params.get("database_url") if given is not None else None
+
 
 class Clock:
     """The clock of the SQLite backend: real time plus what a test has added."""

@@ -702,7 +702,9 @@ with Database(sys.argv[1]) as database:
 """
 
 
-@pytest.mark.parametrize("attempts", [1, 3, 5])
+@pytest.mark.parametrize(
+    "attempts", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("where", ["handler", "event_id"])
 def test_a_message_that_kills_its_process_costs_no_other_one_its_attempts(
     run: Run, database_url: str, attempts: int, where: str

@@ -155,7 +155,14 @@ def test_a_name_stays_where_it_belongs(place: Place, way: str) -> None:
     stays(place, WAYS[way])
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.startswith("topics")])
+@pytest.mark.parametrize(
+    "way",
+    [
+        way if way in ("topics, a run", "topics, browse") else pytest.param(way, marks=pytest.mark.slow)
+        for way in WAYS
+        if way.startswith("topics")
+    ],
+)
 def test_a_name_stays_where_it_belongs_on_postgres(place: Place, postgres_url: str, way: str) -> None:
     place.url = postgres_url
     stays(place, WAYS[way])
@@ -259,7 +266,10 @@ def test_only_plain_names_are_tables_whatever_lies_in_the_lake(tmp_path: Path) -
         assert list(result.rows) == [("ok",)]
 
 
-@pytest.mark.parametrize("table", [b"\x1b[2J", b"\xff\xfe", b"line\nbreak", b"\xc2\x9b2J"])
+@pytest.mark.parametrize(
+    "table",
+    [b"\x1b[2J", *(pytest.param(one, marks=pytest.mark.slow) for one in (b"\xff\xfe", b"line\nbreak", b"\xc2\x9b2J"))],
+)
 def test_an_error_is_one_line_that_a_terminal_can_show(table: bytes, tmp_path: Path) -> None:
     """The command itself, with names that would clear the screen or are no text."""
     arguments = [b"sql", b'FROM "' + table + b'"', b"--lake", str(tmp_path).encode()]

@@ -70,7 +70,7 @@ def nest(run: Run) -> None:
         inner(transaction)
 
 
-@pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("act", [write, look, fail, nest])
 def test_a_transaction_interrupted_anywhere_leaves_nothing_behind(
     run: Run, act: Callable[[Run], None], every: int
@@ -90,7 +90,7 @@ def test_a_transaction_interrupted_anywhere_leaves_nothing_behind(
     write(run)
 
 
-@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [43, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("act", [write, look, fail, nest])
 def test_an_interrupt_that_somebody_keeps_holds_nothing(run: Run, act: Callable[[Run], None], every: int) -> None:
     """An exception keeps its frames, and they keep what they worked with; a cycle keeps it until the collector runs."""

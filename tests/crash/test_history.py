@@ -94,7 +94,11 @@ def table(maker: Any, tmp_path: Path) -> Iterator[Table]:
 # The first file that a writer creates is the commit that makes the table.
 @pytest.mark.parametrize(
     ("held", "new"),
-    [("storage.write:hold:6", 1), ("storage.publish:hold:6", 5), ("lake.commit.before:hold:5", BATCHES)],
+    [
+        pytest.param("storage.write:hold:6", 1, marks=pytest.mark.slow),
+        ("storage.publish:hold:6", 5),
+        pytest.param("lake.commit.before:hold:5", BATCHES, marks=pytest.mark.slow),
+    ],
 )
 def test_a_commit_for_a_table_that_was_moved_away_never_lands_in_the_one_made_anew(
     table: Table, eventually: Callable[..., None], held: str, new: int
@@ -111,7 +115,7 @@ def test_a_commit_for_a_table_that_was_moved_away_never_lands_in_the_one_made_an
     assert len(set(table.keys(away))) == len(table.keys(away)) in (4 * TICKS, 5 * TICKS)
 
 
-@pytest.mark.parametrize("new", [1, 2])
+@pytest.mark.parametrize("new", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_commit_never_lands_behind_one_that_was_set_aside(
     table: Table, eventually: Callable[..., None], new: int
 ) -> None:

@@ -37,6 +37,11 @@ COPYING = [
     *("archive.file", "archive.file:kill:4", "storage.publish:kill:3", "archive.tables.before", "archive.tables.after"),
     "archive.copied",
 ]
+QUICK = {"removal.marked", "removal.rename.after", "disk.remove.after:kill:2", "archive.file:kill:4", "archive.copied"}
+
+
+def quick_or_slow(points: list[str]) -> list[Any]:
+    return [one if one in QUICK else pytest.param(one, marks=SLOW) for one in points]
 
 
 class Place:
@@ -101,7 +106,7 @@ def place(request: pytest.FixtureRequest, maker: Any, tmp_path: Path) -> Place:
     return Place(maker, url, tmp_path)
 
 
-@pytest.mark.parametrize("point", [*MARKED, *OF_SQLITE])
+@pytest.mark.parametrize("point", quick_or_slow([*MARKED, *OF_SQLITE]))
 def test_a_deletion_that_is_killed_is_finished_by_the_same_command(place: Place, point: str) -> None:
     if point in OF_SQLITE and not place.url.startswith("sqlite"):
         pytest.skip("a file is removed")
@@ -112,7 +117,7 @@ def test_a_deletion_that_is_killed_is_finished_by_the_same_command(place: Place,
     place.is_gone()
 
 
-@pytest.mark.parametrize("point", [*COPYING, *MARKED[:1], *(pytest.param(one, marks=SLOW) for one in MARKED[1:])])
+@pytest.mark.parametrize("point", quick_or_slow([*COPYING, *MARKED]))
 def test_an_archive_that_is_killed_loses_nothing_and_is_finished_by_the_same_command(place: Place, point: str) -> None:
     to, tables = place.root / "archive", place.root / "tables"
     words = ("archive", place.run_id, str(to), "--tables", str(tables))

@@ -91,7 +91,9 @@ def keep(page: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(1920, "light"), (360, "dark")], ids=["wide and light", "narrow and dark"]
+    ("width", "scheme"),
+    [pytest.param(1920, "light", marks=pytest.mark.slow), (360, "dark")],
+    ids=["wide and light", "narrow and dark"],
 )
 def test_every_page_fits_and_can_be_used_by_everybody(
     open_page: Callable[..., Any], address: str, tmp_path: Path, width: int, scheme: str

@@ -151,7 +151,13 @@ STORIES = {
 }
 
 
-@pytest.fixture(scope="module", params=STORIES)
+# Births and deaths that were recorded or were not, sampled ticks, missing ranges: these two have all of it.
+QUICK = {"dead", "sampled"}
+
+
+@pytest.fixture(
+    scope="module", params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in STORIES]
+)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, str]:
     story, root = STORIES[request.param], tmp_path_factory.mktemp("story")
     return story, root, stories.write(story, root)

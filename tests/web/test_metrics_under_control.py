@@ -19,7 +19,7 @@ def scrape(client: httpx.Client) -> Series:
     return series(family for family in found if family.name.startswith("ticklake_"))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_metrics_of_a_node_keep_their_promises_whatever_is_done_to_its_services(
     client: httpx.Client, eventually: Callable[..., None], seed: int
 ) -> None:

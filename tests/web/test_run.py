@@ -105,6 +105,7 @@ def test_a_second_instance_is_refused_with_the_process_and_host_of_the_first(
     assert third.end() == 0, "a killed one holds nothing"
 
 
+@pytest.mark.slow  # in one process: `tests/unit/node/test_instance.py`
 def test_instances_that_compete_run_side_by_side(run: Started, write_config: Callable[..., Path]) -> None:
     config = write_config(node="instances = compete")
     nodes = [run("run", config) for _ in range(2)]

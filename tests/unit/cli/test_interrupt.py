@@ -143,7 +143,7 @@ services { simulation { }, persistence-service { resources { out = "topic-write:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("words", "heavy", "code", "last"),
     [

@@ -85,7 +85,9 @@ def test_runs_lists_every_run_and_what_is_known_of_the_damaged_one(ticklake: Run
 
 
 @pytest.mark.warns("is damaged")
-@pytest.mark.parametrize("command", [*LISTS, ["runs"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["runs"], *(pytest.param(one, marks=pytest.mark.slow) for one in LISTS)], ids=" ".join
+)
 def test_a_file_whose_run_is_not_known_any_more_is_named(
     ticklake: Run, places: Path, maker: Any, command: list[str]
 ) -> None:

@@ -73,12 +73,12 @@ def test_help_is_the_same(said: Said) -> None:
     "arguments",
     [
         ("config", "check", "missing.conf"),
-        ("status", RUN, "--lake", "nowhere"),
-        ("topics", "--database", "mysql://host/db"),
-        ("index", RUN, "--storage", "s", "--lake", "s3://bucket/lake"),
+        pytest.param(("status", RUN, "--lake", "nowhere"), marks=pytest.mark.slow),
+        pytest.param(("topics", "--database", "mysql://host/db"), marks=pytest.mark.slow),
+        pytest.param(("index", RUN, "--storage", "s", "--lake", "s3://bucket/lake"), marks=pytest.mark.slow),
         ("sql", "SELECT 1", "--lake", "."),
         ("init", "node"),
-        ("config", "show"),
+        pytest.param(("config", "show"), marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )

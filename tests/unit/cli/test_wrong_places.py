@@ -97,7 +97,7 @@ def tree(root: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "" for path in files}
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["missing", "empty"])
+@pytest.mark.parametrize("there", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["missing", "empty"])
 @pytest.mark.parametrize(("words", "command", "wrong"), list(places()))
 def test_nothing_is_created_in_a_place_that_was_named_by_mistake(
     good: dict[str, str], tmp_path: Path, words: Words, command: click.Command, wrong: click.Parameter, there: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ MODELS: dict[type[Options], str] = {model: f"resources.{name}" for name, model i
 }
 
 
+@cache
 def documented() -> dict[type[Options], dict]:
     """The options written out in the reference, by the model they belong to."""
     tree = read(REFERENCE).tree

@@ -238,8 +238,8 @@ def test_a_lake_in_a_bucket_is_refused_by_check_and_a_file_url_is_a_directory(tm
     "arguments",
     [
         ["index", RUN, "--storage", "s", "--lake", "s3://bucket/lake"],
-        ["status", "--storage", "s3://bucket/runs"],
-        ["runs", "--storage", "nosuch://bucket/runs"],
+        pytest.param(["status", "--storage", "s3://bucket/runs"], marks=pytest.mark.slow),
+        pytest.param(["runs", "--storage", "nosuch://bucket/runs"], marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )
