@@ -76,7 +76,11 @@ class ReconciliationService(Service):
                 self._reconcile(run_id)
 
     def _reconcile(self, run_id: str) -> None:
-        run = self._database.run(run_id)
+        with self._database.branch() as branch:  # closed again: there may be thousands of runs
+            self._reconcile_run(branch.run(run_id))
+
+    def _reconcile_run(self, run: Run) -> None:
+        run_id = run.id
         known = announced(run, self._topic)  # read before the files: a file announced meanwhile exists
         difference = compare(stored(self._storage, run_id), known)
         overdue = [key for key in difference.unannounced if key in self._suspects.get(run_id, ())]
@@ -99,18 +103,19 @@ class ReconciliationService(Service):
             return
         if changed is not None and now - changed / 1e9 < wanted:
             return
-        runs = runs_in([self._database], run_id)
-        silent = silent_seconds(self._storage, run_id, runs, now)
-        if silent is not None and silent >= wanted:
-            self._abandon(run_id, runs, silent)
+        with self._database.branch() as branch:
+            runs = runs_in([branch], run_id)
+            silent = silent_seconds(self._storage, run_id, runs, now)
+            if silent is not None and silent >= wanted:
+                self._abandon(branch, run_id, runs, silent)
 
-    def _abandon(self, run_id: str, runs: list[Run], silent: float) -> None:
+    def _abandon(self, database: Database, run_id: str, runs: list[Run], silent: float) -> None:
         known = [ticks for run in runs for ticks in announce_files(run, self._storage, self._topic)]
         end, _ = record_close(self._storage, run_id, cause=Cause.SILENCE, known=known, clock=self._clock)
         self.monitor.counter("runs_abandoned").add()
         log.info("Run %s is %s: its producer was silent for %d seconds", run_id, life_of(end), silent)
         if runs:
-            announce_end(destination_of([self._database], run_id, RunCompleted, RUN_TOPIC).create(), end)
+            announce_end(destination_of([database], run_id, RunCompleted, RUN_TOPIC).create(), end)
 
     def _report(self, vanished: list[str]) -> None:
         for key in vanished:
