@@ -49,6 +49,8 @@ class ReconciliationService(Service):
         self._only = run_id
         self._watches: dict[str, Watch] = {}
         self._suspects: dict[str, set[str]] = {}
+        self._settled: dict[str, int] = {}
+        """A hash of the listing and of the state of the database of each run, when it was last reconciled."""
         self._vanished: set[str] = set()
 
     def run(self) -> None:
@@ -72,8 +74,15 @@ class ReconciliationService(Service):
     def _reconcile_if_changed(self, run_id: str) -> None:
         watch = self._watches.setdefault(run_id, Watch(self._storage, run_id))
         with watch.looking() as files:  # remembered once the database has heard of them
-            if sum(1 for _ in files) or self._suspects.get(run_id):
+            found, suspects = sorted(name for _, name in files), self._suspects.get(run_id)
+            if not found and not suspects:
+                return
+            # Unchanged folders are listed once a minute, too. Then the database is opened only if it has changed.
+            stamp = self._database.stamps([run_id]).get(run_id)
+            state = hash((tuple(found), stamp))
+            if suspects or stamp is None or self._settled.get(run_id) != state:
                 self._reconcile(run_id)
+                self._settled[run_id] = state
 
     def _reconcile(self, run_id: str) -> None:
         with self._database.branch() as branch:  # closed again: there may be thousands of runs
