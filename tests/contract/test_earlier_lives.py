@@ -15,15 +15,16 @@ from ticklake.topics import Run, TopicReader
 
 TOPIC, GROUP = "batch-topic", "indexer"
 NODE, OTHER = "node-0123456789abcdef", "node-fedcba9876543210"
-Open = Callable[[str], TopicReader]
+Open = Callable[..., TopicReader]
 
 
 @pytest.fixture
 def open_as(run: Run, database: Database, tmp_path) -> Open:
     """Opens a reader of a process. Nobody closes it: its process is killed, or lives."""
 
-    def open_as(life: str) -> TopicReader:
-        resources = IndexerResources(Storage(tmp_path / "storage"), database=database, consumer=lambda: life)
+    def open_as(life: str, is_over: Callable[[str], bool] | None = None) -> TopicReader:
+        storage = Storage(tmp_path / "storage")
+        resources = IndexerResources(storage, database=database, consumer=lambda: life, is_over=is_over)
         return open_reader(resources, run, TOPIC, GROUP, IndexerOptions())
 
     return open_as
@@ -70,6 +71,15 @@ def test_a_node_that_is_killed_often_loses_no_message(open_as: Open, run: Run) -
     for life in range(20):
         assert len(open_as(f"{NODE}/{life:08x}").poll_many(10, 5)) == 3
     assert [(one.lag, one.dead_letters) for one in run.groups.list(TOPIC)] == [(3, 0)]
+
+
+def test_nodes_that_compete_are_killed_often_and_lose_no_message(open_as: Open, run: Run) -> None:
+    """Only what ended processes held is released, and these deliveries do not count as attempts."""
+    for life in range(20):
+        assert len(open_as(f"{NODE}/{life:08x}", lambda _: True).poll_many(10, 5)) == 3
+    assert [(one.lag, one.dead_letters) for one in run.groups.list(TOPIC)] == [(3, 0)]
+    with open_as(f"{NODE}/00000100", lambda life: life != f"{19:08x}") as reader:
+        assert reader.poll_many(10, 0) == []  # the last one is alive
 
 
 @pytest.mark.warns("DEAD_LETTER")

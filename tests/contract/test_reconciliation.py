@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,48 @@ def test_a_file_is_announced_at_the_second_look_and_once(
     duty.reconcile_all()
     assert announced(run).messages == 1
     assert duty.monitor.snapshot()["batches_announced"] == 1
+
+
+def test_many_runs_leave_nothing_open(database: Database, tmp_path: Path):
+    """A node with thousands of old runs would have thousands of open files."""
+    storage = tmp_path / "storage"
+    for number in range(10):
+        (storage / f"20261101-120000-{number:08}").mkdir(parents=True)
+        (storage / f"20261101-120000-{number:08}" / "batch_0_9.pb").touch()
+    with database.branch() as branch:
+        duty = ReconciliationService(branch, Storage(storage), abandon_after=3600, clock=lambda: time.time() + 10_000)
+        duty.reconcile_all()
+        duty.reconcile_all()
+        assert branch.opened == []
+        assert duty.monitor.snapshot()["runs_abandoned"] == 10
+    for run_id in [f"20261101-120000-{number:08}" for number in range(10)]:
+        assert told(database.run(run_id, create=False)) == [f"{run_id}/batch_0_9.pb"]
+
+
+@pytest.mark.warns("was announced but is not in")
+def test_a_listing_without_a_change_does_not_open_the_database(
+    duty: ReconciliationService, run: Run, put: Callable[[int], str], monkeypatch: pytest.MonkeyPatch, eventually: Any
+):
+    """All folders are listed once a minute. With 10,000 old runs, opening each would cost most of a core."""
+    opened: list[str] = []
+    reconcile = duty._reconcile
+    monkeypatch.setattr(duty, "_reconcile", lambda run_id: opened.append(run_id) or reconcile(run_id))
+
+    def list_again() -> bool:
+        opened.clear()
+        duty._watches.clear()
+        duty.reconcile_all()
+        return not opened
+
+    key = put(7)
+    eventually(list_again)
+    assert told(run) == [key]
+    put(8)
+    assert not list_again()
+    eventually(list_again)
+    with run.writer("batch-topic") as writer:
+        writer.send(BatchInfo(simulation_run_id=run.id, storage_key=f"{run.id}/batch_9_9.pb"))
+    eventually(lambda: not list_again())
 
 
 def test_a_file_that_its_writer_announces_in_between_is_left_to_it(

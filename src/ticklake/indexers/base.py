@@ -50,7 +50,7 @@ class IndexerResources:
 
     An indexer that writes no table needs no lake. `spark` returns the session. Indexers with the same `sharing` read
     each batch file together. `consumer` returns `NODE/LIFE`, the start of the names of this node's consumers: claims of
-    its other lives are released, because those have ended. Empty: nothing is known of other lives.
+    its other lives are released if they have ended (`is_over`; None: all have). Empty: nothing is known of them.
     """
 
     storage: Storage
@@ -61,6 +61,7 @@ class IndexerResources:
     spark: Callable[[], SparkSession] | None = None
     sharing: Sharing | None = None
     consumer: Callable[[], str] | None = None
+    is_over: Callable[[str], bool] | None = None
 
     @property
     def tables(self) -> Lake:

@@ -93,7 +93,8 @@ class Coordinated(RunsSource):
             monitor=monitor,
         )
         coordinator.register(id_at)
-        if life and (released := coordinator.release_earlier(life)):
+        # With `is_over`, other lives may be alive: what they hold is free when its lease ends.
+        if life and self.resources.is_over is None and (released := coordinator.release_earlier(life)):
             log.info("Run %s: released %d batches that this node held before it was restarted", run_id, released)
         return coordinator
 

@@ -78,7 +78,7 @@ def open_reader(resources: IndexerResources, run: Run, topic: str, group: str, o
     """Opens a reader. First releases what earlier lives of this node have claimed, so that nobody waits for them."""
     life = resources.consumer() if resources.consumer is not None else ""
     if life:
-        _release_earlier(run, topic, group, life)
+        _release_earlier(run, topic, group, life, resources.is_over)
     return run.reader(
         topic,
         group=group,
@@ -88,7 +88,7 @@ def open_reader(resources: IndexerResources, run: Run, topic: str, group: str, o
     )
 
 
-def _release_earlier(run: Run, topic: str, group: str, life: str) -> None:
+def _release_earlier(run: Run, topic: str, group: str, life: str, is_over: Callable[[str], bool] | None = None) -> None:
     """Releases claims of ended processes of this node.
 
     A process that is killed or restarted says nothing about its messages, so these deliveries do not count as attempts.
@@ -97,11 +97,20 @@ def _release_earlier(run: Run, topic: str, group: str, life: str) -> None:
     node = life.partition("/")[0]
     held = run.claims.list(topic=topic, group=group, limit=None)
     earlier = [one for one in held if one.consumer.startswith(f"{node}/") and not one.consumer.startswith(f"{life}:")]
+    if is_over is not None:
+        others = {_life_in(one.consumer) for one in earlier}
+        over = {other for other in others if is_over(other)}
+        earlier = [one for one in earlier if _life_in(one.consumer) in over]
     suspects = [one for one in earlier if one.version >= MANY_CLAIMS]
     released = run.claims.release([one for one in earlier if one.version < MANY_CLAIMS], forgiven=True)
     released += run.claims.release(suspects)
     if released:
         log.info("Run %s: released %d claims that this node held before it was restarted", run.id, released)
+
+
+def _life_in(consumer: str) -> str:
+    """Returns LIFE of a consumer that is named NODE/LIFE:ID."""
+    return consumer.partition("/")[2].partition(":")[0]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -28,6 +28,7 @@ from ticklake.node.errors import (
     TwoEventIndexers,
     TwoSources,
 )
+from ticklake.node.instance import Instance
 from ticklake.node.resources import Resources
 from ticklake.services import Service
 
@@ -35,11 +36,11 @@ from ticklake.services import Service
 class IndexerBuilder:
     """Builds the indexers of one configuration. `run_id` is the run that the node itself produces."""
 
-    def __init__(self, settings: NodeSettings, resources: Resources, run_id: str, consumer: Callable[[], str]) -> None:
+    def __init__(self, settings: NodeSettings, resources: Resources, run_id: str, instance: Instance) -> None:
         self._settings = settings
         self._resources = resources
         self._run_id = run_id
-        self._consumer = consumer
+        self._instance = instance
         self._event_tables: dict[tuple[str, str], str] = {}
 
     def event_indexer(self, service: ServiceSettings) -> Service:
@@ -112,7 +113,8 @@ class IndexerBuilder:
             group=check_name("consumer group", reads.consumer_group or "") if reads else "",
             spark=partial(self._resources.session, name, spark),
             sharing=self._resources.sharing(name, getattr(service.options, "share", None)),
-            consumer=self._consumer,
+            consumer=self._instance.consumer,
+            is_over=self._instance.is_over if self._settings.node.instances == "compete" else None,
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import re
 import secrets
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +19,8 @@ from ticklake.disk import try_lock
 from ticklake.node.errors import InstanceRunning
 
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}-[0-9a-f]{16}")
+_KEPT_SECONDS = 7 * 86400.0
+"""The file of a life that was killed is kept this long. By then, its claims have expired."""
 
 Instances = Literal["refuse", "compete"]
 
@@ -31,6 +35,7 @@ class Instance:
         self._held: int | None = None
         self._node = ""
         self._life = secrets.token_hex(4)
+        self._life_lock: int | None = None
 
     def acquire(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,15 +47,43 @@ class Instance:
                 name=self._name, directory=self._file.parent, pid=holder.get("pid"), host=holder.get("host")
             )
         self._held = descriptor
-        self._node = "" if self._shared else self._node_id(descriptor)
+        self._node = self._node_id(descriptor)
+        if self._shared:
+            self._begin_life()
         self.write_holder()
 
     def consumer(self) -> str:
-        """Returns `NODE/LIFE`, the start of the names of this node's consumers; empty if other nodes may share it.
-
-        While this process holds the lock, all other lives of the node are over.
-        """
+        """Returns `NODE/LIFE`, the start of the names of this node's consumers; empty before the lock is held."""
         return f"{self._node}/{self._life}" if self._held is not None and self._node else ""
+
+    def is_over(self, life: str) -> bool:
+        """Returns whether another life of this node has ended. If it is not known, returns False.
+
+        All others have ended if this process holds the lock alone. A life that competes holds a lock of its own.
+        """
+        if not self._shared:
+            return self._held is not None
+        try:
+            descriptor = os.open(self._life_file(life), os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            return try_lock(descriptor, shared=True)
+        finally:
+            os.close(descriptor)
+
+    def _begin_life(self) -> None:
+        """Locks a file of this life, and removes the files of lives that were killed long ago."""
+        self._life_lock = os.open(self._life_file(self._life), os.O_RDWR | os.O_CREAT, 0o666)
+        try_lock(self._life_lock)  # nobody else knows this file yet
+        for file in self._file.parent.glob(f"{glob.escape(self._name)}.*.life"):
+            with suppress(OSError):
+                life = file.name.removeprefix(f"{self._name}.").removesuffix(".life")
+                if time.time() - file.stat().st_mtime > _KEPT_SECONDS and self.is_over(life):
+                    file.unlink()
+
+    def _life_file(self, life: str) -> Path:
+        return self._file.with_name(f"{self._name}.{life}.life")
 
     def _node_id(self, lock: int) -> str:
         """Returns the node's name with a part that belongs to this lock file.
@@ -85,6 +118,10 @@ class Instance:
                 os.ftruncate(self._held, 0)
             os.close(self._held)
             self._held = None
+        if self._life_lock is not None:
+            self._life_file(self._life).unlink(missing_ok=True)
+            os.close(self._life_lock)
+            self._life_lock = None
 
 
 def read_holder(file: Path) -> dict[str, Any]:

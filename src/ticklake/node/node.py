@@ -39,7 +39,7 @@ class Node:
         self._resources = Resources(settings)
         self.instance = Instance(settings.node.directory, settings.node.name, settings.node.instances)
         self._begun = self._begun_runs()
-        builder = ServiceBuilder(settings, self._resources, self.run_id, clock, self.instance.consumer, self._begun)
+        builder = ServiceBuilder(settings, self._resources, self.run_id, clock, self.instance, self._begun)
         check_event_queues(settings)
         built = {service.name: builder.build(service) for service in _build_order(settings)}
         self._simulation, self._run_storage = builder.simulation, builder.run_storage

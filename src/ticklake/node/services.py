@@ -12,6 +12,7 @@ from ticklake.lake.upkeep import Policy
 from ticklake.node.begun import Begun
 from ticklake.node.errors import ProducerMissing, TwoProducers
 from ticklake.node.indexers import IndexerBuilder
+from ticklake.node.instance import Instance
 from ticklake.node.resources import Resources
 from ticklake.services import (
     CompactionService,
@@ -38,7 +39,7 @@ class ServiceBuilder:
         resources: Resources,
         run_id: str,
         clock: Callable[[], float],
-        consumer: Callable[[], str],
+        instance: Instance,
         begun: Begun | None = None,
     ) -> None:
         self._settings = settings
@@ -46,7 +47,7 @@ class ServiceBuilder:
         self._run_id = run_id
         self._clock = clock
         self._begun = begun
-        self._indexers = IndexerBuilder(settings, resources, run_id, consumer)
+        self._indexers = IndexerBuilder(settings, resources, run_id, instance)
         self.simulation: SimulationService | None = None
         self.run_storage: str | None = None
         """The storage of the run that the node produces, if a service records its end."""

@@ -52,7 +52,9 @@ class EarlierRuns:
         done = True
         for begun in self._begun.earlier():
             try:
-                if self._close(begun):
+                with self._database.branch() as branch:  # closed again: a node may have many earlier runs
+                    closed = self._close(begun, branch)
+                if closed:
                     self._begun.forget(begun)
             except (TickLakeError, OSError) as error:
                 done = False
@@ -60,7 +62,7 @@ class EarlierRuns:
                 log.warning("Could not close run %s, which this node began earlier: %s", begun.run_id, error)
         return done
 
-    def _close(self, begun: BegunRun) -> bool:
+    def _close(self, begun: BegunRun, database: Database) -> bool:
         """Returns whether the run is closed. One that is not in its storage may come back with a disk."""
         storage = Storage(begun.storage)
         if begun.run_id not in storage.runs():
@@ -68,7 +70,7 @@ class EarlierRuns:
         ended = storage.read_completion(begun.run_id)
         # Unannounced files first: a closed run has messages for all of its files. So has one that has ended: if the
         # database was away at that time, the messages are still missing.
-        runs = runs_in([self._database], begun.run_id)
+        runs = runs_in([database], begun.run_id)
         ticks = [one for run in runs for one in announce_files(run, storage, self._batch_topic)]
         if ended is not None and life_of(ended).state is RunState.ENDED:
             end, changed = ended, False

@@ -49,6 +49,8 @@ class ReconciliationService(Service):
         self._only = run_id
         self._watches: dict[str, Watch] = {}
         self._suspects: dict[str, set[str]] = {}
+        self._settled: dict[str, int] = {}
+        """A hash of the listing and of the state of the database of each run, when it was last reconciled."""
         self._vanished: set[str] = set()
 
     def run(self) -> None:
@@ -72,11 +74,22 @@ class ReconciliationService(Service):
     def _reconcile_if_changed(self, run_id: str) -> None:
         watch = self._watches.setdefault(run_id, Watch(self._storage, run_id))
         with watch.looking() as files:  # remembered once the database has heard of them
-            if sum(1 for _ in files) or self._suspects.get(run_id):
+            found, suspects = sorted(name for _, name in files), self._suspects.get(run_id)
+            if not found and not suspects:
+                return
+            # Unchanged folders are listed once a minute, too. Then the database is opened only if it has changed.
+            stamp = self._database.stamps([run_id]).get(run_id)
+            state = hash((tuple(found), stamp))
+            if suspects or stamp is None or self._settled.get(run_id) != state:
                 self._reconcile(run_id)
+                self._settled[run_id] = state
 
     def _reconcile(self, run_id: str) -> None:
-        run = self._database.run(run_id)
+        with self._database.branch() as branch:  # closed again: there may be thousands of runs
+            self._reconcile_run(branch.run(run_id))
+
+    def _reconcile_run(self, run: Run) -> None:
+        run_id = run.id
         known = announced(run, self._topic)  # read before the files: a file announced meanwhile exists
         difference = compare(stored(self._storage, run_id), known)
         overdue = [key for key in difference.unannounced if key in self._suspects.get(run_id, ())]
@@ -99,18 +112,19 @@ class ReconciliationService(Service):
             return
         if changed is not None and now - changed / 1e9 < wanted:
             return
-        runs = runs_in([self._database], run_id)
-        silent = silent_seconds(self._storage, run_id, runs, now)
-        if silent is not None and silent >= wanted:
-            self._abandon(run_id, runs, silent)
+        with self._database.branch() as branch:
+            runs = runs_in([branch], run_id)
+            silent = silent_seconds(self._storage, run_id, runs, now)
+            if silent is not None and silent >= wanted:
+                self._abandon(branch, run_id, runs, silent)
 
-    def _abandon(self, run_id: str, runs: list[Run], silent: float) -> None:
+    def _abandon(self, database: Database, run_id: str, runs: list[Run], silent: float) -> None:
         known = [ticks for run in runs for ticks in announce_files(run, self._storage, self._topic)]
         end, _ = record_close(self._storage, run_id, cause=Cause.SILENCE, known=known, clock=self._clock)
         self.monitor.counter("runs_abandoned").add()
         log.info("Run %s is %s: its producer was silent for %d seconds", run_id, life_of(end), silent)
         if runs:
-            announce_end(destination_of([self._database], run_id, RunCompleted, RUN_TOPIC).create(), end)
+            announce_end(destination_of([database], run_id, RunCompleted, RUN_TOPIC).create(), end)
 
     def _report(self, vanished: list[str]) -> None:
         for key in vanished:

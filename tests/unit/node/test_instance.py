@@ -124,11 +124,44 @@ def test_a_removed_lock_file_makes_another_node_because_the_first_may_be_alive(t
         instance.release()
 
 
-def test_those_that_compete_know_nothing_of_each_other(tmp_path: Path) -> None:
-    instance = Instance(tmp_path / "data", "lake", "compete")
-    instance.acquire()
-    assert instance.consumer() == ""
-    instance.release()
+def life_of(instance: Instance) -> str:
+    return instance.consumer().partition("/")[2]
+
+
+def test_those_that_compete_know_which_of_them_were_killed(hold, tmp_path: Path) -> None:
+    process = hold("compete")
+    (killed,) = (path.name.split(".")[1] for path in (tmp_path / "data").glob("lake.*.life"))
+    alive, stopped, curious = (Instance(tmp_path / "data", "lake", "compete") for _ in range(3))
+    for instance in (alive, stopped, curious):
+        instance.acquire()
+    assert node_of(alive) == node_of(curious)
+    over = life_of(stopped)
+    stopped.release()
+    assert [curious.is_over(one) for one in (killed, life_of(alive), over)] == [False, False, False]
+    process.kill()
+    process.wait()
+    # A life that has stopped holds nothing: nobody has to know.
+    assert [curious.is_over(one) for one in (killed, life_of(alive), over)] == [True, False, False]
+    for instance in (alive, curious):
+        instance.release()
+    assert [path.name for path in (tmp_path / "data").glob("*.life")] == [f"lake.{killed}.life"]
+
+
+def test_files_of_lives_that_were_killed_long_ago_are_removed(tmp_path: Path) -> None:
+    alive = Instance(tmp_path / "data", "lake", "compete")
+    alive.acquire()
+    old = tmp_path / "data" / "lake.00000001.life"
+    old.touch()
+    for file in (tmp_path / "data").glob("*.life"):
+        os.utime(file, (0, 0))
+    young = tmp_path / "data" / "lake.00000002.life"
+    young.touch()
+    other = Instance(tmp_path / "data", "lake", "compete")
+    other.acquire()
+    assert not old.exists() and young.exists()
+    assert (tmp_path / "data" / f"lake.{life_of(alive)}.life").exists()
+    for instance in (alive, other):
+        instance.release()
 
 
 @pytest.mark.parametrize("text", ["", "x", "[1]", "[" * 100_000])
