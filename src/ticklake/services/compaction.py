@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from ticklake.checks.places import lake_path
-from ticklake.errors import TickLakeError
 from ticklake.lake.errors import LakeNotFound, RunFolderUnreadable
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Compaction, Policy, open_table
@@ -47,7 +46,7 @@ class CompactionService(Service):
                 return
             try:
                 self._compact(table)
-            except (TickLakeError, OSError) as error:
+            except Exception as error:  # the other tables can still be compacted
                 # Reopen it next time: the table may have been replaced.
                 self._compactions.pop(table, None)
                 self.monitor.errors.record("COMPACTION_FAILED", error, str(table))

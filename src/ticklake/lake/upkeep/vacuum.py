@@ -47,6 +47,12 @@ class Garbage:
     size: int
 
 
+def check_retention(older_than: float, *, force: bool) -> None:
+    """Raises `RetentionTooShort` if files would be removed that may be in use."""
+    if older_than < SHORTEST_RETENTION and not force:
+        raise RetentionTooShort(hours=older_than / 3600, shortest=SHORTEST_RETENTION / 3600)
+
+
 class Vacuum:
     """Vacuum of one table of a run. The table can be indexed, compacted and read meanwhile."""
 
@@ -59,8 +65,7 @@ class Vacuum:
         force: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if older_than < SHORTEST_RETENTION and not force:
-            raise RetentionTooShort(hours=older_than / 3600, shortest=SHORTEST_RETENTION / 3600)
+        check_retention(older_than, force=force)
         self._directory, self._run_id = directory, run_id
         self._log = directory / "_delta_log"
         self._older_than = older_than
