@@ -30,9 +30,20 @@ class Tables:
 
     def metadata(self, only: Sequence[str], stored: SimulationMetadata) -> str | None:
         """Returns what is wrong with the table `metadata`; None if it was not requested or does not exist."""
-        if (only and METADATA not in only) or not self.exists(METADATA):
+        if (only and METADATA not in only) or self._catalog is None:
             return None
-        return disagreement(self.directory(METADATA), stored)
+        if METADATA not in self._catalog.tables(self._run_id):
+            return None
+        return disagreement(self.directory(METADATA), stored) or self._refused(METADATA)
+
+    def _refused(self, table: str) -> str:
+        """Returns why a table cannot be opened; an empty text if it can."""
+        try:
+            if self._catalog is not None:
+                self._catalog.open(self._run_id, table)
+        except TableUnreadable as error:
+            return str(error)
+        return ""
 
     def copies(self) -> list[list[str]]:
         """Returns groups of tables with the same id, which are copies. A coordinator cannot distinguish them."""

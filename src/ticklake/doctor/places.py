@@ -12,7 +12,7 @@ from pathlib import Path
 from ticklake.doctor.findings import Finding, error, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.indexers.components import stored_metadata
-from ticklake.lake.errors import TableOfAnotherRun
+from ticklake.lake.errors import TableOfAnotherRun, TableWithoutLog
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Garbage, Vacuum
 from ticklake.storage import Storage
@@ -115,7 +115,7 @@ def files_of_runs(subject: Subject) -> Iterator[Finding]:
 def _orphaned(table: Path, run_id: str) -> list[Garbage]:
     try:
         return Vacuum(table, run_id).find()
-    except TableOfAnotherRun:
+    except (TableOfAnotherRun, TableWithoutLog):
         return []  # the check of tables names it
 
 

@@ -104,12 +104,16 @@ def spoil_file(table: Path) -> None:
         path.write_bytes(path.read_bytes()[:-50] + bytes(50))
 
 
+def lose_log(table: Path) -> None:
+    shutil.rmtree(table / "_delta_log")
+
+
 def lose_folder(table: Path) -> None:
     shutil.rmtree(table)
     table.symlink_to(table.parent / "not mounted")
 
 
-BAD = [spoil_log, lose_folder]
+BAD = [spoil_log, lose_log, lose_folder]
 
 
 @pytest.mark.parametrize("spoil", [*BAD, spoil_file])
@@ -125,7 +129,7 @@ def test_optimize_names_every_table_that_fails_and_merges_the_others(
     assert [(one["run_id"], one["table"]) for one in found["failed"]] == [(OLD, "beings"), (OLD, "cells")]
     lines = [line for line in done.stderr.splitlines() if line.startswith(OLD)]
     assert [line.partition(": ")[0] for line in lines] == [f"{OLD}/beings", f"{OLD}/cells"]
-    assert all("cannot be read" in line or "damaged" in line for line in lines), lines
+    assert all("cannot be read" in line or "damaged" in line or "no _delta_log" in line for line in lines), lines
 
 
 @pytest.mark.parametrize("spoil", BAD)

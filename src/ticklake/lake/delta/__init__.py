@@ -30,10 +30,12 @@ from ticklake.lake.delta.table_properties import (
     RUN,
     check_readable,
     check_run,
+    lacks_log,
     named_key,
     one_line,
     open_of_run,
     require_run,
+    unreadable,
 )
 from ticklake.lake.delta.types import unfit_types
 
@@ -76,6 +78,7 @@ __all__ = [
     "is_commit",
     "is_counted_by",
     "is_damage",
+    "lacks_log",
     "live_files",
     "log_states",
     "make_directory",
@@ -96,5 +99,6 @@ __all__ = [
     "set_log_aside",
     "sizes_of",
     "unfit_types",
+    "unreadable",
     "versions_of",
 ]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from itertools import islice
 from pathlib import Path
 
 from deltalake import DeltaTable
 
 from ticklake.lake.delta.commits import SOURCES, info_of, read_commit
 from ticklake.lake.delta.files import is_counted_by
-from ticklake.lake.errors import TableOfAnotherRun, UnknownTableFormat
+from ticklake.lake.delta.folder import LOG
+from ticklake.lake.errors import TableOfAnotherRun, TableUnreadable, TableWithoutLog, UnknownTableFormat
 
 KEY = "ticklake.key"
 """The table property that names the columns of its key."""
@@ -23,6 +26,7 @@ _COMMITS = 20
 # Reader version 2 is column mapping: column names in files differ from those of the table.
 _READER_VERSIONS = (1, 3)
 _READER_FEATURES = {"timestampNtz"}
+_FIRST_FILES = 1000
 
 
 def check_readable(delta: DeltaTable, directory: Path) -> None:
@@ -90,6 +94,30 @@ def _run_of(commit: bytes) -> str:
         return str(sources[0]["file"]).partition("/")[0]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
+
+
+def lacks_log(directory: Path) -> bool:
+    """Returns whether a folder has Parquet files but no commit: its log is lost, or it never was a Delta table.
+
+    Our tables have a commit before their first file. Looks at the first files only, because pages ask often.
+    """
+    try:
+        if any(name.endswith((".json", ".parquet")) for name in os.listdir(directory / LOG)):  # noqa: PTH208
+            return False
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:
+        return False
+    names = (name for folder, _, names in os.walk(directory) for name in names if not folder.endswith(LOG))
+    return any(name.endswith(".parquet") for name in islice(names, _FIRST_FILES))
+
+
+def unreadable(directory: Path, error: BaseException) -> TableUnreadable:
+    """Returns the error for a table that cannot be opened."""
+    if lacks_log(directory):
+        what = f"no commit in its {LOG}" if (directory / LOG).is_dir() else f"no {LOG}"
+        return TableWithoutLog(table=directory, reason=f"has Parquet files but {what}")
+    return TableUnreadable(table=directory, reason=one_line(error))
 
 
 def one_line(error: BaseException) -> str:

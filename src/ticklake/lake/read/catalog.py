@@ -20,11 +20,13 @@ from ticklake.lake.delta import (
     contents_of,
     dataset_of,
     is_counted_by,
+    lacks_log,
     one_line,
     paths_of,
     recorded,
     rows_in,
     sizes_of,
+    unreadable,
 )
 from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunFolderUnreadable, RunNotInLake, TableUnreadable
@@ -61,7 +63,7 @@ class Catalog:
         return sorted(entry.name for entry in self.root.iterdir() if self._may_have_tables(entry.name))
 
     def tables(self, run_id: str) -> list[str]:
-        """Returns the tables of a run, including those that cannot be read.
+        """Returns the tables of a run, including those that cannot be read, such as one that has lost its log.
 
         Skips folders without the name of a table, such as `cells.old`. Raises `RunFolderUnreadable` if nobody can say
         which tables there are.
@@ -75,7 +77,7 @@ class Catalog:
             return []
         except OSError as error:
             raise RunFolderUnreadable(folder=folder, reason=error.strerror or error) from error
-        return sorted(n for n in names if is_table_name(n) and _may_exist(folder / n / LOG, folder / n))
+        return sorted(name for name in names if is_table_name(name) and _may_be_table(folder / name))
 
     def _may_have_tables(self, run_id: str) -> bool:
         try:
@@ -121,10 +123,14 @@ class Catalog:
         try:
             delta = DeltaTable(directory)
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=directory, reason=one_line(error)) from error
+            raise unreadable(directory, error) from error
         check_readable(delta, directory)
         check_run(delta, directory, run_id)
         return delta
+
+
+def _may_be_table(folder: Path) -> bool:
+    return _may_exist(folder / LOG, folder) or lacks_log(folder)
 
 
 def _may_exist(path: Path, folder: Path) -> bool:

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from ticklake.errors import TickLakeError
-from ticklake.lake.delta import DeltaError, one_line
-from ticklake.lake.errors import LakeUnwritable, RunFolderUnreadable, TableNotInLake, TableUnreadable
+from ticklake.lake.delta import DeltaError, one_line, unreadable
+from ticklake.lake.errors import LakeUnwritable, RunFolderUnreadable, TableNotInLake
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep.compaction import BY_HAND, Compacted, Compaction
@@ -132,7 +132,7 @@ def open_table(directory: Path, run_id: str) -> Ledger | None:
     try:
         return open_existing(directory, run_id)
     except (DeltaError, OSError) as error:
-        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+        raise unreadable(directory, error) from error
 
 
 def _compact(ledger: Ledger, progress: Callable[[int, int], None]) -> Compacted:

@@ -23,9 +23,9 @@ from ticklake.lake.delta import (
     is_checkpoint,
     is_commit,
     old_checkpoints,
-    one_line,
     open_of_run,
     paths_of,
+    unreadable,
 )
 from ticklake.lake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 
@@ -116,7 +116,7 @@ class Vacuum:
                 raise TableUnreadable(table=self._directory, reason=f"{changed[0]} has changed meanwhile. Try again")
             return str(delta.metadata().id), {path.name for path in paths_of(delta, self._directory)}
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=self._directory, reason=one_line(error)) from error
+            raise unreadable(self._directory, error) from error
 
     def _removed_since(self, cutoff: float) -> set[str]:
         """Returns the files that were part of the table at some time since `cutoff`."""

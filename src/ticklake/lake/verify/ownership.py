@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ticklake.lake.delta import DeltaError, TableNotFoundError, one_line, open_of_run
-from ticklake.lake.errors import TableUnreadable
+from ticklake.lake.delta import DeltaError, TableNotFoundError, lacks_log, open_of_run, unreadable
 
 
 def check_owner(directory: Path, run_id: str) -> None:
-    """Raises `TableOfAnotherRun` if the table belongs to another run. A missing table is accepted."""
+    """Raises if the table belongs to another run, or has lost its log. A missing table is accepted."""
     try:
         open_of_run(directory, run_id)
-    except TableNotFoundError:
-        return
+    except TableNotFoundError as error:
+        if lacks_log(directory):
+            raise unreadable(directory, error) from error
     except (DeltaError, OSError) as error:
-        raise TableUnreadable(table=directory, reason=one_line(error)) from error
+        raise unreadable(directory, error) from error
