@@ -13,7 +13,7 @@ from ticklake.insights import names_by_id
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
-from ticklake.lake.read import Catalog
+from ticklake.lake.read import Catalog, lost_metadata
 from ticklake.lake.verify import TICK, damaged_files, key_of, table_id
 
 
@@ -29,11 +29,13 @@ class Tables:
         return [table for table in list(only) or found if table != METADATA]
 
     def metadata(self, only: Sequence[str], stored: SimulationMetadata) -> str | None:
-        """Returns what is wrong with the table `metadata`; None if it was not requested or does not exist."""
-        if (only and METADATA not in only) or self._catalog is None:
+        """Returns what is wrong with the table `metadata`; None if it was not requested or was never created."""
+        if only and METADATA not in only:
+            return None
+        if self._catalog is None:
             return None
         if METADATA not in self._catalog.tables(self._run_id):
-            return None
+            return lost_metadata(self._catalog, self._run_id) or None
         return disagreement(self.directory(METADATA), stored) or self._refused(METADATA)
 
     def _refused(self, table: str) -> str:

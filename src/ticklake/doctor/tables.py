@@ -12,7 +12,7 @@ from ticklake.insights import names_by_id
 from ticklake.lake.errors import TableOfAnotherRun, TableUnreadable, TableWithoutLog
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
-from ticklake.lake.read import Catalog
+from ticklake.lake.read import Catalog, lost_metadata
 from ticklake.storage import Storage
 from ticklake.storage.errors import BadFile, UnsafeStorageKey
 
@@ -49,6 +49,9 @@ def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[
 
 
 def _of_metadata(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[Finding]:
+    if text := lost_metadata(catalog, run_id):
+        place = "".join(f" --storage {storage.url}" for storage in storages[:1])
+        yield warning("tables", f"{text}.", f"ticklake index {run_id}{place} --lake {catalog.root}")
     for storage in storages if METADATA in catalog.tables(run_id) else ():
         if text := _disagreement(catalog, run_id, storage):
             remedy = f"ticklake index {run_id} --storage {storage.url} --lake {catalog.root}"
