@@ -27,6 +27,8 @@ from ticklake.topics import Run, TopicReader
 from ticklake.topics.store.store import OpenTransaction
 from ticklake.web.feeds.lag import sample
 
+PassTime = Callable[[float], None]
+
 
 @pytest.fixture
 def run(postgres_url: str) -> Run:  # type: ignore[misc]
@@ -398,6 +400,78 @@ def test_a_claim_costs_the_same_if_others_of_its_group_have_longer_leases(beside
     before = beside.least(5000)
     beside.claim_and_ack(1000, 300_000)
     assert beside.soon(before + 12, lambda: beside.pages(5000))
+
+
+ACK_MINE = ACK + " AND claimed_by = 'me'"
+SWEPT = "UPDATE topic_positions SET swept_ms = {ms}"
+PAST = -3_600_000
+"""A lease that ended long ago. What is left of it beside a foreign transaction is read by a sweep only."""
+
+
+@pytest.fixture
+def swept(beside: Beside) -> Callable[[float, int], bool]:
+    """Whether a claim sweeps, if the last look is two seconds old, and the last sweep so old, and took so long."""
+    before = beside.least(PAST)
+    beside.claim_and_ack(1200, PAST)
+
+    def look(seconds: float, ms: int) -> bool:
+        age = "UPDATE topic_positions SET looked_at = now_ms() - 2000, swept_at = now_ms() - %s, swept_ms = %s"
+        beside.connection.execute(age, (round(seconds * 1000), ms))
+        pages = beside.pages(PAST)
+        assert pages < before + 15 or pages > before + 30, (before, pages)
+        return pages > before + 30
+
+    return look
+
+
+@pytest.mark.parametrize(("ms", "seconds"), [(0, 1), (50, 1), (500, 10), (2500, 50), (3600_000, 60)])
+def test_an_expensive_sweep_through_finished_claims_is_repeated_later(
+    swept: Callable[[float, int], bool], ms: int, seconds: int
+) -> None:
+    """After 20 times as long, but at least a second and at most a minute, because a server may be slow only once."""
+    assert not swept(seconds - 0.9, ms)
+    assert swept(seconds + 0.9, ms)
+    assert swept(-1.0, ms), "the clock was set back"
+
+
+def test_a_reader_of_finished_claims_wakes_up_for_the_next_sweep(run: Run, beside: Beside) -> None:
+    """It reads nothing that the last claim has read."""
+    beside.claim_and_ack(1200, PAST)
+    beside.connection.execute("UPDATE topic_positions SET swept_ms = 500, swept_at = now_ms(), looked_at = now_ms()")
+    with run.reading() as view:
+        ((wait_ms,),) = view.sql("ticklake.topics").look(topic="t", group="g")
+    assert 5000 < wait_ms <= 10_000
+
+
+def test_a_message_that_was_freed_behind_the_last_look_is_found_by_the_next_sweep(
+    run: Run, beside: Beside, pass_time: PassTime
+) -> None:
+    """A transaction that was open for long, or plain SQL, may free a message with an `available_at` that was read."""
+    free = "UPDATE topic_consumer_group SET claimed_by = NULL, not_before = 1 WHERE message_id = %s"
+    with run.reader("t", group="g") as reader:
+        (message,) = reader.poll_many(1, 5)
+        beside.pages(300_000, then=ACK_MINE)
+        beside.connection.execute(SWEPT.format(ms=500))
+        pass_time(2)
+        beside.pages(300_000, then=ACK_MINE)
+        beside.connection.execute(free, (message.id,))
+        assert [one.payload.tick_start for one in reader.poll_many(1, 0)] != [0]  # type: ignore[attr-defined]
+        pass_time(11)
+        assert [one.payload.tick_start for one in reader.poll_many(1, 0)] == [0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_a_clock_that_is_set_back_causes_a_sweep_at_once(run: Run, beside: Beside, pass_time: PassTime) -> None:
+    """A lease that began in the future would otherwise last longer."""
+    with run.reader("t", group="g", claim_timeout=5) as reader:
+        pass_time(3600)
+        (message,) = reader.poll_many(1, 5)
+        beside.connection.execute(SWEPT.format(ms=3000))
+        pass_time(-3600)
+        assert reader.poll_many(1, 5)
+        pass_time(6)
+        again = [one.id for one in reader.poll_many(10, 0)]
+    assert message.id in again
 
 
 def test_the_transaction_that_holds_vacuum_back_is_named(run: Run, postgres_url: str) -> None:

@@ -21,6 +21,10 @@ pytestmark = pytest.mark.warns("Waiting to create or upgrade tables")  # on a bu
 TOPICS = "ticklake.topics"
 JOIN = """INSERT INTO topic_group_positions (topic_name, consumer_group, frontier, seen)
     VALUES ('t', %s, 0, pg_current_snapshot())"""
+JOIN_SINCE_5 = """WITH made AS (
+        INSERT INTO topic_groups (topic_name, consumer_group) VALUES ('t', %s) RETURNING topic_name, consumer_group)
+    INSERT INTO topic_positions (topic_name, consumer_group, frontier, seen)
+    SELECT topic_name, consumer_group, 0, pg_current_snapshot() FROM made"""
 SEND = "INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope) VALUES ('t', %s, %s, %s)"
 CLAIM = "SELECT r_message_id FROM topic_claim('t', 'g', 'old', 300000, 5, 5)"
 WAITING = """SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation
@@ -30,8 +34,12 @@ WAITING = """SELECT count(*) FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.
 class Old:
     """A run with tables of an older version, and 20 messages, and a process that is at work on them."""
 
-    def __init__(self, url: str, schema: Schema, process: psycopg.Connection) -> None:
+    def __init__(self, url: str, schema: Schema, process: psycopg.Connection, version: int) -> None:
         self.url, self.schema, self.process = url, schema, process
+        self._join = JOIN if version < 5 else JOIN_SINCE_5
+
+    def join(self, group: str) -> None:
+        self.process.execute(self._join.encode(), (group,))
 
     def upgraded_meanwhile(self, eventually: Callable[..., None]) -> None:
         """Begins the upgrade, and ends the old process's transaction when the upgrade waits for it."""
@@ -45,7 +53,7 @@ class Old:
         assert not upgrading.is_alive()
 
 
-TABLES_CHANGED = 5
+TABLES_CHANGED = 10
 """The last version that changed tables. Later ones replace functions, and wait for nobody."""
 
 
@@ -61,9 +69,10 @@ def old(postgres_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.M
         process.execute(f'SET search_path TO "{schema.name}"')
         for number in range(20):
             process.execute(SEND, wrap(BatchInfo(tick_start=number), now_ms=1))
-        process.execute(JOIN, ("g",))
+        found = Old(postgres_url, schema, process, request.param)
+        found.join("g")
         process.commit()
-        yield Old(postgres_url, schema, process)
+        yield found
     backend.close()
 
 
@@ -87,7 +96,7 @@ def test_a_group_goes_on_after_the_claim_that_was_under_way_when_its_tables_were
 
 
 def test_a_group_that_joined_while_its_tables_were_upgraded_is_kept(old: Old, eventually: Callable[..., None]) -> None:
-    old.process.execute(JOIN, ("joining",))
+    old.join("joining")
     old.upgraded_meanwhile(eventually)
     with Database(old.url) as database:
         assert [one.group for one in database.run(old.schema.run_id).groups.list()] == ["g", "joining"]

@@ -108,7 +108,7 @@ def test_a_run_stays_complete_to_the_last_row_when_its_tables_are_optimized(
     without_organisms(maker, 300, 349)
     end(maker, 349)
     index_all()
-    done = list(optimize_tables(Catalog(maker.lake_folder), maker.run_id, [], lambda *_: None))
+    done = optimize_tables(Catalog(maker.lake_folder), maker.run_id, [], lambda *_: None, [])
     assert [(one.table, one.files, one.files_removed > 1) for one in done] == [
         ("environment_data", 1, True),
         ("organism_data", 1, True),

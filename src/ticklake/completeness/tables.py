@@ -13,7 +13,7 @@ from ticklake.lake.delta import Location
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
-from ticklake.lake.read import Catalog
+from ticklake.lake.read import Catalog, lost_metadata
 from ticklake.lake.verify import TICK, damaged_files, key_of, table_id
 
 
@@ -29,10 +29,23 @@ class Tables:
         return [table for table in list(only) or found if table != METADATA]
 
     def metadata(self, only: Sequence[str], stored: SimulationMetadata) -> str | None:
-        """Returns what is wrong with the table `metadata`; None if it was not requested or does not exist."""
-        if (only and METADATA not in only) or not self.exists(METADATA):
+        """Returns what is wrong with the table `metadata`; None if it was not requested or was never created."""
+        if only and METADATA not in only:
             return None
-        return disagreement(self.location(METADATA), stored)
+        if self._catalog is None:
+            return None
+        if METADATA not in self._catalog.tables(self._run_id):
+            return lost_metadata(self._catalog, self._run_id) or None
+        return disagreement(self.location(METADATA), stored) or self._refused(METADATA)
+
+    def _refused(self, table: str) -> str:
+        """Returns why a table cannot be opened; an empty text if it can."""
+        try:
+            if self._catalog is not None:
+                self._catalog.open(self._run_id, table)
+        except TableUnreadable as error:
+            return str(error)
+        return ""
 
     def copies(self) -> list[list[str]]:
         """Returns groups of tables with the same id, which are copies. A coordinator cannot distinguish them."""

@@ -13,7 +13,7 @@ from ticklake.doctor.findings import Finding, error, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.indexers.components import stored_metadata
 from ticklake.lake.delta import Location
-from ticklake.lake.errors import TableOfAnotherRun
+from ticklake.lake.errors import TableOfAnotherRun, TableWithoutLog
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep import Garbage, Vacuum
 from ticklake.storage import Storage
@@ -116,7 +116,7 @@ def files_of_runs(subject: Subject) -> Iterator[Finding]:
 def _orphaned(table: Location) -> list[Garbage]:
     try:
         return Vacuum(table, table.run_id).find()
-    except TableOfAnotherRun:
+    except (TableOfAnotherRun, TableWithoutLog):
         return []  # the check of tables names it
 
 

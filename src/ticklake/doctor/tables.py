@@ -1,4 +1,4 @@
-"""Checks of tables: whether each belongs to its run, is not a copy, and agrees with the metadata of the run."""
+"""Checks of tables: whether each has its log, belongs to its run, is not a copy, and agrees with the run's metadata."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ticklake.doctor.findings import Finding, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.indexers.components import stored_metadata
 from ticklake.insights import names_by_id
-from ticklake.lake.errors import TableOfAnotherRun, TableUnreadable
+from ticklake.lake.errors import TableOfAnotherRun, TableUnreadable, TableWithoutLog
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
-from ticklake.lake.read import Catalog
+from ticklake.lake.read import Catalog, lost_metadata
 from ticklake.storage import Storage
 from ticklake.storage.errors import BadFile, UnsafeStorageKey
 
@@ -29,18 +29,29 @@ def tables(subject: Subject) -> Iterator[Finding]:
 
 
 def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[Finding]:
+    metadata = list(_of_metadata(catalog, run_id, storages))
     for table in catalog.tables(run_id):
         try:
             catalog.open(run_id, table)
         except TableOfAnotherRun as error:
             remedy = f"Move {catalog.location(run_id, table)} away, then: ticklake index {run_id}"
             yield warning("tables", str(error), remedy)
+        except TableWithoutLog as error:
+            if table != METADATA or not metadata:
+                yield warning("tables", str(error), f"Copy its _delta_log back, or: ticklake index {run_id}")
         except TableUnreadable:
             continue  # `verify` reports it
     for names in names_by_id(catalog, run_id).values():
         if len(names) > 1:
             text = f"{' and '.join(names)} in {catalog.root.folder(run_id)} are copies with one table id."
             yield warning("tables", text, "Move all but one of them out of the run's folder.")
+    yield from metadata
+
+
+def _of_metadata(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[Finding]:
+    if text := lost_metadata(catalog, run_id):
+        place = "".join(f" --storage {storage.url}" for storage in storages[:1])
+        yield warning("tables", f"{text}.", f"ticklake index {run_id}{place} --lake {catalog.root}")
     for storage in storages if METADATA in catalog.tables(run_id) else ():
         if text := _disagreement(catalog, run_id, storage):
             remedy = f"ticklake index {run_id} --storage {storage.url} --lake {catalog.root}"

@@ -189,6 +189,15 @@ class TableUnreadable(TickLakeError):
     reason: object
 
 
+class TableWithoutLog(TableUnreadable):
+    message = (
+        "Folder {table} {reason}, so nothing of it is read. If its log is lost, copy the log back from a backup, or "
+        "index the run again, which creates the table anew. If it is not a table of the run, move it out of the lake."
+    )
+    table: object
+    reason: object
+
+
 class RunFolderUnreadable(TickLakeError):
     message = (
         "Folder {folder} of the lake cannot be read: {reason}. It may have tables. Check its permissions and its disk; "

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from ticklake.checks.places import lake_path
-from ticklake.errors import TickLakeError
 from ticklake.lake.delta import Location
 from ticklake.lake.errors import LakeNotFound, RunFolderUnreadable
 from ticklake.lake.read import Catalog
@@ -48,7 +47,7 @@ class CompactionService(Service):
                 return
             try:
                 self._compact(table)
-            except (TickLakeError, OSError) as error:
+            except Exception as error:  # the other tables can still be compacted
                 # Reopen it next time: the table may have been replaced.
                 self._compactions.pop(table, None)
                 self.monitor.errors.record("COMPACTION_FAILED", error, str(table))

@@ -59,7 +59,8 @@ class Pipeline:
 
     def __init__(self, maker: Any) -> None:
         self.maker = maker
-        self.world = World.of(maker.metadata())
+        self.metadata = maker.metadata()
+        self.world = World.of(self.metadata)
 
     def write(self, *starts: int) -> None:
         for start in starts:
@@ -70,6 +71,7 @@ class Pipeline:
 
     def index(self, *starts: int) -> None:
         kind = OrganismIndexer
+        write_metadata(self.maker.lake.location(self.maker.run_id, "metadata"), self.metadata)
         ledger = self.maker.lake.ledger(self.maker.run_id, kind.table)
         for start in starts:
             file = next(f for f in self.maker.storage.batches(self.maker.run_id).files if f.ticks.start == start)

@@ -22,6 +22,7 @@ from ticklake.lake.delta import Location
 from ticklake.lake.flush import task
 from ticklake.lake.flush.flush import Flusher
 from ticklake.lake.flush.task import Work
+from ticklake.lake.metadata import write_metadata
 from ticklake.lake.slices import Piece, Slice
 from ticklake.lake.table import Table
 from ticklake.lake.verify.coverage import properties_of
@@ -40,7 +41,9 @@ class Lakeful:
 
     def __init__(self, maker: Any, path: Path) -> None:
         self.maker, self.queue_path = maker, path / "queue.db"
-        self.world = World.of(maker.metadata())
+        metadata = maker.metadata()
+        self.world = World.of(metadata)
+        write_metadata(maker.lake.location(maker.run_id, "metadata"), metadata)
         maker.batches(2, ticks=10, cells=1)
         maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=19))
         kind = OrganismIndexer

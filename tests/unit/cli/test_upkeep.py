@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -91,6 +94,70 @@ def test_vacuum_tells_people_what_it_did(ticklake, indexed: Path) -> None:
     age(indexed, 8)
     assert "Nothing was removed" in ticklake("vacuum", "--dry-run", "--lake", indexed).stdout
     assert "Done." in ticklake("vacuum", "--lake", indexed).stdout
+
+
+def spoil_log(table: Path) -> None:
+    (table / "_delta_log" / f"{2:020d}.json").write_text("{")
+
+
+def spoil_file(table: Path) -> None:
+    for path in table.glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:-50] + bytes(50))
+
+
+def lose_log(table: Path) -> None:
+    shutil.rmtree(table / "_delta_log")
+
+
+def lose_folder(table: Path) -> None:
+    shutil.rmtree(table)
+    table.symlink_to(table.parent / "not mounted")
+
+
+BAD = [spoil_log, lose_log, lose_folder]
+
+
+@pytest.mark.parametrize("spoil", [*BAD, spoil_file])
+def test_optimize_names_every_table_that_fails_and_merges_the_others(
+    ticklake, indexed: Path, spoil: Callable[[Path], None]
+) -> None:
+    for bad in ("beings", "cells"):
+        spoil(indexed / OLD / bad)
+    done: Result = ticklake("optimize", "--lake", indexed, "--json")
+    assert done.exit_code == 1
+    found = json.loads(done.stdout)
+    assert [(one["run_id"], one["table"], one["files_removed"]) for one in found["tables"]] == [(NEW, "cells", 4)]
+    assert [(one["run_id"], one["table"]) for one in found["failed"]] == [(OLD, "beings"), (OLD, "cells")]
+    lines = [line for line in done.stderr.splitlines() if line.startswith(OLD)]
+    assert [line.partition(": ")[0] for line in lines] == [f"{OLD}/beings", f"{OLD}/cells"]
+    assert all("cannot be read" in line or "damaged" in line or "no _delta_log" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("spoil", BAD)
+def test_vacuum_names_every_table_that_fails_and_works_on_the_others(
+    ticklake, indexed: Path, spoil: Callable[[Path], None]
+) -> None:
+    ticklake("optimize", "--lake", indexed)
+    age(indexed, 8)
+    for bad in ("beings", "cells"):
+        spoil(indexed / OLD / bad)
+    done: Result = ticklake("vacuum", "--lake", indexed)
+    assert done.exit_code == 1
+    failed = [line.partition(": ")[0] for line in done.stderr.splitlines() if line.startswith(OLD)]
+    assert failed == [f"{OLD}/beings", f"{OLD}/cells"]
+    assert files(indexed, NEW, "cells") == 1
+    assert "Done." not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum"])
+def test_a_run_whose_folder_cannot_be_read_stops_nothing(ticklake, indexed: Path, command: str) -> None:
+    """It may have the wanted table."""
+    shutil.rmtree(indexed / OLD)
+    (indexed / OLD).symlink_to("not mounted")
+    for table in ("cells", "beings"):
+        done: Result = ticklake(command, "--lake", indexed, "--table", table)
+        assert done.exit_code == 1
+        assert f"{OLD} of the lake cannot be read" in done.stderr and (NEW in done.stdout) == (table == "cells")
 
 
 def test_mistakes_are_one_line(ticklake, process, indexed: Path) -> None:

@@ -24,7 +24,7 @@ from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.presence import Presence
 from ticklake.lake.table import Table
-from ticklake.lake.upkeep.maintenance import optimize_tables, vacuum_tables
+from ticklake.lake.upkeep.maintenance import Failed, optimize_tables, vacuum_tables
 from ticklake.ticks import TickRange
 from ticklake.topics import Database
 
@@ -210,7 +210,8 @@ def damaged(maker: Any, file: Path) -> Path:
     """The one file of a table whose ticks 10 to 19 no batch file ever had, damaged."""
     file.unlink()
     index(maker, kind=OrganismIndexer)
-    assert len(list(optimize_tables(Catalog(maker.lake_folder), maker.run_id, ["organism_data"], lambda *_: None))) == 1
+    wanted = ["organism_data"]
+    assert len(optimize_tables(Catalog(maker.lake_folder), maker.run_id, wanted, lambda *_: None, [])) == 1
     (merged,) = maker.folder("organism_data").glob("*compacted.parquet")
     merged.write_bytes(merged.read_bytes()[:-100])
     return Path(merged)
@@ -315,8 +316,10 @@ def test_a_lake_may_be_in_a_folder_of_any_name(maker: Any, tmp_path: Path, name:
         for _ in range(2):
             index(maker, database=database)
     catalog = Catalog(maker.lake_folder)
-    list(optimize_tables(catalog, None, (), lambda *_: None))
-    list(vacuum_tables(catalog, None, (), 0, lambda *_: None, force=True))
+    failures: list[Failed] = []
+    optimize_tables(catalog, None, (), lambda *_: None, failures)
+    vacuum_tables(catalog, None, (), 0, lambda *_: None, failures, force=True)
+    assert failures == []
     assert Presence().ranges(catalog, maker.run_id, "environment_data", 1) == [TickRange(0, 19)]
     assert all(Path(str(file)).is_file() for file in catalog.files(maker.run_id, "environment_data"))
     spark: Any = InProcess()

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from tests.crash.in_process import InProcess
 
 from ticklake.completeness import Completeness, Verdict
@@ -154,8 +155,12 @@ def lose_first_commit(table: Path) -> None:
     os.utime(table / "_delta_log" / f"{1:020d}.json", (0, 0))
 
 
+def move_away(table: Path) -> None:
+    table.rename(table.with_name("metadata.old"))
+
+
 @pytest.mark.warns("METADATA_REPAIRED", "Set .* aside")
-@pytest.mark.parametrize("damage", [delete_rows, empty_log, damage_commit, lose_first_commit])
+@pytest.mark.parametrize("damage", [delete_rows, empty_log, damage_commit, lose_first_commit, move_away])
 def test_the_advice_of_verify_and_doctor_repairs_the_table(maker: Any, damage: Callable[[Path], None]) -> None:
     maker.metadata()
     maker.batches(2, ticks=10)
@@ -188,6 +193,27 @@ def test_status_tells_why_missing_ticks_are_unknown(maker: Any) -> None:
 
 def subject(maker: Any) -> Subject:
     return Subject((Path(maker.storage.url),), (maker.lake_folder,))
+
+
+def test_a_table_metadata_that_was_never_created_is_not_missing(maker: Any) -> None:
+    """Other engines, and the indexer of events, do not wait for it."""
+    maker.metadata()
+    rows = pa.table({"tick_number": pa.array(range(10), pa.int64())})
+    write_deltalake(maker.lake_folder / maker.run_id / "of_others", rows)
+    assert verdict(maker).metadata is None
+    assert [one.level for one in tables(subject(maker))] == ["ok"]
+
+
+def test_verify_names_a_table_metadata_that_was_moved_away_only_if_it_is_asked_for(maker: Any) -> None:
+    maker.metadata()
+    maker.batches(1, ticks=10)
+    end(maker, 9)
+    index(maker)
+    move_away(maker.folder("metadata"))
+    looked = Completeness(maker.run_id, maker.storage, Catalog(maker.lake_folder))
+    assert "metadata is gone" in str(looked.verify(["metadata"]).metadata)
+    assert looked.verify(["metadata"]).verdict is Verdict.INCOMPLETE
+    assert looked.verify(["environment_data"]).verdict is Verdict.COMPLETE
 
 
 def test_verify_of_the_table_metadata_alone(maker: Any) -> None:

@@ -45,7 +45,7 @@ def runs(
 ) -> None:
     """List the runs in a storage, a lake or databases; close, delete and archive runs.
 
-    Exit code 1 if one of the places cannot be read.
+    Exit code 1 if one of the places or a table cannot be read.
     """
     if context.invoked_subcommand is not None:
         return
@@ -58,7 +58,8 @@ def runs(
         print_table(COLUMNS, map(_row, reports), numbers=("files", "size", "ticks"))
     elif not unlisted:
         click.echo("No runs yet.")
-    end_with([*unlisted, *(error for report in reports for error in report.errors)])
+    unreadable = [table.error for report in reports for table in report.tables if table.error]
+    end_with([*unlisted, *(error for report in reports for error in report.errors), *unreadable])
 
 
 @runs.command()

@@ -8,7 +8,7 @@ import click
 
 from ticklake.cli.options.database import named_run
 from ticklake.cli.options.places import lake_options, needed
-from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
 from ticklake.cli.terminal.progress import Bars
 
 COLUMNS = ("run", "table", "files", "size")
@@ -47,18 +47,25 @@ def vacuum(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Remove files of RUN's tables, or of all runs, that were replaced or never committed."""
+    """Remove files of RUN's tables, or of all runs, that were replaced or never committed.
+
+    A table that fails is named, and the others are worked on. Then the exit code is 1.
+    """
     from ticklake.lake.read import Catalog
-    from ticklake.lake.upkeep import vacuum_tables
+    from ticklake.lake.upkeep import Failed, vacuum_tables
 
     catalog = Catalog(needed("lake", lake, "it has the tables"))
     run = run and named_run(run, [catalog])
+    failures: list[Failed] = []
     with Bars(quiet=as_json) as bars:
-        done = list(vacuum_tables(catalog, run, tables, older_than, bars.update, force=force, dry_run=dry_run))
+        done = vacuum_tables(catalog, run, tables, older_than, bars.update, failures, force=force, dry_run=dry_run)
     if as_json:
-        print_json({"dry_run": dry_run, "tables": done})
-        return
-    if done:
+        print_json({"dry_run": dry_run, "tables": done, "failed": failures})
+    elif done:
         rows = [(one.run_id, one.table, one.files, size_text(one.bytes)) for one in done]
         print_table(COLUMNS, rows, numbers=COLUMNS[2:])
-    click.echo("Nothing was removed. Without --dry-run, these files are removed." if dry_run else "Done.")
+    if not as_json and dry_run:
+        click.echo("Nothing was removed. Without --dry-run, these files are removed.")
+    elif not (as_json or failures):
+        click.echo("Done.")
+    end_with(map(str, failures))

@@ -62,6 +62,7 @@ from ticklake.lake.delta.table_properties import (
     open_of_run,
     opened_table,
     require_run,
+    unreadable,
 )
 from ticklake.lake.delta.types import unfit_types
 
@@ -129,6 +130,7 @@ __all__ = [
     "sizes_of",
     "split_run",
     "unfit_types",
+    "unreadable",
     "version_of",
     "versions_of",
 ]

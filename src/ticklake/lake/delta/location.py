@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LOG = "_delta_log"
 _BLOCK_BYTES = 1 << 20
+_FIRST_FILES = 1000
 
 
 class Facts(NamedTuple):
@@ -148,6 +150,21 @@ class Location:
     def may_exist(self) -> bool:
         """Like `exists`, but also True if nobody can say: on an unmounted disk, or without permission."""
         return _may_exist(Path(self._path, LOG), Path(self._path))
+
+    def lacks_log(self) -> bool:
+        """Returns True if there are Parquet files but no commit: the log is lost, or it never was a Delta table.
+
+        Our tables have a commit before their first file. Looks at the first files only, because pages ask often.
+        """
+        try:
+            if any(name.endswith((".json", ".parquet")) for name in os.listdir(self.log)):  # noqa: PTH208
+                return False
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError:
+            return False
+        names = (name for folder, _, names in os.walk(self._path) for name in names if not folder.endswith(LOG))
+        return any(name.endswith(".parquet") for name in islice(names, _FIRST_FILES))
 
     def has_commits(self) -> bool:
         return any(Path(self._path, LOG).glob("*.json"))

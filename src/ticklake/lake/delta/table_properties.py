@@ -9,8 +9,8 @@ from deltalake import DeltaTable
 
 from ticklake.lake.delta.commits import SOURCES, info_of, read_commit
 from ticklake.lake.delta.files import is_counted_by
-from ticklake.lake.delta.location import Location
-from ticklake.lake.errors import TableOfAnotherRun, UnknownTableFormat
+from ticklake.lake.delta.location import LOG, Location
+from ticklake.lake.errors import TableOfAnotherRun, TableUnreadable, TableWithoutLog, UnknownTableFormat
 
 KEY = "ticklake.key"
 """The table property that names the columns of its key."""
@@ -95,6 +95,14 @@ def _run_of(commit: bytes) -> str:
         return str(sources[0]["file"]).partition("/")[0]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
+
+
+def unreadable(location: Location, error: BaseException) -> TableUnreadable:
+    """Returns the error for a table that cannot be opened."""
+    if location.lacks_log():
+        what = f"no commit in its {LOG}" if location.exists() else f"no {LOG}"
+        return TableWithoutLog(table=location, reason=f"has Parquet files but {what}")
+    return TableUnreadable(table=location, reason=one_line(error))
 
 
 def one_line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.frames import Frames, OpenTable
-from ticklake.lake.read.presence import Presence, step_of
+from ticklake.lake.read.presence import Presence, lost_metadata, step_of
 from ticklake.lake.read.reading import read
 from ticklake.lake.read.series import MOST_POINTS, Charted, Series
 from ticklake.lake.read.views import create_views, register_ticks, with_delta
@@ -26,6 +26,7 @@ __all__ = [
     "Series",
     "create_views",
     "limited_query",
+    "lost_metadata",
     "query",
     "read",
     "register_ticks",

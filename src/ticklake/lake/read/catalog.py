@@ -26,6 +26,7 @@ from ticklake.lake.delta import (
     recorded,
     rows_in,
     sizes_of,
+    unreadable,
 )
 from ticklake.lake.empty import EmptyTicks
 from ticklake.lake.errors import DamagedCommit, LakeNotFound, RunFolderUnreadable, RunNotInLake, TableUnreadable
@@ -62,17 +63,21 @@ class Catalog:
         return sorted(name for name in self.root.names() if self._may_have_tables(name))
 
     def tables(self, run_id: str) -> list[str]:
-        """Returns the tables of a run, including those that cannot be read.
+        """Returns the tables of a run, including those that cannot be read, such as one that has lost its log.
 
         Skips folders without the name of a table, such as `cells.old`. Raises `RunFolderUnreadable` if nobody can say
         which tables there are.
         """
         names = filter(is_table_name, self.root.names_in(run_id))
-        return sorted(name for name in names if self.location(run_id, name).may_exist())
+        return sorted(name for name in names if self._may_be_table(self.location(run_id, name)))
 
     def location(self, run_id: str, table: str) -> Location:
         """Returns the location of a table, whether it exists or not."""
         return self.root.location(run_id, table)
+
+    @staticmethod
+    def _may_be_table(location: Location) -> bool:
+        return location.may_exist() or location.lacks_log()
 
     def _may_have_tables(self, run_id: str) -> bool:
         try:
@@ -117,7 +122,7 @@ class Catalog:
         try:
             delta = opened_table(location)
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=location, reason=one_line(error)) from error
+            raise unreadable(location, error) from error
         check_readable(delta, location)
         check_run(delta, location, run_id)
         return delta

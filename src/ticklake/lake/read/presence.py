@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from ticklake.lake.delta import TableFile, files_of, is_counted_by, one_line
+from ticklake.lake.delta import TableFile, files_of, is_counted_by, named_key, one_line
 from ticklake.lake.empty import joined
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.lake.ledger import ticks_in
@@ -72,6 +72,26 @@ class Presence:
             while len(self._files) > CACHED_FILES:
                 self._files.popitem(last=False)
         return found
+
+
+def lost_metadata(catalog: Catalog, run_id: str) -> str:
+    """Returns that the table `metadata` of a run is gone; an empty text if it can be opened or was never created.
+
+    Indexers of ticks wait for that table before they create their own. So it must have existed if one of those does.
+    """
+    waited = any(_is_of_ticks(catalog, run_id, name) for name in catalog.tables(run_id))
+    if not waited or METADATA in catalog.tables(run_id):  # listed again, because it is created first
+        return ""
+    location = catalog.location(run_id, METADATA)
+    return f"{location} is gone. Move it back, or `ticklake index {run_id}` writes it again"
+
+
+def _is_of_ticks(catalog: Catalog, run_id: str, table: str) -> bool:
+    """Returns whether an indexer of ticks has created a table. Tables of other engines record no key."""
+    try:
+        return named_key(catalog.open(run_id, table), catalog.location(run_id, table))[:1] == ("tick_number",)
+    except TableUnreadable:
+        return False
 
 
 def step_of(catalog: Catalog, run_id: str) -> int | None:

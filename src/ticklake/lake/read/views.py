@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ticklake.lake.delta import DeltaError, one_line, open_of_run
-from ticklake.lake.errors import DeltaMissing, TableUnreadable
+from ticklake.lake.delta import DeltaError, open_of_run, unreadable
+from ticklake.lake.errors import DeltaMissing
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.session import reason_of
 
@@ -41,7 +41,7 @@ def create_views(spark: SparkSession, catalog: Catalog, runs: Iterable[str]) -> 
             try:
                 open_of_run(location, run_id)
             except (DeltaError, OSError) as error:
-                raise TableUnreadable(table=location, reason=one_line(error)) from error
+                raise unreadable(location, error) from error
             try:
                 spark.read.format("delta").load(str(location)).createOrReplaceTempView(table)
             except Exception as error:

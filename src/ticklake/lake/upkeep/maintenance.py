@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from ticklake.lake.delta import DeltaError, Location, one_line
-from ticklake.lake.errors import LakeUnwritable, TableNotInLake, TableUnreadable
+from ticklake.errors import TickLakeError
+from ticklake.lake.delta import DeltaError, Location, one_line, unreadable
+from ticklake.lake.errors import LakeUnwritable, RunFolderUnreadable, TableNotInLake
 from ticklake.lake.ledger import Ledger, open_existing
 from ticklake.lake.read import Catalog
 from ticklake.lake.upkeep.compaction import BY_HAND, Compacted, Compaction
-from ticklake.lake.upkeep.vacuum import Garbage, Vacuum
+from ticklake.lake.upkeep.vacuum import Garbage, Vacuum, check_retention
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a table, the work done, and the total work."""
@@ -40,26 +42,57 @@ class Vacuumed:
     bytes: int
 
 
-def tables_of(catalog: Catalog, run_id: str | None, wanted: Sequence[str]) -> list[tuple[str, str]]:
+@dataclass(frozen=True)
+class Failed:
+    """A table that could not be worked on. `table` is empty if the tables of the run could not be listed."""
+
+    run_id: str
+    table: str
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.run_id}/{self.table}: {self.error}" if self.table else self.error
+
+
+def tables_of(
+    catalog: Catalog, run_id: str | None, wanted: Sequence[str], failures: list[Failed]
+) -> list[tuple[str, str]]:
     """Returns runs with their tables: all, or only the wanted ones. Raises if no run has a wanted table."""
-    there = [(run, table) for run in catalog.chosen(run_id) for table in catalog.tables(run)]
+    there: list[tuple[str, str]] = []
+    for run in catalog.chosen(run_id):
+        try:
+            there += [(run, table) for table in catalog.tables(run)]
+        except RunFolderUnreadable as error:
+            failures.append(Failed(run, "", str(error)))
     names = {table for _, table in there}
     for table in wanted:
-        if table not in names:
+        if table not in names and not failures:
             raise TableNotInLake(table=table, lake=catalog.root, found=", ".join(sorted(names)) or "none")
     return [(run, table) for run, table in there if not wanted or table in wanted]
 
 
+@contextmanager
+def _failing_alone(run: str, table: str, failures: list[Failed]) -> Iterator[None]:
+    """Lets the work on the other tables go on if this one fails, for whatever reason."""
+    try:
+        yield
+    except Exception as error:
+        kind = "" if isinstance(error, TickLakeError) else f"{type(error).__name__}: "
+        failures.append(Failed(run, table, kind + " ".join(str(error).split())))
+
+
 def optimize_tables(
-    catalog: Catalog, run_id: str | None, wanted: Sequence[str], progress: Progress
-) -> Iterator[Optimized]:
-    """Compacts each table and writes a checkpoint of its log."""
-    for run, table in tables_of(catalog, run_id, wanted):
-        ledger = open_table(catalog.location(run, table), run)
-        if ledger is None:
-            continue
-        done = _compact(ledger, partial(progress, f"{run}/{table}"))
-        yield Optimized(run, table, len(ledger.files), **vars(done))
+    catalog: Catalog, run_id: str | None, wanted: Sequence[str], progress: Progress, failures: list[Failed]
+) -> list[Optimized]:
+    """Compacts each table and writes a checkpoint of its log. A table that fails is added to `failures`."""
+    found = []
+    for run, table in tables_of(catalog, run_id, wanted, failures):
+        with _failing_alone(run, table, failures):
+            ledger = open_table(catalog.location(run, table), run)
+            if ledger is not None:
+                done = _compact(ledger, partial(progress, f"{run}/{table}"))
+                found.append(Optimized(run, table, len(ledger.files), **vars(done)))
+    return found
 
 
 def vacuum_tables(
@@ -68,19 +101,29 @@ def vacuum_tables(
     wanted: Sequence[str],
     older_than: float,
     progress: Progress,
+    failures: list[Failed],
     *,
     force: bool = False,
     dry_run: bool = False,
-) -> Iterator[Vacuumed]:
-    """Removes files that no version of a table needed within the last `older_than` seconds."""
-    for run, table in tables_of(catalog, run_id, wanted):
-        vacuum = Vacuum(catalog.location(run, table), run, older_than, force=force)
-        garbage = vacuum.find()
-        gone: list[Garbage] = list(garbage) if dry_run else []
-        for one in () if dry_run else vacuum.remove(garbage):
-            gone.append(one)
-            progress(f"{run}/{table}", len(gone), len(garbage))
-        yield Vacuumed(run, table, len(gone), sum(one.size for one in gone))
+) -> list[Vacuumed]:
+    """Removes files that no version of a table needed within the last `older_than` seconds.
+
+    A table that fails is added to `failures`. What was removed before that is in the result.
+    """
+    check_retention(older_than, force=force)
+    found = []
+    for run, table in tables_of(catalog, run_id, wanted, failures):
+        gone: list[Garbage] = []
+        with _failing_alone(run, table, failures):
+            vacuum = Vacuum(catalog.location(run, table), run, older_than, force=force)
+            garbage = vacuum.find()
+            gone += garbage if dry_run else []
+            for one in () if dry_run else vacuum.remove(garbage):
+                gone.append(one)
+                progress(f"{run}/{table}", len(gone), len(garbage))
+        if gone or not (failures and (failures[-1].run_id, failures[-1].table) == (run, table)):
+            found.append(Vacuumed(run, table, len(gone), sum(one.size for one in gone)))
+    return found
 
 
 def open_table(location: Location, run_id: str) -> Ledger | None:
@@ -88,7 +131,7 @@ def open_table(location: Location, run_id: str) -> Ledger | None:
     try:
         return open_existing(location, run_id)
     except (DeltaError, OSError) as error:
-        raise TableUnreadable(table=location, reason=one_line(error)) from error
+        raise unreadable(location, error) from error
 
 
 def _compact(ledger: Ledger, progress: Callable[[int, int], None]) -> Compacted:

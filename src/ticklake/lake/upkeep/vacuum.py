@@ -25,8 +25,8 @@ from ticklake.lake.delta import (
     is_checkpoint,
     is_commit,
     old_checkpoints,
-    one_line,
     open_of_run,
+    unreadable,
 )
 from ticklake.lake.errors import DamagedCommit, RetentionTooShort, TableUnreadable
 
@@ -48,6 +48,12 @@ class Garbage:
     size: int
 
 
+def check_retention(older_than: float, *, force: bool) -> None:
+    """Raises `RetentionTooShort` if files would be removed that may be in use."""
+    if older_than < SHORTEST_RETENTION and not force:
+        raise RetentionTooShort(hours=older_than / 3600, shortest=SHORTEST_RETENTION / 3600)
+
+
 class Vacuum:
     """Vacuum of one table of a run. The table can be indexed, compacted and read meanwhile."""
 
@@ -60,8 +66,7 @@ class Vacuum:
         force: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if older_than < SHORTEST_RETENTION and not force:
-            raise RetentionTooShort(hours=older_than / 3600, shortest=SHORTEST_RETENTION / 3600)
+        check_retention(older_than, force=force)
         self._location, self._run_id = location, run_id
         self._older_than = older_than
         self._clock = clock
@@ -115,7 +120,7 @@ class Vacuum:
                 raise TableUnreadable(table=self._location, reason=f"{changed[0]} has changed meanwhile. Try again")
             return str(delta.metadata().id), {file.name for file in files_of(delta, self._location)}
         except (DeltaError, OSError) as error:
-            raise TableUnreadable(table=self._location, reason=one_line(error)) from error
+            raise unreadable(self._location, error) from error
 
     def _removed_since(self, cutoff: float) -> set[str]:
         """Returns the files that were part of the table at some time since `cutoff`."""

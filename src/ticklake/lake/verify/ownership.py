@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ticklake.lake.delta import DeltaError, Location, TableNotFoundError, one_line, open_of_run
-from ticklake.lake.errors import TableUnreadable
+from ticklake.lake.delta import DeltaError, Location, TableNotFoundError, open_of_run, unreadable
 
 
 def check_owner(location: Location, run_id: str) -> None:
-    """Raises `TableOfAnotherRun` if the table belongs to another run. A missing table is accepted."""
+    """Raises if the table belongs to another run, or has lost its log. A missing table is accepted."""
     try:
         open_of_run(location, run_id)
-    except TableNotFoundError:
-        return
+    except TableNotFoundError as error:
+        if location.lacks_log():
+            raise unreadable(location, error) from error
     except (DeltaError, OSError) as error:
-        raise TableUnreadable(table=location, reason=one_line(error)) from error
+        raise unreadable(location, error) from error

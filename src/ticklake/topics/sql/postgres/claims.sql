@@ -2,15 +2,30 @@
 -- grows with every claim. Every change names the version, so a holder that lost its claim changes nothing.
 
 -- name: look
--- The time until a claimed or delayed message is available again; NULL if there is none. One index probe
--- (idx_topic_group_open), no lock.
-SELECT (SELECT greatest(0, available_at - now_ms()) FROM topic_consumer_group
-        WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
-          AND available_at IS NOT NULL
-        ORDER BY available_at LIMIT 1)
+-- The time until a claimed or delayed message is available again; NULL if there is none. Two index probes
+-- (topic_positions_pkey, idx_topic_group_open), no lock. If sweeps are expensive (schema/010_bounded_sweeps.sql), what the last
+-- claim has read is left out, and the time until the next sweep counts too.
+SELECT CASE WHEN p.swept_ms < 50 THEN (
+    SELECT greatest(0, c.available_at - now_ms()) FROM topic_consumer_group AS c
+    WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
+      AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL AND c.available_at IS NOT NULL
+    ORDER BY c.available_at LIMIT 1)
+ELSE least(
+    (SELECT 0 FROM topic_consumer_group AS c
+     WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
+       AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL AND c.available_at BETWEEN p.looked_free AND p.free
+     ORDER BY c.available_at LIMIT 1),
+    (SELECT greatest(0, c.available_at - now_ms()) FROM topic_consumer_group AS c
+     WHERE c.topic_name = p.topic_name AND c.consumer_group = p.consumer_group
+       AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL AND c.available_at > p.looked_at
+     ORDER BY c.available_at LIMIT 1),
+    greatest(0, p.swept_at + least(20 * p.swept_ms, 60000) - now_ms())) END
+FROM topic_positions AS p
+WHERE p.topic_name = %(topic)s AND p.consumer_group = %(group)s
+ORDER BY p.step DESC LIMIT 1
 
 -- name: claim
--- topic_claim() (schema/009_redeliveries_together.sql) locks the row of the group, so a group makes one claim at a time.
+-- topic_claim() (schema/010_bounded_sweeps.sql) locks the row of the group, so a group makes one claim at a time.
 -- To change the order, add a migration that replaces the function.
 SELECT r_message_id, r_version, r_attempts, r_taken_from, r_dead, r_envelope
 FROM topic_claim(%(topic)s, %(group)s, %(consumer)s, %(lease_ms)s::bigint, %(max_attempts)s::integer, %(limit)s::integer,
