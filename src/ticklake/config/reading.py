@@ -34,8 +34,8 @@ _REASONS = {
     "finite_number": "must be finite",
     "int_parsing_size": "is too large",
     "list_type": "must be a list in brackets [ ]",
-    "model_type": "must be a block in braces { }",
-    "dict_type": "must be a block in braces { }",
+    "model_type": "must be a block in braces {{ }}",
+    "dict_type": "must be a block in braces {{ }}",
 }
 
 

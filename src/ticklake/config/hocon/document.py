@@ -169,6 +169,6 @@ def _reason(error: Exception) -> str:
         return "its references form a cycle: " + ", ".join(re.findall(r"\$\{[^}]*\}", text))
     if found := re.search(r"found ('\W'|end of text)\s+\(at char", text):
         return f"{found[1]} is unexpected here: a key needs `=`, `:` or `{{` after it, special characters need quotes"
-    if "Cannot concatenate" in text:
+    if " must be of type " in text:
         return "only values of one kind can be concatenated, not a value and a block or a list and something else"
     return "a key needs `=`, `:` or `{` after it"

@@ -1,0 +1,58 @@
+"""Services that a node refuses to build, the list of begun runs in a copied directory, and directories that fail."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ticklake.config import load
+from ticklake.errors import ProducerMissing, RunAndRuns, RunsWithoutTopic
+from ticklake.node.begun import Begun
+from ticklake.node.directories import _obstacle
+from ticklake.node.node import Node
+from ticklake.services import BegunRun
+
+RUN, NEXT = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
+RESOURCES = """
+resources {
+  d { class = Database, url = "sqlite:///db" }, t { class = Topic, database = d }
+  s { class = Storage, path = storage }, q { class = Queue }, l { class = Lake, path = lake }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("service", "refusal"),
+    [
+        (
+            "environment-indexer "
+            f'{{ resources {{ t = "topic-read:t?consumerGroup=g" }}, options {{ run_id = "{RUN}", runs = all }} }}',
+            RunAndRuns,
+        ),
+        ('environment-indexer { resources { c = "db-coordinator:d" }, options { runs = all } }', RunsWithoutTopic),
+        ('metadata-persistence-service { resources { out = "topic-write:t" } }', ProducerMissing),
+    ],
+)
+def test_a_service_that_lacks_something_is_refused(tmp_path: Path, service: str, refusal: type[Exception]) -> None:
+    file = tmp_path / "node.conf"
+    file.write_text(f"{RESOURCES}\nservices {{ {service} }}")
+    with pytest.raises(refusal):
+        Node(load(file))
+
+
+def test_the_begun_runs_in_a_copy_of_the_directory_are_those_of_another_node(tmp_path: Path) -> None:
+    for locked in (False, True):
+        own, copy = tmp_path / f"own-{locked}", tmp_path / f"copy-{locked}"
+        own.mkdir()
+        if locked:
+            (own / "node.lock").touch()
+        Begun(own, "node", RUN).begin("storage")
+        assert Begun(own, "node", NEXT).earlier() == [BegunRun(RUN, "storage")]
+        shutil.copytree(own, copy)
+        assert Begun(copy, "node", NEXT).earlier() == []
+
+
+def test_a_directory_in_which_no_file_can_be_created_is_refused() -> None:
+    assert "/proc" in (_obstacle(Path("/proc/ticklake"), writing=True, reading=True) or "")
