@@ -359,6 +359,28 @@ def test_the_end_of_the_run_leaves_a_gap_behind_the_last_file(
     assert gaps() == [(2000, 2990, PENDING)]
 
 
+def test_the_true_end_of_a_run_that_was_closed_after_a_silence_is_recorded(
+    put: Callable[..., None],
+    open_batches: Open,
+    gaps: Any,
+    storage: Storage,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("ticklake.indexers.coordinated._END_SECONDS", 0.0)
+    put(0, 990)
+    storage.write_completion(RunCompleted(simulation_run_id=run.id, last_tick=990, abandoned_by="silence"))
+    batches = open_batches()
+    assert taken(batches) == [(0, 990)]
+    assert nothing(batches) and gaps() == []
+    storage.remove_completion(run.id)
+    put(1000, 1990)
+    assert taken(batches) == [(1000, 1990)]
+    storage.write_completion(RunCompleted(simulation_run_id=run.id, last_tick=2990))
+    assert nothing(batches)
+    assert gaps() == [(2000, 2990, PENDING)]
+
+
 @pytest.mark.warns("The end of run .* is not known")
 def test_an_end_that_cannot_be_read_stops_nothing(
     put: Callable[..., None], open_batches: Open, gaps: Any, tmp_path: Path, run: Run

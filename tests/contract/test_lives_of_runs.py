@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,10 +186,14 @@ def test_a_run_is_closed_after_the_silence_and_not_before(made: Any, database: D
     assert service.monitor.counter("runs_abandoned").value == 1
 
 
+@pytest.mark.parametrize("has_times", [True, False])
 def test_a_run_that_its_producer_has_opened_again_is_closed_after_the_next_silence(
-    made: Any, database: Database, run: Run
+    made: Any, database: Database, run: Run, has_times: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [silence(made, 2 * HOUR)()]
+    if not has_times:  # as in an object store
+        monkeypatch.setattr(made.storage, "changed_at", lambda _: None)
+        clock[0] = time.time() + 2 * HOUR
     service = reconciliation(made, database, clock=lambda: clock[0])
     service.reconcile_all()
     assert life(made) == "abandoned at tick 29"

@@ -192,6 +192,24 @@ def test_without_times_a_run_is_listed_once_a_minute_and_a_complete_one_only_onc
     assert unfinished.look(clock[0], ()) == [runs.name(1)]
 
 
+def test_without_times_an_abandoned_run_that_goes_on_is_found(runs: Runs) -> None:
+    storage, clock = NoTimes(runs.storage.url), [0.0]
+    run_id = runs.make(1, A)
+    runs.index(1, A)
+    abandoned = RunCompleted(simulation_run_id=run_id, last_tick=9, abandoned_by="silence")
+    runs.storage.write_completion(abandoned)
+    runs.coordinator(1).record_end(9)
+    files = Files(storage, runs.database, "DummyIndexer", runs.tables.get, clock=lambda: clock[0])
+    unfinished = Unfinished(storage, files, "all", Monitor("test"))
+    for moment in range(4):
+        clock[0] = moment * LATER
+        assert unfinished.look(clock[0], ()) == []
+    runs.storage.remove_completion(run_id)
+    runs.make(1, B)
+    clock[0] += LATER + module.LIST_SECONDS
+    assert unfinished.look(clock[0], ()) == [run_id]
+
+
 def test_a_run_that_vanishes_meanwhile_stops_no_other(runs: Runs) -> None:
     for number in (1, 2):
         runs.make(number, A)

@@ -84,7 +84,8 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self._uncertain = False
         self._found: list[FoundFile] = []
         self._gaps_pending = 0
-        self._end_known = False
+        self._recorded: Life | None = None
+        self._end_is_bad = False
         self._end_checked = float("-inf")
         self._woken = threading.Event()
         self._unreachable = False
@@ -211,9 +212,12 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             yield from (file for file in page if file[1] in names)
 
     def _read_end(self) -> Life | None:
-        """Returns the end of the run if it has ended and the coordinator does not know it yet."""
+        """Returns the end of the run if it has ended and was not recorded here.
+
+        It is read again from time to time, because a run that was closed after a silence may go on.
+        """
         now = time.monotonic()
-        if self._found or self._end_known or now < self._end_checked + _END_SECONDS:
+        if self._found or self._end_is_bad or now < self._end_checked + _END_SECONDS:
             return None
         try:
             end = self._storage.read_completion(self._run_id)
@@ -223,17 +227,19 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         except BadFile as error:
             self._monitor.errors.record("BAD_COMPLETION", error)
             log.warning("The end of run %s is not known: %s", self._run_id, error)
-            self._end_known = True
+            self._end_is_bad = True
             return None
-        if end is None:
+        life = life_of(end)
+        if end is None or life == self._recorded:
             self._end_checked = now
-        return None if end is None else life_of(end)
+            return None
+        return life
 
     def _record_end(self, end: Life) -> None:
         """Records the end of the run once every file is claimed. Missing ticks before the end become gaps."""
         if end.last_tick is not None:
             self._coordinator.record_end(end.last_tick, end.never_written)
-        self._end_known = True
+        self._recorded = end
         self._gaps_pending = self._coordinator.status().gaps_pending
 
     def _refresh_failed(self) -> bool:

@@ -59,7 +59,11 @@ def record_close(
         life = life_of(end)
         step, last = decide(life, abandon=bool(cause), last_tick=last_tick, written=written)
         if step is Step.KEEP and end is not None:
-            return Recorded(end, changed)
+            if not _is_for_good(cause, life):
+                return Recorded(end, changed)
+            end.abandoned_by = cause
+            changed = _write(storage, end, replace=True) or changed
+            continue
         if step is Step.REFUSE:
             raise _refusal(run_id, life, last, files)
         new = end_of(run_id, last, clock)
@@ -136,6 +140,11 @@ def _write(storage: Storage, end: RunCompleted, *, replace: bool) -> bool:
         return False
     faults.reach("closing.recorded")
     return True
+
+
+def _is_for_good(cause: str, life: Life) -> bool:
+    """Returns whether a run that was only closed because its producer was silent is now closed for another reason."""
+    return life.cause == Cause.SILENCE and cause in (Cause.COMMAND, Cause.RESTART)
 
 
 def _refusal(run_id: str, life: Life, last: int, files: dict[str, TickRange]) -> RunGoesOn | RunEndedBefore:

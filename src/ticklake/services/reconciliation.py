@@ -105,7 +105,7 @@ class ReconciliationService(Service):
         if wanted is None or run_id == self._own:
             return
         changed = self._storage.changed_at(run_id)
-        if run_id in self._closed and self._closed[run_id] == changed:
+        if changed is not None and self._closed.get(run_id) == changed:
             return
         if self._storage.read_completion(run_id) is not None:
             self._closed[run_id] = changed

@@ -188,6 +188,20 @@ def test_a_producer_that_comes_back_after_a_silence_goes_on(maker: Any, database
     assert [file.ticks for file in maker.storage.every_batch(maker.run_id)] == [(0, 9), (10, 19)]
 
 
+@pytest.mark.warns("RunClosed")
+@pytest.mark.parametrize("cause", ["command", "restart"])
+def test_a_run_that_was_closed_for_good_after_a_silence_stays_closed(
+    maker: Any, database: Database, cause: str
+) -> None:
+    maker.batch(0, 9)
+    record_close(maker.storage, maker.run_id, cause="silence")
+    closed = record_close(maker.storage, maker.run_id, cause=cause)
+    assert (closed.changed, closed.end.abandoned_by, life(maker)) == (True, cause, "abandoned at tick 9")
+    assert not record_close(maker.storage, maker.run_id, cause="silence").changed
+    assert isinstance(persistence(maker, database, maker.storage, 10).error, RunClosed)
+    assert life(maker) == "abandoned at tick 9"
+
+
 @pytest.mark.warns("RunLeaving")
 def test_a_producer_of_a_run_that_is_being_deleted_is_told(maker: Any, database: Database) -> None:
     maker.storage.mark_leaving(maker.run_id, "")

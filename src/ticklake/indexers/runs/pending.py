@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ticklake.coordination import Target, files_left, recorded_end
 from ticklake.database.errors import RunNotInDatabase
+from ticklake.lives import RunState, life_of
 from ticklake.storage import Storage, parse_batch_name
 from ticklake.topics import Database, Run
 
@@ -57,7 +58,7 @@ class Files:
         self._storage, self._database, self._clock = storage, database, clock
         self._indexer_class, self._table_of = indexer_class, table_of
         self._folders: dict[str, list[str]] = {}
-        self._complete: set[str] = set()
+        self._ended: set[str] = set()
 
     def stamps(self, run_ids: Sequence[str]) -> Mapping[str, object]:
         return {run_id: self._stamp(run_id) for run_id in run_ids}
@@ -66,10 +67,12 @@ class Files:
         end = self._storage.read_completion(run_id)  # before the listing, which then has all files of an ended run
         is_left = self.count(run_id) > 0 or (end is not None and end.last_tick != self._recorded_end(run_id))
         if end is not None and not is_left:
-            self._complete.add(run_id)
             self._folders.pop(run_id, None)
+        # A run that was abandoned may go on: its producer was only silent, or it is closed at a later tick.
+        if end is not None and not is_left and life_of(end).state is RunState.ENDED:
+            self._ended.add(run_id)
         else:
-            self._complete.discard(run_id)
+            self._ended.discard(run_id)
         return is_left
 
     def count(self, run_id: str) -> int:
@@ -99,7 +102,7 @@ class Files:
         except OSError:
             return None  # it is being deleted, or a disk is away: asking it finds out
         if None in times:
-            return run_id in self._complete or self._clock() // LIST_SECONDS
+            return run_id in self._ended or self._clock() // LIST_SECONDS
         age = int(self._clock() * 1e9) - max(time for time in times if time is not None)
         return None if abs(age) < SETTLE_NS else tuple(times)
 
