@@ -291,6 +291,7 @@ def coordinator(url: str, run_id: str, journal: str) -> None:
                 lambda: shared.record_end(70),
                 lambda: _finish(Coordinator(run, "Y", step=1, lease=LEASE), files, bad="20"),
                 lambda: _finish(Coordinator(run, "Z", step=1, lease=LEASE), files[:1], lacks=(TickRange(4, 5),)),
+                lambda: _restart(run, files),
                 lambda: Coordinator(run, "Y", step=1, table=TABLE).register(lambda *_: None),
                 lambda: Coordinator(run, "Y", step=1, table=MADE_ANEW).register(lambda *_: None),
                 lambda: bind(run, "t", "g", "X", TABLE, lambda *_: None),
@@ -305,6 +306,14 @@ def coordinator_state(url: str, run_id: str) -> object:
         shared = Coordinator(database.run(run_id), "X", step=1, lease=LEASE)
         gaps = sorted((gap.ticks, gap.status) for gap in shared.gaps())
         return shared.batches(), gaps, sorted(frontiers(database.run(run_id)).items())
+
+
+def _restart(run: Run, files: list[FoundFile]) -> None:
+    """A process of a node claims a file and ends; the next one of the same node releases the claim and goes on."""
+    Coordinator(run, "W", step=1, lease=LEASE, instance="node/1:a").claim(files[:1], 1)
+    again = Coordinator(run, "W", step=1, lease=LEASE, instance="node/2:a")
+    again.release_earlier("node/2")
+    _finish(again, files[:1])
 
 
 def _finish(shared: Coordinator, files: list[FoundFile], bad: str = "", lacks: tuple[TickRange, ...] = ()) -> None:

@@ -52,13 +52,13 @@ def following(resources: IndexerResources, database: Database) -> Iterator[Envir
 
 def is_indexed(maker: Any, number: int, ticks: int) -> bool:
     maker.run_id = run_of(number)
-    table = maker.lake.directory(maker.run_id, "environment_data")
+    table = maker.folder("environment_data")
     return DeltaTable.is_deltatable(str(table)) and maker.keys() == sorted(maker.expected_keys(range(ticks)))
 
 
 def target(maker: Any, number: int) -> Target:
     ledger = EnvironmentIndexer.ledger(maker.lake, run_of(number))
-    return Target.at(ledger.id, ledger.directory)
+    return Target.at(ledger.id, ledger.location.url)
 
 
 def test_old_runs_and_new_ones_are_indexed_from_their_files(
@@ -104,7 +104,7 @@ def test_many_runs_need_few_open_files(
         def all_done() -> bool:
             nonlocal most
             most = max(most, open_files() - before)
-            return all(maker.lake.directory(run_of(number), "environment_data").is_dir() for number in range(30))
+            return all(maker.lake.location(run_of(number), "environment_data").exists() for number in range(30))
 
         eventually(all_done)
         eventually(lambda: all(is_indexed(maker, number, 2) for number in range(30)))

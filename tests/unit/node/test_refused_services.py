@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ticklake.config import load
-from ticklake.errors import ProducerMissing, RunAndRuns, RunsWithoutTopic
+from ticklake.errors import ProducerMissing, RunAndRuns
 from ticklake.node.begun import Begun
 from ticklake.node.directories import _obstacle
 from ticklake.node.node import Node
@@ -31,7 +31,6 @@ resources {
             f'{{ resources {{ t = "topic-read:t?consumerGroup=g" }}, options {{ run_id = "{RUN}", runs = all }} }}',
             RunAndRuns,
         ),
-        ('environment-indexer { resources { c = "db-coordinator:d" }, options { runs = all } }', RunsWithoutTopic),
         ('metadata-persistence-service { resources { out = "topic-write:t" } }', ProducerMissing),
     ],
 )
