@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,3 +167,5 @@ def test_the_command_hands_a_group_over(fill: Fill, run: Run, database_url: str)
     with pytest.raises(GroupFillsNothing):
         CliRunner().invoke(cli, ["groups", "release", *where], catch_exceptions=False, standalone_mode=False)
     fill(OTHER)
+    again = CliRunner().invoke(cli, ["groups", "release", *where, "--json"], catch_exceptions=False)
+    assert json.loads(again.stdout)["group"] == "g" and "file:///" in again.stdout

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from ticklake import RunCompleted
+from ticklake.cli import cli
 from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.judging import Verdict
 from ticklake.completeness.verdicts import RunVerdict
@@ -171,6 +173,10 @@ def test_a_damaged_file_fails_alone_and_the_verdict_names_it(
         assert table.deep is not None and list(table.deep.unreadable) == [bad]
         assert [batch.name for batch in table.failed] == [bad.rpartition("/")[2]]
     assert [gap.ticks for gap in coordinator_of(maker, database, OrganismIndexer).gaps()] == [TickRange(100, 199)]
+    places = ("--storage", maker.storage.url, "--lake", str(maker.lake.root), "--database", maker.database_url)
+    for command in ("verify", "gaps"):
+        said = CliRunner().invoke(cli, [command, maker.run_id, *places]).stdout
+        assert said.count(f"failed: {path.name}: ") == len(run.tables)
 
 
 def test_a_changed_row_is_found_by_the_deep_comparison(

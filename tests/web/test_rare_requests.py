@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import http.client
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
+from ticklake.indexers.base import IndexerResources
+from ticklake.indexers.builtin.metadata import MetadataIndexer
+from ticklake.node.node import Node
 from ticklake.topics.admin import DeadLetter
 from ticklake.topics.admin.browse import StoredMessage
 from ticklake.web.feeds.live import _speed
@@ -17,6 +25,7 @@ from ticklake.web.pages.topics import shown
 from ticklake.web.rendering import UNKNOWN, size
 from ticklake.web.security import guard, sessions
 from ticklake.web.security.guard import Guard
+from ticklake.web.site import Site
 
 TOKEN = "x" * 32
 
@@ -53,6 +62,34 @@ def test_a_websocket_is_refused(pages: httpx.Client) -> None:
     connection.request("GET", "/", headers=upgrade | {"Sec-WebSocket-Key": "MDEyMzQ1Njc4OTAxMjM0NQ=="})
     assert connection.getresponse().status != 101
     connection.close()
+
+
+def test_a_service_that_was_stopped_on_a_page_is_started_there(client: httpx.Client, node: Node) -> None:
+    for action, state in (("stop", "stopped"), ("start", "running")):
+        answer = client.post("/system/services", data={"service": "persistence-service", "action": action})
+        assert answer.status_code == 200 and node.services["persistence-service"].state == state
+
+
+def test_without_a_database_no_group_can_be_changed(
+    run_site: Site, serve_site: Callable[..., httpx.Client], indexed: Any
+) -> None:
+    client = serve_site(replace(run_site, databases=[]))
+    form = {"topic": "batch-topic", "group": "g", "to": "earliest"}
+    assert client.post(f"/runs/{indexed.RUN_ID}/groups/reset", data=form).status_code == 404
+
+
+def test_a_part_of_a_page_is_told_what_is_wrong(pages: httpx.Client) -> None:
+    answer = pages.get("/tables?run=../etc", headers={"hx-request": "true"})
+    assert answer.status_code == 200 and "<html" not in answer.text and "../etc" in answer.text
+
+
+def test_a_world_with_three_dimensions_is_not_drawn(maker: Any, serve_site: Callable[..., httpx.Client]) -> None:
+    maker.metadata(shape=(4, 4, 4))
+    MetadataIndexer("metadata-indexer", IndexerResources(maker.storage, maker.lake)).write(maker.run_id)
+    rows = {name: pa.array([1], pa.int64()) for name in ("tick_number", "cell_id")}
+    write_deltalake(maker.lake.directory(maker.run_id, "environment_data"), pa.table(rows))
+    client = serve_site(Site(maker.storage, maker.lake.root, []))
+    assert "Only two-dimensional worlds are drawn." in client.get("/world").text
 
 
 def test_bytes_that_are_no_message_are_shown_as_such() -> None:

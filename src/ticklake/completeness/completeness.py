@@ -54,10 +54,6 @@ class Completeness:
         self._tick_tables = TickTables(storage, world, self._files, self._tables, self._coordinators)
         self._repairs = Repairs(run_id, storage, self._files, self._messages, self._tables, self._coordinators)
 
-    def tables(self, only: Sequence[str] = ()) -> list[str]:
-        """Returns the given tables; by default all tables of the run except `metadata`."""
-        return self._tables.names(only)
-
     def verify(
         self,
         only: Sequence[str] = (),

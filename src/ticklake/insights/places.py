@@ -57,13 +57,6 @@ class Places:
     databases: Sequence[Database] = ()
     presence: Presence | None = None
 
-    def runs(self) -> list[str]:
-        """Returns the runs of all places, the oldest first."""
-        attempts = Attempts()
-        runs = self.known_runs(attempts)
-        attempts.raise_first()
-        return runs
-
     def known_runs(self, attempts: Attempts) -> list[str]:
         """Returns the runs of all places that can be read, the oldest first."""
         places = [place for place in (self.storage, self.catalog, *self.databases) if place is not None]

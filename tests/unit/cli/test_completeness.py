@@ -414,11 +414,15 @@ def test_a_run_without_tables_is_not_complete(pipeline: Pipeline, ticklake: Comm
     assert ticklake("verify", *pipeline.places).exit_code == 1
 
 
-def test_overlapping_files_and_files_that_do_not_fit_are_reported(pipeline: Pipeline, report: Callable[..., Any]):
+def test_overlapping_files_and_files_that_do_not_fit_are_reported(
+    pipeline: Pipeline, report: Callable[..., Any], ticklake: Command
+):
     pipeline.write(0, 5, 30)
     pipeline.end(19)
     found = report("verify", *pipeline.places[:2], "--lake", pipeline.maker.storage.url)["storage"]
     assert found["overlapping"] == 1
+    said = ticklake("verify", *pipeline.places[:2], "--lake", pipeline.maker.storage.url).stdout
+    assert "1 files overlap others; each of their ticks is indexed once\n" in said
     assert [key.rpartition("/")[2] for key in found["misfits"]] == ["batch_0000000030_0000000039.pb.zst"]
     assert found["lost"] == [[15, 19]]
 
