@@ -87,8 +87,8 @@ def test_a_world_with_three_dimensions_is_not_drawn(maker: Any, serve_site: Call
     maker.metadata(shape=(4, 4, 4))
     MetadataIndexer("metadata-indexer", IndexerResources(maker.storage, maker.lake)).write(maker.run_id)
     rows = {name: pa.array([1], pa.int64()) for name in ("tick_number", "cell_id")}
-    write_deltalake(maker.lake.directory(maker.run_id, "environment_data"), pa.table(rows))
-    client = serve_site(Site(maker.storage, maker.lake.root, []))
+    write_deltalake(maker.folder("environment_data"), pa.table(rows))
+    client = serve_site(Site(maker.storage, maker.lake_folder, []))
     assert "Only two-dimensional worlds are drawn." in client.get("/world").text
 
 

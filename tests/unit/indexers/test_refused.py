@@ -25,7 +25,7 @@ from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
 from ticklake.indexers.finished_run import FinishedRun
 from ticklake.indexers.registry import indexers_of
-from ticklake.indexers.run_turns import Turns
+from ticklake.indexers.runs.turns import Turns
 from ticklake.monitoring import Monitor
 
 
