@@ -139,6 +139,5 @@ def test_ci_runs_what_make_runs():
     assert "set -euo pipefail" in ci
     assert "make lint" in ci
     assert "make test " in ci
-    assert "make test-slow" in ci
     assert "make docs" in ci
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
