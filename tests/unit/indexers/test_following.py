@@ -188,7 +188,7 @@ def test_runs_that_were_there_before_are_named_a_few_times_at_most(
         Short("waiting", resources, IndexerOptions(runs="all", poll_interval_ms=10, until_caught_up=True)).run()
     found = [record.message for record in caplog.records if record.name == "ticklake.notices"]
     assert len(found) == 11
-    assert found[0] == f"Continuing with run {run_of(14)}: it was not finished when this indexer started"
+    assert found[0] == f"Continuing with run {run_of(14)}, which began before this indexer"
     assert found[-1].startswith("Continuing with more runs")
 
 

@@ -208,7 +208,7 @@ class Following:
             return
         self._continued.add(run_id)
         if len(self._continued) <= _MAX_NAMED:
-            notices.info("Continuing with run %s: it was not finished when this indexer started", run_id)
+            notices.info("Continuing with run %s, which began before this indexer", run_id)
         elif len(self._continued) == _MAX_NAMED + 1:
             notices.info("Continuing with more runs that were not finished: `ticklake top` shows them")
 
