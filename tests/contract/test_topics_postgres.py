@@ -487,6 +487,40 @@ def test_the_transaction_that_holds_vacuum_back_is_named(run: Run, postgres_url:
 
 
 @contextmanager
+def autovacuum(connection: psycopg.Connection, eventually: Callable[..., None]) -> Iterator[None]:
+    """A worker of the server's own vacuum that takes its time."""
+    table = f"slow_{uuid4().hex[:8]}"
+    worker = f"SELECT 1 FROM pg_stat_activity WHERE backend_type = 'autovacuum worker' AND query LIKE '%{table}%'"
+    pace = "autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1"
+    connection.execute(f"CREATE TABLE {table} (a int) WITH (autovacuum_vacuum_insert_threshold = 1, {pace})")
+    connection.execute(f"INSERT INTO {table} SELECT generate_series(1, 100_000)")
+    try:
+        connection.execute("ALTER SYSTEM SET autovacuum_naptime = 1")
+        connection.execute("SELECT pg_reload_conf()")
+        eventually(lambda: connection.execute(worker).fetchone() is not None)
+        yield
+        assert connection.execute(worker).fetchone() is not None, "it was there all the while"
+    finally:
+        connection.execute("ALTER SYSTEM RESET autovacuum_naptime")
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute(f"DROP TABLE {table}")
+
+
+def test_the_vacuum_of_the_server_itself_is_not_named(
+    run: Run, postgres_url: str, eventually: Callable[..., None]
+) -> None:
+    run.topics()
+    with (
+        psycopg.connect(postgres_url, autocommit=True) as connection,
+        autovacuum(connection, eventually),
+        psycopg.connect(postgres_url, application_name="a long report") as foreign,
+    ):
+        foreign.execute("SELECT pg_current_xact_id()")
+        held = run.held_back_by(seconds=0)
+        assert held is not None and held.pid == foreign.info.backend_pid
+
+
+@contextmanager
 def standby(url: str, slot: str = "") -> Iterator[int]:
     """A standby that has the server keep what was there when it connected, by its process on the server."""
     with psycopg.connect(url, autocommit=True) as connection:

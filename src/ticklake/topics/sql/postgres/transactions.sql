@@ -7,7 +7,8 @@ SELECT set_config('lock_timeout', %(lock_timeout)s, true)
 -- name: oldest_transaction
 -- What blocks vacuum most: the transaction of a session, a prepared transaction, a standby with hot_standby_feedback, or
 -- a replication slot, even if it is not in use. Only members of pg_read_all_stats see the sessions of other roles. The
--- start time of a standby or a slot is unknown: the oldest message after its snapshot is used instead.
+-- start time of a standby or a slot is unknown: the oldest message after its snapshot is used instead. The server's own
+-- processes (autovacuum, parallel workers) are not named: nobody should end them, and they end by themselves.
 WITH RECURSIVE names (topic_name) AS (
     SELECT min(topic_name) FROM topic_messages
     UNION ALL
@@ -20,7 +21,8 @@ holder AS (
            greatest(age(backend_xmin), age(backend_xid)) AS held
     FROM pg_stat_activity
     WHERE pid <> pg_backend_pid()
-      AND (datname = current_database() AND xact_start IS NOT NULL OR datname IS NULL AND backend_type = 'walsender')
+      AND (datname = current_database() AND xact_start IS NOT NULL AND backend_type IN ('client backend', 'walsender')
+           OR datname IS NULL AND backend_type = 'walsender')
     UNION ALL
     SELECT 'prepared transaction', NULL, gid, prepared, age(transaction) FROM pg_prepared_xacts
     WHERE database = current_database()
