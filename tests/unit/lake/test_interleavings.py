@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ticklake import disk, faults
@@ -293,8 +293,13 @@ def play(turns: list[int], operators: list[tuple[int, str]], others: list[str]) 
         made.check()
 
 
+WITHDRAWN = [0] * 12 + [1] * 4 + [2] * 2 + [1] * 9 + [0] + [1] * 4 + [0] + [1] * 2 + [0] * 12
+"""A commit is withdrawn because its predecessor was taken, and meanwhile a torn one has appeared after it."""
+
+
 @settings(max_examples=settings().max_examples // 4)
 @given(TURNS, OPERATORS, OTHERS)
+@example(WITHDRAWN, [(10, "take"), (28, "tear")], ["compact"])
 def test_in_any_order_of_steps_no_tick_is_lost_or_doubled(
     turns: list[int], operators: list[tuple[int, str]], others: list[str]
 ) -> None:

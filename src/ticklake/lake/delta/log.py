@@ -297,6 +297,7 @@ class DeltaLog:
 
     def _withdraw(self, folder: TableFolder, name: str, data: bytes) -> None:
         """Undoes a commit whose predecessor an operator has just removed. Nothing was acknowledged."""
+        recovery.set_newest_aside_if_torn(folder)  # a torn commit after this one does not follow it
         with folder.removing():
             if folder.read(name) == data and not self._is_followed(folder, history.digest_of(data)):
                 folder.set_aside(name)

@@ -46,6 +46,11 @@ def recover(folder: TableFolder, seen: int = -1) -> None:
     """
     check_whole(folder)
     _set_aside(folder, _damaged_checkpoint)
+    set_newest_aside_if_torn(folder, seen)
+
+
+def set_newest_aside_if_torn(folder: TableFolder, seen: int = -1) -> None:
+    """Checks the newest commit, and empty ones before it."""
     _set_aside(folder, lambda folder: _newest(folder, seen))
 
 
