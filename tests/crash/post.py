@@ -274,11 +274,11 @@ class Post:
                 self._reset(group)
 
     def _retention(self, keep: int = 300) -> None:
-        """Written down is what was there before and is not there after; nobody adds messages with older keys."""
+        """Written down is what was accepted and is not there after. The publishers go on all the while."""
         with self._run() as run:
-            before = self._stored(run)
             run.remove_outdated(TOPIC, max_count=keep)
-            gone = before - self._stored(run)
+            accepted = set(Account().read(self._place.folder).sent)
+            gone = accepted - self._stored(run)
         self._account.removed |= dict.fromkeys(gone - self._account.removed.keys(), time.monotonic())
 
     def _clock(self) -> None:
