@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ticklake import RunCompleted
+from ticklake.coordination.claims import LOST_OFTEN
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.gaps import PENDING, PERMANENT
 from ticklake.errors import DatabaseUnavailable
@@ -160,6 +161,41 @@ def test_what_a_dead_indexer_held_is_delivered_to_another(
     pass_time(61)
     assert taken(living) == [(0, 990)]
     assert dead.renew(held) == held
+
+
+@pytest.mark.warns("failed: the processes that read it ended 30 times")
+@pytest.mark.parametrize("place", [0, 3, 9])
+def test_only_the_file_that_ends_its_process_fails(
+    place: int, put: Callable[..., None], run: Run, storage: Storage, gaps: Any
+):
+    """Each life of a node works until it claims the culprit, and dies with all that it holds."""
+    for start in range(0, 1000, 100):
+        put(start, start + 90)
+    culprit, lives, done = (100 * place, 100 * place + 90), 0, []
+    while True:
+        lives += 1
+        assert lives < 40
+        life = f"node/{lives}"
+        coordinator = Coordinator(run, "DummyIndexer", step=10, lease=600, instance=f"{life}:1")
+        coordinator.release_earlier(life)
+        batches = CoordinatedBatches(coordinator, storage, run.id, Monitor("test"), until_caught_up=True)
+        while not batches.exhausted:
+            claimed = batches.poll(4, 0)
+            found = [tuple(one.ticks) for one in claimed]
+            if culprit in found:
+                break
+            batches.done(claimed)
+            done += found
+        if batches.exhausted:
+            break
+        assert len(found) == 1 or lives <= LOST_OFTEN
+        assert len(done) == 9 or lives <= LOST_OFTEN + 1, "the others are indexed before it is tried alone"
+    assert sorted([*done, culprit]) == [(start, start + 90) for start in range(0, 1000, 100)]
+    assert lives == 31
+    assert list(batches.failed) == [f"{run.id}/batch_{culprit[0]:010d}_{culprit[1]:010d}.pb"]
+    assert gaps() == [(*culprit, PENDING)]
+    coordinator.retry_failed()
+    assert [tuple(one.ticks) for one in batches.poll(4, 0)] == [culprit]
 
 
 def test_a_batch_given_back_is_delivered_again(put: Callable[..., None], open_batches: Open):

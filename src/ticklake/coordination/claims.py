@@ -7,6 +7,9 @@ from typing import NamedTuple
 from ticklake.coordination.gaps import NOTHING_MISSING, MissingTicks
 from ticklake.ticks import TickRange, subtract
 
+LOST_OFTEN = 3
+"""A file whose claims were lost this often is claimed alone."""
+
 
 class FoundFile(NamedTuple):
     """A listed batch file. `name` is its key without the run's folder."""
@@ -18,12 +21,19 @@ class FoundFile(NamedTuple):
 class Claim(NamedTuple):
     """A batch file that one indexer has claimed. `version` distinguishes it from earlier and later claims.
 
-    A crash of the server may undo a claim and reuse its version, so changes to a claim also check its holder.
+    A crash of the server may undo a claim and reuse its version, so changes to a claim also check its holder. `lost` is
+    how often a process has ended with a claim of this file.
     """
 
     name: str
     ticks: TickRange
     version: int
+    lost: int = 0
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether the file may be what ended the process. Then it is claimed alone."""
+        return self.lost >= LOST_OFTEN
 
 
 class Batch(NamedTuple):

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from ticklake import defaults
 from ticklake.checks.numbers import check_count, check_seconds
-from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
+from ticklake.coordination.claims import LOST_OFTEN, Batch, Claim, CoordinatorStatus, FoundFile
 from ticklake.coordination.errors import BatchAlreadyClaimedError, SamplingIntervalCorrected, TableCopied
 from ticklake.coordination.gap_records import ALL_TICKS, GapRecords, read_batch, read_gap
 from ticklake.coordination.gaps import (
@@ -147,16 +147,21 @@ class Coordinator:
         with self._run.reading() as transaction:
             return self._never_claimed(transaction.sql(PACKAGE), names)
 
-    def take_over(self, limit: int) -> list[Claim]:
-        """Claims batches that were released or whose lease has expired, because their indexer died or is stuck."""
+    def take_over(self, limit: int, *, suspects: bool = True) -> list[Claim]:
+        """Claims batches that were released or whose lease has expired, because their indexer died or is stuck.
+
+        A batch whose claims were lost often may be what ends its process. With `suspects`, such a batch is claimed if
+        there is no other, and alone.
+        """
         started = time.monotonic()
         values = self._key | {"lease_ms": self._lease_ms}
         with self._locked() as (sql, _):
             rows = sql.expired(**values, limit=limit)
+            rows = [row for row in rows if row[-1] < LOST_OFTEN] or rows[: int(suspects)]
             if rows:
                 names = json.dumps([row[0] for row in rows])
                 sql.take_over(**values, instance=self._instance, filenames=names)
-        for name, _, _, _, holder in rows:
+        for name, *_, holder, _ in rows:
             if holder is not None:
                 self._monitor.counter("stuck_batches_reassigned").add()
                 self._monitor.errors.record(
@@ -165,7 +170,7 @@ class Coordinator:
                 log.warning("STUCK_BATCH_REASSIGNED: %s was claimed by %s, whose lease has expired", name, holder)
         self._monitor.counter("claim_attempts").add(len(rows))
         self._count_claims(len(rows), started)
-        return [Claim(name, TickRange(first, last), version + 1) for name, first, last, version, _ in rows]
+        return [Claim(name, TickRange(first, last), version + 1, lost) for name, first, last, version, _, lost in rows]
 
     def renew(self, claims: Sequence[Claim]) -> list[Claim]:
         """Extends the leases of these claims. Returns the claims that this indexer no longer holds."""

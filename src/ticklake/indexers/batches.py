@@ -43,6 +43,8 @@ class Delivery:
     file: BatchFile
     ticks: TickRange
     message: Message | None = None
+    alone: bool = False
+    """Whether its process may die of it. Then it is flushed while nothing else is held."""
     present: list[Ticks] = field(default_factory=list)
     """The ticks that are in the table, one array per flushed part. Complete once the batch is done."""
 
@@ -209,7 +211,7 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
                 self._reader.ack(message)
                 return None
             file = self._storage.batch(info.storage_key)
-            return Delivery(file, file.ticks, message)
+            return Delivery(file, file.ticks, message, alone=self._reader.is_suspect(message))
         except OUTAGES as error:
             self._monitor.errors.record("DATABASE_UNAVAILABLE", error)
             log.warning("%s", error)

@@ -120,6 +120,16 @@ class TickBuffer:
         return [batch.delivery for batch in dict.fromkeys([*under_way, *(part.batch for part in self._waiting)])]
 
     @property
+    def isolates(self) -> bool:
+        """Whether a batch is held that must be flushed alone. Until it is done, no other may be added."""
+        return any(delivery.alone for delivery in self.held)
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether the next batch must be flushed alone, and others are still being flushed."""
+        return bool(self._waiting) and self._waiting[0].batch.delivery.alone and bool(self._under_way)
+
+    @property
     def full(self) -> bool:
         return self.ticks >= self._insert_batch_size
 
@@ -134,7 +144,7 @@ class TickBuffer:
         """
         if not self._waiting or self._spans.overlap(self._waiting[0].ticks):
             return float("inf")
-        if self.full:
+        if self.full or self.isolates:
             return float("-inf")
         return max(self._last_flush, self._waiting[0].batch.arrived) + self.flush_timeout
 
@@ -143,7 +153,7 @@ class TickBuffer:
         popped = FlushInput()
         room = self._insert_batch_size
         while self._waiting and room > 0 and not (only_first and popped.slices):
-            if self._spans.overlap(self._waiting[0].ticks):
+            if self._spans.overlap(self._waiting[0].ticks) or (popped.slices and self._waiting[0].batch.delivery.alone):
                 break
             batch, ticks = self._pop_part(room)
             room -= batch.count(ticks, self._step)

@@ -49,6 +49,9 @@ _QUERY_PAGE = 5_000
 # How often to check whether the run has ended.
 _END_SECONDS = 5.0
 
+MAX_LOST = 30
+"""A file whose process has ended this often is not tried again. Most of these times it was claimed alone."""
+
 
 @dataclass(frozen=True, eq=False)
 class ClaimedDelivery(Delivery):
@@ -83,6 +86,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self._held: set[Claim] = set()
         self._uncertain = False
         self._found: list[FoundFile] = []
+        self._suspects_next = False
         self._gaps_pending = 0
         self._recorded: Life | None = None
         self._end_is_bad = False
@@ -152,11 +156,14 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         return deliveries
 
     def _claim(self, limit: int) -> list[Claim]:
-        """Claims expired batches first, then files in gaps, then new files."""
+        """Claims expired batches first, then files in gaps, then new files.
+
+        Batches that may end this process are claimed after the files of each listing, so that those are indexed.
+        """
         self._resolve_uncertainty()
         status = self._coordinator.status()
         self._gaps_pending = status.gaps_pending
-        if status.expired and (claims := self._coordinator.take_over(limit)):
+        if status.expired and (claims := self._coordinator.take_over(limit, suspects=self._suspects_next)):
             self.exhausted = False
             return claims
         end = self._read_end()  # before the listing, which then includes all files of an ended run
@@ -166,9 +173,14 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             claims = self._coordinator.claim(page, limit)
             # All files up to the last claimed one are claimed by now, or the whole page if none could be claimed.
             self._found = page[page.index(_found(claims[-1])) + 1 :] + rest if claims else rest
+            self._suspects_next = not self._found
             if claims:
                 self.exhausted = False
                 return claims
+        self._suspects_next = True
+        if status.expired and (claims := self._coordinator.take_over(limit)):
+            self.exhausted = False
+            return claims
         listed_all = listed and self._watch.whole
         if listed and end is not None:
             self._record_end(end)
@@ -268,9 +280,12 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         return [delivery for claim in claims if (delivery := self._delivery(claim)) is not None]
 
     def _delivery(self, claim: Claim) -> Delivery | None:
+        if claim.lost >= MAX_LOST:
+            self._fail(claim, f"the processes that read it ended {claim.lost} times; it was claimed alone")
+            return None
         try:
             file = self._storage.batch(f"{self._run_id}/{claim.name}")
-            return ClaimedDelivery(file, file.ticks, claim=claim)
+            return ClaimedDelivery(file, file.ticks, claim=claim, alone=claim.is_suspect)
         except (OSError, StoredFileMissing) as error:
             if isinstance(error, StoredFileMissing) and self._storage.reachable(self._run_id):
                 self._fail(claim, str(error))

@@ -165,9 +165,9 @@ class FlushLoop:
         if self._may_start_flush(time.monotonic()):
             return
         seconds = self._seconds_to_wait()
-        if self._active and (self._buffer.full or self._nothing_more()):
+        if self._active and (self._buffer.full or self._buffer.isolates or self._nothing_more()):
             self._wait_for_flush(seconds)
-        elif not self._buffer.full:
+        elif not (self._buffer.full or self._buffer.isolates):
             self._poll(seconds)
         else:
             self._lifecycle.wait(max(0.0, min(self._not_before - time.monotonic(), seconds)))
@@ -199,7 +199,7 @@ class FlushLoop:
 
     def _has_room(self) -> bool:
         """Returns whether another flush may start. After a failure, only one at a time is active."""
-        return len(self._active) < (1 if self._suspicious else _MAX_ACTIVE)
+        return len(self._active) < (1 if self._suspicious else _MAX_ACTIVE) and not self._buffer.waits_for_others
 
     @property
     def _suspicious(self) -> bool:

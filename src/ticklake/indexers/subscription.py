@@ -26,8 +26,10 @@ from ticklake.topics import Message, Run, TopicReader, new_consumer_id
 
 log = logging.getLogger(__name__)
 
-MANY_CLAIMS = 100
-"""A message that was claimed this often may end the process that indexes it."""
+MANY_CLAIMS = 30
+"""A message that was claimed this often may end the process that indexes it: each kill counts as an attempt then."""
+_ALONE = 2
+"""A message that has this many attempts left is delivered alone (see `Run.reader`, `redeliver_alone`)."""
 
 _PAGE = 500
 _MAX_KEPT = 2_000
@@ -78,21 +80,25 @@ def open_reader(resources: IndexerResources, run: Run, topic: str, group: str, o
     """Opens a reader. First releases what earlier lives of this node have claimed, so that nobody waits for them."""
     life = resources.consumer() if resources.consumer is not None else ""
     if life:
-        _release_earlier(run, topic, group, life, resources.is_over)
+        _release_earlier(run, topic, group, life, options.max_delivery_attempts, resources.is_over)
     return run.reader(
         topic,
         group=group,
         claim_timeout=options.claim_timeout,
         max_delivery_attempts=options.max_delivery_attempts,
         consumer=f"{life}:{new_consumer_id()}" if life else None,
+        redeliver_alone=True,
     )
 
 
-def _release_earlier(run: Run, topic: str, group: str, life: str, is_over: Callable[[str], bool] | None = None) -> None:
+def _release_earlier(
+    run: Run, topic: str, group: str, life: str, max_attempts: int, is_over: Callable[[str], bool] | None = None
+) -> None:
     """Releases claims of ended processes of this node.
 
-    A process that is killed or restarted says nothing about its messages, so these deliveries do not count as attempts.
-    After very many of them they count: then the message may be what ends the process.
+    A process that is killed or restarted says little about its messages. So the first of these deliveries count as
+    attempts only until the message is delivered alone; it can then harm no other. From then on they do not count, until
+    there are very many: then the message is probably what ends the process.
     """
     node = life.partition("/")[0]
     held = run.claims.list(topic=topic, group=group, limit=None)
@@ -101,9 +107,9 @@ def _release_earlier(run: Run, topic: str, group: str, life: str, is_over: Calla
         others = {_life_in(one.consumer) for one in earlier}
         over = {other for other in others if is_over(other)}
         earlier = [one for one in earlier if _life_in(one.consumer) in over]
-    suspects = [one for one in earlier if one.version >= MANY_CLAIMS]
-    released = run.claims.release([one for one in earlier if one.version < MANY_CLAIMS], forgiven=True)
-    released += run.claims.release(suspects)
+    forgiven = [one for one in earlier if max_attempts - one.attempts < _ALONE and one.version < MANY_CLAIMS]
+    released = run.claims.release(forgiven, forgiven=True)
+    released += run.claims.release([one for one in earlier if one not in forgiven])
     if released:
         log.info("Run %s: released %d claims that this node held before it was restarted", run.id, released)
 

@@ -152,6 +152,10 @@ class TopicReader:
         finally:
             self._forget(claims)
 
+    def is_suspect(self, message: Message) -> bool:
+        """Returns whether this message may be what ended its process. With `redeliver_alone` it came alone."""
+        return message.attempts > 1 and message.attempts >= min(3, self._consumer.max_attempts - 1)
+
     @property
     def settled(self) -> int:
         """The number of messages that this reader has acknowledged or made dead letters."""

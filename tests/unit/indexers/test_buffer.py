@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +42,24 @@ def test_three_files_of_100_with_insert_size_250_ack_two_first_and_the_third_aft
     assert ranges(second.slices) == [(250, 299)]
     assert buffer.finish(second, failed=()) == [files[2]]
     assert not buffer.held
+
+
+def test_a_batch_that_may_end_its_process_is_flushed_alone_and_at_once() -> None:
+    buffer = TickBuffer(insert_batch_size=1000, flush_timeout=5.0, step=1)
+    buffer.add(batch(0, 99), now=0.0)
+    buffer.add(replace(batch(100, 199), alone=True), now=0.0)
+    assert buffer.isolates
+    assert buffer.due_at() < 0.0
+    first = buffer.pop(now=0.0)
+    assert ranges(first.slices) == [(0, 99)]
+    assert buffer.waits_for_others
+    buffer.finish(first, failed=())
+    assert not buffer.waits_for_others
+    second = buffer.pop(now=0.0)
+    assert ranges(second.slices) == [(100, 199)]
+    assert buffer.isolates
+    buffer.finish(second, failed=())
+    assert not buffer.isolates
 
 
 def test_the_sampling_interval_counts() -> None:

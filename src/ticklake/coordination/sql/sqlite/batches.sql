@@ -28,18 +28,20 @@ SELECT (SELECT count(*) FROM coordinator_batches INDEXED BY idx_coordinator_clai
 
 -- name: expired
 -- A claim from the future was made before the clock was set back. It counts as expired, because its lease would end
--- too late (idx_coordinator_claimed).
-SELECT batch_filename, tick_start, tick_end, claim_version, indexer_instance_id FROM coordinator_batches
+-- too late (idx_coordinator_claimed). Files that may end their process come last.
+SELECT batch_filename, tick_start, tick_end, claim_version, indexer_instance_id,
+    lost_claims + CASE WHEN indexer_instance_id IS NULL THEN 0 ELSE 1 END AS lost FROM coordinator_batches
     INDEXED BY idx_coordinator_claimed
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
   AND (lease_until <= now_ms() OR claim_timestamp > now_ms() + :lease_ms)
-ORDER BY tick_start, batch_filename
+ORDER BY lost, tick_start, batch_filename
 LIMIT :limit
 
 -- name: take_over
 -- The rows of `expired`, in the same transaction. The version grows, so the previous holder can change nothing.
 UPDATE coordinator_batches SET indexer_instance_id = :instance, claim_timestamp = now_ms(),
-    lease_until = now_ms() + :lease_ms, claim_version = claim_version + 1
+    lease_until = now_ms() + :lease_ms, claim_version = claim_version + 1,
+    lost_claims = lost_claims + CASE WHEN indexer_instance_id IS NULL THEN 0 ELSE 1 END
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND batch_filename IN (SELECT value FROM json_each(:filenames))
 
 -- name: renew
@@ -62,7 +64,7 @@ WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'clai
 
 -- name: release_earlier
 -- Claims of ended processes of a node, whose names begin with :node and not with :life (idx_coordinator_claimed).
-UPDATE coordinator_batches INDEXED BY idx_coordinator_claimed SET indexer_instance_id = NULL, lease_until = 0
+UPDATE coordinator_batches INDEXED BY idx_coordinator_claimed SET indexer_instance_id = NULL, lease_until = 0, lost_claims = lost_claims + 1
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'claimed'
   AND substr(indexer_instance_id, 1, length(:node)) = :node AND substr(indexer_instance_id, 1, length(:life)) <> :life
 RETURNING batch_filename
@@ -94,7 +96,7 @@ RETURNING batch_filename
 
 -- name: reopen
 UPDATE coordinator_batches SET status = 'claimed', indexer_instance_id = NULL, lease_until = 0, error_message = NULL,
-    completion_timestamp = NULL, claim_version = claim_version + 1
+    completion_timestamp = NULL, claim_version = claim_version + 1, lost_claims = 0
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND status <> 'claimed'
   AND batch_filename IN (SELECT value FROM json_each(:filenames))
 
