@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from ticklake import faults
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 
 def sync(path: Path | str, *, within: int | None = None) -> None:
@@ -64,6 +67,15 @@ def files_below(directory: Path) -> Iterator[Path]:
     for below, folders, files in os.walk(directory):
         for name in files + [name for name in folders if Path(below, name).is_symlink()]:
             yield Path(below, name)
+
+
+def lock(file: int) -> None:
+    """Locks an open file and waits for it. Does nothing on a file system without locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
 
 
 def try_lock(file: int | IO[bytes], *, shared: bool = False) -> bool:

@@ -58,7 +58,7 @@ def at_tick(last_tick: int) -> str:
 class Step(StrEnum):
     RECORD = "record"
     KEEP = "keep"
-    EXTEND = "extend"
+    REPLACE = "replace"
     REFUSE = "refuse"
 
 
@@ -79,23 +79,28 @@ def life_of(end: RunCompleted | None) -> Life:
     return Life(state, end.last_tick, end.abandoned_by, ranges)
 
 
-def decide(life: Life, *, abandon: bool, last_tick: int | None, written: int = BEFORE_FIRST) -> Decision:
-    """Decides about a wish to end or to abandon a run. `written` is the last tick of its files.
+def decide(life: Life, *, cause: str, last_tick: int | None, written: int = BEFORE_FIRST) -> Decision:
+    """Decides about a wish to abandon a run or, without a `cause`, to end it. `written` is the last tick of its files.
 
     Without a `last_tick` the run is closed at `written`. An end never changes. The last tick of an abandoned run only
-    grows: if files came after it was closed, closing it again counts them too.
+    grows: if files came after it was closed, closing it again counts them too. A silence is only a guess: everything
+    else replaces it, and it replaces nothing else.
     """
-    wanted = written if last_tick is None else last_tick
-    if life.last_tick is None:
+    known = life.last_tick
+    if known is None:
+        wanted = written if last_tick is None else last_tick
         return Decision(Step.REFUSE if written > wanted else Step.RECORD, wanted)
-    if last_tick in (None, life.last_tick) and not (abandon and _goes_on(life, written)):
-        return Decision(Step.KEEP, life.last_tick)
-    extends = abandon and life.state is RunState.ABANDONED and wanted > life.last_tick and wanted >= written
-    return Decision(Step.EXTEND, wanted) if extends else Decision(Step.REFUSE, life.last_tick)
-
-
-def _goes_on(life: Life, written: int) -> bool:
-    return life.state is RunState.ABANDONED and life.last_tick is not None and written > life.last_tick
+    was_silent, is_silent = life.cause == Cause.SILENCE, cause == Cause.SILENCE
+    if is_silent and not was_silent:
+        return Decision(Step.KEEP, known)
+    is_guess = was_silent and not is_silent
+    if not is_guess and not (cause and life.state is RunState.ABANDONED):
+        return Decision(Step.KEEP if last_tick in (None, known) else Step.REFUSE, known)
+    least = max(known, written)
+    wanted = least if last_tick is None else last_tick
+    if wanted < least:
+        return Decision(Step.REFUSE, known)
+    return Decision(Step.REPLACE if is_guess or wanted > known else Step.KEEP, wanted)
 
 
 def bounds_of(ranges: Iterable[TickRange]) -> list[int]:

@@ -409,7 +409,7 @@ def test_the_true_end_of_a_run_that_was_closed_after_a_silence_is_recorded(
     batches = open_batches()
     assert taken(batches) == [(0, 990)]
     assert nothing(batches) and gaps() == []
-    storage.remove_completion(run.id)
+    assert storage.remove_completion(storage.read_completion(run.id))
     put(1000, 1990)
     assert taken(batches) == [(1000, 1990)]
     storage.write_completion(RunCompleted(simulation_run_id=run.id, last_tick=2990))

@@ -198,7 +198,7 @@ def test_a_run_that_its_producer_has_opened_again_is_closed_after_the_next_silen
     service.reconcile_all()
     assert life(made) == "abandoned at tick 29"
     made.batch(30, 39)
-    made.storage.remove_completion(made.run_id)
+    assert made.storage.remove_completion(made.storage.read_completion(made.run_id))
     service.reconcile_all()
     assert life(made) == "abandoned at tick 39"
     assert ends(run) == [(29, "silence"), (39, "silence")]

@@ -204,7 +204,7 @@ def test_without_times_an_abandoned_run_that_goes_on_is_found(runs: Runs) -> Non
     for moment in range(4):
         clock[0] = moment * LATER
         assert unfinished.look(clock[0], ()) == []
-    runs.storage.remove_completion(run_id)
+    assert runs.storage.remove_completion(runs.storage.read_completion(run_id))
     runs.make(1, B)
     clock[0] += LATER + module.LIST_SECONDS
     assert unfinished.look(clock[0], ()) == [run_id]

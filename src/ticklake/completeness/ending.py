@@ -91,8 +91,10 @@ def _close(
     written = max((ticks.end for ticks in files.values()), default=BEFORE_FIRST)
     life = life_of(storage.read_completion(run_id))
     known: list[TickRange] = []
-    if decide(life, abandon=bool(cause), last_tick=last_tick, written=written).step in (Step.RECORD, Step.EXTEND):
-        _check_silence(storage, run_id, runs, silent_for, clock())
+    step, last = decide(life, cause=cause, last_tick=last_tick, written=written)
+    if step in (Step.RECORD, Step.REPLACE):
+        if last != life.last_tick:  # otherwise the producer was silent before and has not come back
+            _check_silence(storage, run_id, runs, silent_for, clock())
         if last_tick is None and files:
             check_last_file(storage, run_id, [key for key, ticks in files.items() if ticks.end == written])
         if cause and runs:

@@ -10,7 +10,7 @@ from ticklake import faults
 from ticklake.contracts import FORMAT_VERSION, RunCompleted
 from ticklake.coordination import Topic, announced, compare, publish, stored
 from ticklake.lives import BEFORE_FIRST, Cause, Life, RunState, Step, bounds_of, decide, life_of, may_write
-from ticklake.services.errors import RunClosed, RunEndedBefore, RunGoesOn, RunLeaving
+from ticklake.services.errors import RunClosed, RunEndedBefore, RunGoesOn, RunLeaving, RunVanished
 from ticklake.storage import Storage
 from ticklake.storage.errors import BadFile, StoredFileConflict, StoredFileMissing
 from ticklake.ticks import TickRange, subtract
@@ -50,27 +50,48 @@ def record_close(
     `known` are ticks that were written once, even if their file is gone. A producer that writes at the same time either
     has its file counted, because the files are listed again after the record, or finds the record after its write.
     """
-    changed = False
+    own: RunCompleted | None = None
     while True:
         # Read the record first: a listing after it has every file whose writer has not seen the record.
         end = storage.read_completion(run_id)
         files = stored(storage, run_id)
         written = max((ticks.end for ticks in files.values()), default=BEFORE_FIRST)
         life = life_of(end)
-        step, last = decide(life, abandon=bool(cause), last_tick=last_tick, written=written)
+        step, last = decide(life, cause=cause, last_tick=last_tick, written=written)
         if step is Step.KEEP and end is not None:
-            if not _is_for_good(cause, life):
-                return Recorded(end, changed)
-            end.abandoned_by = cause
-            changed = _write(storage, end, replace=True) or changed
-            continue
+            if end == own and written > last:  # an end cannot count the file that came meanwhile
+                storage.remove_completion(end)
+                raise _refusal(run_id, Life(), last, files)
+            return Recorded(end, own is not None)
         if step is Step.REFUSE:
             raise _refusal(run_id, life, last, files)
         new = end_of(run_id, last, clock)
         if cause:
             new.abandoned_by = cause
-            new.never_written.extend(bounds_of(_never_written(storage, run_id, last, [*files.values(), *known])))
-        changed = _write(storage, new, replace=step is Step.EXTEND) or changed
+            ranges = _never_written(storage, run_id, last, life, [*files.values(), *known])
+            new.never_written.extend(bounds_of(ranges))
+        own = new if write_record(storage, new, end) else own
+
+
+def write_record(storage: Storage, new: RunCompleted, known: RunCompleted | None) -> bool:
+    """Writes the record of a run, or replaces the `known` one.
+
+    Returns False if another record was written first, or the known one was removed. Then it has to be read again.
+    """
+    run_id = new.simulation_run_id
+    if storage.leaving_note(run_id) is not None or not storage.reachable(run_id):
+        raise RunVanished(run_id=run_id, storage=storage.url)  # a record would bring back a part of it
+    try:
+        if known is not None:
+            written = storage.replace_completion(known, new)
+        else:
+            storage.write_completion(new)
+            written = True
+    except StoredFileConflict:
+        storage.read_completion(run_id)  # raises if the record is damaged
+        return False
+    faults.reach("closing.recorded")
+    return written
 
 
 def announce_files(run: Run, storage: Storage, topic: str) -> list[TickRange]:
@@ -107,18 +128,20 @@ def keep_open(storage: Storage, run_id: str, ticks: Sequence[int]) -> bool:
     A run that was only closed because its producer was silent is opened again, for this producer is alive. Returns
     whether it was.
     """
-    try:
-        life = life_of(storage.read_completion(run_id))
-    except BadFile:
-        life = Life()
-    if storage.leaving_note(run_id) is not None:
-        raise RunLeaving(run_id=run_id)
-    if may_write(life, ticks):
-        return False
-    if life.cause != Cause.SILENCE:
-        raise closed_error(run_id, life, ticks[0], ticks[-1])
-    storage.remove_completion(run_id)
-    return True
+    was_opened = False
+    while True:
+        try:
+            end = storage.read_completion(run_id)
+        except BadFile:
+            end = None
+        if storage.leaving_note(run_id) is not None:
+            raise RunLeaving(run_id=run_id)
+        life = life_of(end)
+        if end is None or may_write(life, ticks):
+            return was_opened
+        if life.cause != Cause.SILENCE:
+            raise closed_error(run_id, life, ticks[0], ticks[-1])
+        was_opened = storage.remove_completion(end) or was_opened
 
 
 def closed_error(run_id: str, life: Life, first: int, last: int) -> RunClosed:
@@ -128,25 +151,6 @@ def closed_error(run_id: str, life: Life, first: int, last: int) -> RunClosed:
     return RunClosed(run_id=run_id, life=life, first=first, last=last, remedy=remedy)
 
 
-def _write(storage: Storage, end: RunCompleted, *, replace: bool) -> bool:
-    """Returns False if another record was written first. Then it has to be read again."""
-    try:
-        if replace:
-            storage.replace_completion(end)
-        else:
-            storage.write_completion(end)
-    except StoredFileConflict:
-        storage.read_completion(end.simulation_run_id)  # raises if the record is damaged
-        return False
-    faults.reach("closing.recorded")
-    return True
-
-
-def _is_for_good(cause: str, life: Life) -> bool:
-    """Returns whether a run that was only closed because its producer was silent is now closed for another reason."""
-    return life.cause == Cause.SILENCE and cause in (Cause.COMMAND, Cause.RESTART)
-
-
 def _refusal(run_id: str, life: Life, last: int, files: dict[str, TickRange]) -> RunGoesOn | RunEndedBefore:
     later = [key for key, ticks in files.items() if ticks.end > last]
     if later and life.last_tick is None:
@@ -154,11 +158,16 @@ def _refusal(run_id: str, life: Life, last: int, files: dict[str, TickRange]) ->
     return RunEndedBefore(run_id=run_id, life=life)
 
 
-def _never_written(storage: Storage, run_id: str, last: int, written: Sequence[TickRange]) -> list[TickRange]:
-    """Returns the sampled ticks before the last written one that nobody has written; none without metadata."""
+def _never_written(storage: Storage, run_id: str, last: int, life: Life, found: Sequence[TickRange]) -> list[TickRange]:
+    """Returns the sampled ticks before the last written one that nobody has written; none without metadata.
+
+    If the run was closed before, all other ticks count as written: their files may have been lost since.
+    """
     try:
         step = World.of(storage.read_metadata(run_id)).sampling_interval
     except (StoredFileMissing, BadFile, BadMetadata):
         return []
+    before = [] if life.last_tick is None else subtract([TickRange(0, life.last_tick)], life.never_written, step)
+    written = [*found, *before]
     reach = min(last, max((ticks.end for ticks in written), default=BEFORE_FIRST))
     return subtract([TickRange(0, reach)], written, step)

@@ -11,15 +11,16 @@ from functools import partial
 from ticklake import faults
 from ticklake.contracts import RunCompleted
 from ticklake.defaults import RUN_TOPIC
-from ticklake.lives import Step, decide, life_of
+from ticklake.lives import Life, Step, decide, life_of
 from ticklake.services.announcing import Announcer
 from ticklake.services.base import Service
-from ticklake.services.closing import closed_error, end_of
+from ticklake.services.closing import closed_error, end_of, write_record
 from ticklake.services.earlier import EarlierRuns
+from ticklake.services.errors import RunClosed, RunEndedBefore
 from ticklake.services.queue import TickQueue
 from ticklake.services.retry import Retry
 from ticklake.storage import Storage
-from ticklake.storage.errors import BadFile, StoredFileConflict
+from ticklake.storage.errors import BadFile
 from ticklake.topics import Run
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,6 @@ class CompletionService(Service):
         self._retry = retry or Retry()
         self._clock = clock
         self._earlier = earlier
-        self._end: RunCompleted | None = None
         self._completed = False
         self._announcer = Announcer(run, topic, self.monitor, self._retry)
 
@@ -67,7 +67,8 @@ class CompletionService(Service):
 
     def _complete(self, last_tick: int) -> None:
         write = partial(self._write, last_tick)
-        end = self._retry.call("Writing the end of the run", write, self.monitor, "write_retries")
+        what, hopeless = "Writing the end of the run", (BadFile, RunEndedBefore)
+        end = self._retry.call(what, write, self.monitor, "write_retries", hopeless)
         if not self._announcer:
             self._announcer.add("the end of the run", end)
         faults.reach("completion.publish")
@@ -84,25 +85,19 @@ class CompletionService(Service):
         return _AGAIN_SECONDS
 
     def _write(self, last_tick: int) -> RunCompleted:
-        # Create it once: a restart, or a start after `ticklake end`, must write the same bytes again.
-        if self._end is None:
-            self._end = self._known(last_tick) or end_of(self._run.id, last_tick, self._clock)
-        try:
-            self._storage.write_completion(self._end)
-        except StoredFileConflict:
-            # Somebody else has just closed the run.
-            self._end = self._known(last_tick)
-            if self._end is None:
-                raise
-        return self._end
-
-    def _known(self, last_tick: int) -> RunCompleted | None:
-        """Returns the record of the run, if it has this last tick. Raises `RunClosed` if it has another."""
-        try:
+        """Returns the record of the run, if it has this last tick, or writes it."""
+        while True:
             known = self._storage.read_completion(self._run.id)
-        except BadFile:
-            return None
-        life = life_of(known)
-        if known is not None and decide(life, abandon=False, last_tick=last_tick).step is not Step.KEEP:
-            raise closed_error(self._run.id, life, known.last_tick + 1, last_tick)
-        return known
+            life = life_of(known)
+            step, _ = decide(life, cause="", last_tick=last_tick)
+            if step is Step.KEEP and known is not None:
+                self._storage.sync_completion(self._run.id)  # its writer may have just died
+                return known
+            if step is Step.REFUSE:
+                raise self._refusal(life, last_tick)
+            write_record(self._storage, end_of(self._run.id, last_tick, self._clock), known)
+
+    def _refusal(self, life: Life, last_tick: int) -> RunClosed | RunEndedBefore:
+        if life.last_tick is not None and life.last_tick < last_tick:
+            return closed_error(self._run.id, life, life.last_tick + 1, last_tick)
+        return RunEndedBefore(run_id=self._run.id, life=life)

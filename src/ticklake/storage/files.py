@@ -6,6 +6,7 @@ import heapq
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
@@ -54,6 +55,7 @@ class Folder(Protocol):
     def create(self, key: str, data: bytes) -> None: ...
     def replace(self, key: str, data: bytes) -> None: ...
     def remove(self, key: str) -> None: ...
+    def holding(self, key: str) -> AbstractContextManager[None]: ...
     def remove_folder(self, folder: str) -> None: ...
     def everything(self, folder: str) -> Iterator[tuple[str, int]]: ...
     def make_durable(self, key: str) -> None: ...
@@ -212,10 +214,13 @@ class Storage:
         self._put(key, _framed(completed))
         return key
 
-    def replace_completion(self, completed: RunCompleted) -> None:
-        """Replaces the record of how a run was closed, in one step."""
-        key = self._completion_key(completed.simulation_run_id)
-        self._folder.replace(key, self._stored(key, _framed(completed)))
+    def replace_completion(self, known: RunCompleted, new: RunCompleted) -> bool:
+        """Replaces the known record of how a run was closed, in one step. Returns False if it has another by now."""
+        with self._holding(known) as key:
+            if key is None:
+                return False
+            self._folder.replace(key, self._stored(key, _framed(new)))
+        return True
 
     def read_completion(self, run_id: str) -> RunCompleted | None:
         """Returns how the run was closed, or None if it is running."""
@@ -224,9 +229,25 @@ class Storage:
         except StoredFileMissing:
             return None
 
-    def remove_completion(self, run_id: str) -> None:
-        """Removes the record of the end: the run is running again. Does nothing if there is none."""
-        self._folder.remove(self._completion_key(run_id))
+    def remove_completion(self, known: RunCompleted) -> bool:
+        """Removes the known record of the end: the run is running again. Returns False if it has another by now."""
+        with self._holding(known) as key:
+            if key is None:
+                return False
+            self._folder.remove(key)
+        return True
+
+    def sync_completion(self, run_id: str) -> None:
+        """Waits until the record of the end is on disk."""
+        self._folder.make_durable(self._completion_key(run_id))
+
+    @contextmanager
+    def _holding(self, known: RunCompleted) -> Iterator[str | None]:
+        """Yields the key of the record, which nobody else can change meanwhile; None if it is not the known one."""
+        run_id = known.simulation_run_id
+        key = self._completion_key(run_id)
+        with self._folder.holding(key):
+            yield key if self.read_completion(run_id) == known else None
 
     def reachable(self, run_id: str) -> bool:
         """Returns True if the run's folder can be reached. Tells a missing file from a missing disk."""
@@ -292,9 +313,12 @@ class Storage:
         try:
             self._folder.create(key, self._stored(key, content))
         except FileExistsError:
-            if self._content(key) != content:
-                raise StoredFileConflict(key=key, storage=self.url) from None
-            self._folder.make_durable(key)
+            try:
+                if self._content(key) != content:
+                    raise StoredFileConflict(key=key, storage=self.url) from None
+                self._folder.make_durable(key)
+            except (StoredFileMissing, FileNotFoundError):  # it was removed meanwhile
+                self._put(key, content)
 
     def _stored(self, key: str, content: bytes) -> bytes:
         return zstd.compress(content) if is_compressed(key) else content

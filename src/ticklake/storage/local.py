@@ -6,13 +6,14 @@ import ctypes
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from ticklake import faults
-from ticklake.disk import files_below, make_directory, open_directory, remove_tree, sync
+from ticklake.disk import files_below, lock, make_directory, open_directory, remove_tree, sync
 from ticklake.storage.errors import UnsafeStorageKey
 from ticklake.storage.names import is_safe, parse_batch_name, visible
 from ticklake.storage.search import Search
@@ -50,6 +51,19 @@ class LocalFolder:
             path.unlink()
             sync(path.parent)
 
+    @contextmanager
+    def holding(self, key: str) -> Iterator[None]:
+        """Holds a file, if it exists. Meanwhile nobody else who holds it first can replace or remove it."""
+        path = self._path(key)
+        with ExitStack() as stack:
+            while (descriptor := _opened(path)) is not None:
+                stack.callback(os.close, descriptor)
+                lock(descriptor)
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(descriptor), path.stat()):
+                        break
+            yield
+
     def remove_folder(self, folder: str) -> None:
         """Removes a folder with everything in it. Links are removed and not followed."""
         root = self._root / folder
@@ -76,16 +90,13 @@ class LocalFolder:
 
     def size(self, key: str) -> int | None:
         """Returns the size in bytes, or None if the file does not exist."""
-        path = self._path(key)
-        return path.stat().st_size if path.is_file() else None
+        found = _stat(self._path(key))
+        return None if found is None else found.st_size
 
     def stamp(self, key: str) -> str | None:
         """Returns size, modification time and inode as text, or None if the file does not exist."""
-        path = self._path(key)
-        if not path.is_file():
-            return None
-        found = path.stat()
-        return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
+        found = _stat(self._path(key))
+        return None if found is None else f"{found.st_size}-{found.st_mtime_ns}-{found.st_ino}"
 
     def folders(self) -> list[str]:
         return [entry.name for entry in _entries(self._root) if entry.is_dir(follow_symlinks=False)]
@@ -156,6 +167,23 @@ class LocalFolder:
         self._make_folder(folder.parent)
         make_directory(folder)
         self._durable.add(folder)
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """Returns the status of a file in one step: others may remove it at any time. None if it is not a file."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _opened(path: Path) -> int | None:
+    """Opens a file to lock it; returns None if it does not exist. A network file system only locks for writing."""
+    try:
+        return os.open(path, os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY)
+    except FileNotFoundError:
+        return None
 
 
 def _entries(folder: Path, wanted: Callable[[str], bool] = is_safe) -> list[os.DirEntry[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, BinaryIO, cast
 
 import fsspec
@@ -39,6 +39,10 @@ class ObjectFolder:
         with suppress(FileNotFoundError), faults.around("storage.object"):
             self._fs.rm_file(self._path(key))
 
+    def holding(self, key: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Does nothing: object stores have no locks, so two who change an object within milliseconds can collide."""
+        return nullcontext()
+
     def remove_folder(self, folder: str) -> None:
         """Removes all objects below a folder, one by one."""
         for key, _ in list(self._found(folder)):
@@ -58,13 +62,17 @@ class ObjectFolder:
 
     def size(self, key: str) -> int | None:
         path = self._path(key)
-        return int(self._fs.size(path)) if self._fs.isfile(path) else None
+        with suppress(FileNotFoundError):  # it may be removed meanwhile
+            return int(self._fs.size(path)) if self._fs.isfile(path) else None
+        return None
 
     def stamp(self, key: str) -> str | None:
         """Returns a value that changes with the object, such as its ETag, or None if it does not exist."""
         self._fs.invalidate_cache()
         path = self._path(key)
-        return str(self._fs.checksum(path)) if self._fs.isfile(path) else None
+        with suppress(FileNotFoundError):
+            return str(self._fs.checksum(path)) if self._fs.isfile(path) else None
+        return None
 
     def folders(self) -> list[str]:
         self._fs.invalidate_cache()

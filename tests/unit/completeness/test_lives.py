@@ -11,58 +11,71 @@ from ticklake.lives import BEFORE_FIRST, Decision, Life, RunState, Step, bounds_
 from ticklake.ticks import TickRange
 
 RUNNING, ENDED, ABANDONED = Life(), Life(RunState.ENDED, 99), Life(RunState.ABANDONED, 99, "restart")
+SILENT = Life(RunState.ABANDONED, 99, "silence")
 
 
 @pytest.mark.parametrize(
-    ("life", "abandon", "last_tick", "written", "step", "after"),
+    ("life", "cause", "last_tick", "written", "step", "after"),
     [
-        (RUNNING, False, None, 99, Step.RECORD, 99),
-        (RUNNING, False, 120, 99, Step.RECORD, 120),
-        (RUNNING, False, 50, 99, Step.REFUSE, 50),
-        (RUNNING, True, None, 99, Step.RECORD, 99),
-        (RUNNING, True, None, BEFORE_FIRST, Step.RECORD, BEFORE_FIRST),
-        (RUNNING, True, 50, 99, Step.REFUSE, 50),
-        (ENDED, False, None, 99, Step.KEEP, 99),
-        (ENDED, False, 99, 99, Step.KEEP, 99),
-        (ENDED, False, 120, 99, Step.REFUSE, 99),
-        (ENDED, True, None, 99, Step.KEEP, 99),
-        (ENDED, True, None, 120, Step.KEEP, 99),
-        (ENDED, True, 120, 120, Step.REFUSE, 99),
-        (ABANDONED, False, None, 99, Step.KEEP, 99),
-        (ABANDONED, False, 99, 99, Step.KEEP, 99),
-        (ABANDONED, False, 120, 120, Step.REFUSE, 99),
-        (ABANDONED, True, None, 99, Step.KEEP, 99),
-        (ABANDONED, True, None, 50, Step.KEEP, 99),
-        (ABANDONED, True, None, 120, Step.EXTEND, 120),
-        (ABANDONED, True, 120, 99, Step.EXTEND, 120),
-        (ABANDONED, True, 110, 120, Step.REFUSE, 99),
-        (ABANDONED, True, 99, 120, Step.REFUSE, 99),
-        (ABANDONED, True, 50, 99, Step.REFUSE, 99),
+        (RUNNING, "", None, 99, Step.RECORD, 99),
+        (RUNNING, "", 120, 99, Step.RECORD, 120),
+        (RUNNING, "", 50, 99, Step.REFUSE, 50),
+        (RUNNING, "command", None, 99, Step.RECORD, 99),
+        (RUNNING, "command", None, BEFORE_FIRST, Step.RECORD, BEFORE_FIRST),
+        (RUNNING, "command", 50, 99, Step.REFUSE, 50),
+        (ENDED, "", None, 99, Step.KEEP, 99),
+        (ENDED, "", 99, 99, Step.KEEP, 99),
+        (ENDED, "", 120, 99, Step.REFUSE, 99),
+        (ENDED, "command", None, 99, Step.KEEP, 99),
+        (ENDED, "command", None, 120, Step.KEEP, 99),
+        (ENDED, "command", 120, 120, Step.REFUSE, 99),
+        (ABANDONED, "", None, 99, Step.KEEP, 99),
+        (ABANDONED, "", 99, 99, Step.KEEP, 99),
+        (ABANDONED, "", 120, 120, Step.REFUSE, 99),
+        (ABANDONED, "command", None, 99, Step.KEEP, 99),
+        (ABANDONED, "command", None, 50, Step.KEEP, 99),
+        (ABANDONED, "command", None, 120, Step.REPLACE, 120),
+        (ABANDONED, "command", 120, 99, Step.REPLACE, 120),
+        (ABANDONED, "command", 110, 120, Step.REFUSE, 99),
+        (ABANDONED, "command", 99, 120, Step.REFUSE, 99),
+        (ABANDONED, "command", 50, 99, Step.REFUSE, 99),
+        (ABANDONED, "silence", None, 120, Step.KEEP, 99),
+        (SILENT, "silence", None, 99, Step.KEEP, 99),
+        (SILENT, "silence", None, 120, Step.REPLACE, 120),
+        (SILENT, "command", None, 99, Step.REPLACE, 99),
+        (SILENT, "restart", None, 50, Step.REPLACE, 99),
+        (SILENT, "", None, 120, Step.REPLACE, 120),
+        (SILENT, "", 99, 99, Step.REPLACE, 99),
+        (SILENT, "", 120, 99, Step.REPLACE, 120),
+        (SILENT, "", 50, 50, Step.REFUSE, 99),
+        (SILENT, "", 110, 120, Step.REFUSE, 99),
     ],
 )
 def test_a_wish_to_close_a_run(
-    life: Life, abandon: bool, last_tick: int | None, written: int, step: Step, after: int
+    life: Life, cause: str, last_tick: int | None, written: int, step: Step, after: int
 ) -> None:
-    assert decide(life, abandon=abandon, last_tick=last_tick, written=written) == Decision(step, after)
+    assert decide(life, cause=cause, last_tick=last_tick, written=written) == Decision(step, after)
 
 
 ticks = st.integers(BEFORE_FIRST, 50)
-wishes = st.lists(st.tuples(st.booleans(), st.none() | ticks, st.integers(0, 20)), max_size=12)
+causes = st.sampled_from(["", "command", "restart", "silence"])
+wishes = st.lists(st.tuples(causes, st.none() | ticks, st.integers(0, 20)), max_size=12)
 
 
 @given(wishes)
-def test_an_end_never_changes_and_an_abandoned_run_only_grows(made: list[tuple[bool, int | None, int]]) -> None:
+def test_an_end_never_changes_and_an_abandoned_run_only_grows(made: list[tuple[str, int | None, int]]) -> None:
     life, written = Life(), BEFORE_FIRST
-    for abandon, last_tick, more in made:
+    for cause, last_tick, more in made:
         written += more
-        step, last = decide(life, abandon=abandon, last_tick=last_tick, written=written)
+        step, last = decide(life, cause=cause, last_tick=last_tick, written=written)
         assert (step is Step.RECORD) <= (life.state is RunState.RUNNING)
-        assert (step is Step.EXTEND) <= (life.state is RunState.ABANDONED)
-        if step in (Step.RECORD, Step.EXTEND):
+        assert (step is Step.REPLACE) <= (life.state is RunState.ABANDONED)
+        if step in (Step.RECORD, Step.REPLACE):
             assert last >= written and last >= (life.last_tick if life.last_tick is not None else BEFORE_FIRST)
-            life = Life(RunState.ABANDONED if abandon else RunState.ENDED, last)
+            assert not (step is Step.REPLACE and cause == "silence" and life.cause != "silence")
+            life = Life(RunState.ABANDONED if cause else RunState.ENDED, last, cause)
             # The same wish again changes nothing.
-            assert decide(life, abandon=abandon, last_tick=last_tick, written=written) == (Step.KEEP, last)
+            assert decide(life, cause=cause, last_tick=last_tick, written=written) == (Step.KEEP, last)
         elif step is Step.KEEP:
             assert last == life.last_tick
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from ticklake import Database
 from ticklake.contracts import RunCompleted
 from ticklake.errors import RunClosed, RunEndedBefore, RunGoesOn, RunLeaving
 from ticklake.lives import life_of
-from ticklake.services.closing import record_close
+from ticklake.services.closing import keep_open, record_close
 from ticklake.services.completion import CompletionService
 from ticklake.services.persistence import PersistenceOptions, PersistenceService
 from ticklake.services.queue import TickQueue
@@ -86,10 +87,21 @@ class Racing(Storage):
 
     before: Callable[[], object] = staticmethod(lambda: None)
 
-    def write_completion(self, completed: RunCompleted) -> str:
+    def _act(self) -> None:
         act, self.before = self.before, lambda: None
         act()
+
+    def write_completion(self, completed: RunCompleted) -> str:
+        self._act()
         return super().write_completion(completed)
+
+    def replace_completion(self, *records: Any) -> Any:
+        self._act()
+        return super().replace_completion(*records)
+
+    def remove_completion(self, record: Any) -> Any:
+        self._act()
+        return super().remove_completion(record)
 
 
 def test_a_file_that_comes_while_the_run_is_closed_is_counted(maker: Any) -> None:
@@ -200,6 +212,91 @@ def test_a_run_that_was_closed_for_good_after_a_silence_stays_closed(
     assert not record_close(maker.storage, maker.run_id, cause="silence").changed
     assert isinstance(persistence(maker, database, maker.storage, 10).error, RunClosed)
     assert life(maker) == "abandoned at tick 9"
+
+
+def end_truly(maker: Any, last_tick: int) -> None:
+    """What a producer does that was only silent: it opens the run again, writes and ends."""
+    keep_open(maker.storage, maker.run_id, [last_tick - 9, last_tick])
+    maker.batch(last_tick - 9, last_tick)
+    maker.storage.write_completion(RunCompleted(simulation_run_id=maker.run_id, last_tick=last_tick))
+
+
+@pytest.mark.parametrize("cause", ["command", "restart"])
+def test_a_producer_does_not_remove_the_record_of_another_who_has_closed_the_run_for_good(
+    maker: Any, cause: str
+) -> None:
+    maker.batch(0, 9)
+    record_close(maker.storage, maker.run_id, cause="silence")
+    racing = Racing(maker.storage.url)
+    racing.before = lambda: record_close(maker.storage, maker.run_id, cause=cause)
+    with pytest.raises(RunClosed, match="abandoned at tick 9"):
+        keep_open(racing, maker.run_id, [10, 19])
+    assert maker.storage.read_completion(maker.run_id).abandoned_by == cause
+
+
+@pytest.mark.parametrize("last_tick", [None, 19])
+def test_closing_a_silent_run_for_good_does_not_replace_its_true_end(maker: Any, last_tick: int | None) -> None:
+    maker.batch(0, 9)
+    record_close(maker.storage, maker.run_id, cause="silence")
+    racing = Racing(maker.storage.url)
+    racing.before = lambda: end_truly(maker, 19)
+    assert not close(maker, racing, last_tick=last_tick)
+    assert life(maker) == "ended at tick 19"
+
+
+def test_closing_a_run_again_does_not_bring_back_a_record_that_was_removed(maker: Any) -> None:
+    maker.batch(0, 9)
+    record_close(maker.storage, maker.run_id, cause="silence")
+    racing = Racing(maker.storage.url)
+
+    def go_on() -> None:
+        keep_open(maker.storage, maker.run_id, [10, 19])
+        maker.batch(10, 19)
+
+    racing.before = go_on
+    assert close(maker, racing)
+    assert life(maker) == "abandoned at tick 19"
+
+
+@pytest.mark.parametrize("last_tick", [9, 19])
+def test_the_true_end_of_a_run_replaces_the_record_of_its_silence(
+    maker: Any, database: Database, last_tick: int
+) -> None:
+    maker.metadata()
+    maker.batch(5, 9)
+    record_close(maker.storage, maker.run_id, cause="silence")
+    CompletionService(database.run(maker.run_id), maker.storage, TickQueue())._complete(last_tick)
+    end = maker.storage.read_completion(maker.run_id)
+    assert (life(maker), list(end.never_written)) == (f"ended at tick {last_tick}", [])
+
+
+@pytest.mark.parametrize("last_tick", [None, 9, 19])
+def test_an_operator_can_end_a_run_that_was_closed_after_a_silence(maker: Any, last_tick: int | None) -> None:
+    maker.batch(0, 9)
+    record_close(maker.storage, maker.run_id, cause="silence")
+    assert record_close(maker.storage, maker.run_id, last_tick=last_tick).changed
+    assert life(maker) == f"ended at tick {last_tick or 9}"
+
+
+def test_a_file_that_is_lost_after_the_run_was_closed_is_missing_also_after_closing_again(maker: Any) -> None:
+    maker.metadata()
+    for start in (0, 20, 40):
+        maker.batch(start, start + 9)
+    close(maker)
+    assert list(maker.storage.read_completion(maker.run_id).never_written) == [10, 19, 30, 39]
+    Path(maker.storage.url, maker.storage.batches(maker.run_id).files[1].key).unlink()
+    maker.batch(60, 69)
+    close(maker)
+    assert list(maker.storage.read_completion(maker.run_id).never_written) == [10, 19, 30, 39, 50, 59]
+
+
+def test_an_end_is_withdrawn_if_a_file_after_it_comes_at_the_same_moment(maker: Any) -> None:
+    maker.batch(0, 9)
+    racing = Racing(maker.storage.url)
+    racing.before = lambda: maker.batch(10, 19)
+    with pytest.raises(RunGoesOn, match="batch_0000000010_0000000019"):
+        record_close(racing, maker.run_id)
+    assert life(maker) == "running"
 
 
 @pytest.mark.warns("RunLeaving")

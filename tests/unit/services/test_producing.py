@@ -52,6 +52,7 @@ class FullStorage(Storage):
 
 @pytest.fixture
 def storage(tmp_path: Path) -> FullStorage:
+    (tmp_path / "storage" / RUN_ID).mkdir(parents=True)  # as its metadata leaves it
     return FullStorage(str(tmp_path / "storage"))
 
 
