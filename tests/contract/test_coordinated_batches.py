@@ -417,6 +417,55 @@ def test_the_true_end_of_a_run_that_was_closed_after_a_silence_is_recorded(
     assert gaps() == [(2000, 2990, PENDING)]
 
 
+def test_gaps_that_a_silence_has_excused_are_shown_again_when_the_run_goes_on(
+    put: Callable[..., None],
+    open_batches: Open,
+    gaps: Any,
+    storage: Storage,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("ticklake.indexers.coordinated._END_SECONDS", 0.0)
+    put(0, 990)
+    put(2000, 2990)
+    silent = RunCompleted(simulation_run_id=run.id, last_tick=2990, abandoned_by="silence", never_written=[1000, 1990])
+    storage.write_completion(silent)
+    monitor = Monitor("test")
+    batches = open_batches(monitor=monitor)
+    assert taken(batches) == [(0, 990), (2000, 2990)]
+    assert nothing(batches) and gaps() == []
+    assert storage.remove_completion(storage.read_completion(run.id))
+    assert nothing(batches) and gaps() == [(1000, 1990, PENDING)]
+    assert monitor.snapshot()["gaps_pending"] == 1
+    storage.write_completion(RunCompleted(simulation_run_id=run.id, last_tick=2990))
+    assert nothing(batches) and nothing(open_batches())
+    assert gaps() == [(1000, 1990, PENDING)]
+
+
+def test_an_indexer_that_has_read_an_older_end_records_the_newest(
+    put: Callable[..., None], open_batches: Open, gaps: Any, storage: Storage, run: Run
+):
+    put(0, 990)
+    put(2000, 2990)
+    silent = RunCompleted(simulation_run_id=run.id, last_tick=2990, abandoned_by="silence", never_written=[1000, 1990])
+    storage.write_completion(silent)
+    slow = open_batches()
+    assert taken(slow) == [(0, 990), (2000, 2990)]
+    record = slow._coordinator.record_end
+
+    def record_late(*end: Any) -> bool:
+        slow._coordinator.record_end = record
+        storage.replace_completion(
+            storage.read_completion(run.id), RunCompleted(simulation_run_id=run.id, last_tick=2990)
+        )
+        assert nothing(open_batches())
+        return record(*end)
+
+    slow._coordinator.record_end = record_late
+    assert nothing(slow) and slow.exhausted
+    assert gaps() == [(1000, 1990, PENDING)]
+
+
 @pytest.mark.warns("The end of run .* is not known")
 def test_an_end_that_cannot_be_read_stops_nothing(
     put: Callable[..., None], open_batches: Open, gaps: Any, tmp_path: Path, run: Run

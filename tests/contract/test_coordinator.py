@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 
@@ -16,7 +17,7 @@ from ticklake.coordination.target import Target
 from ticklake.errors import BatchAlreadyClaimedError, InvalidName, InvalidOption
 from ticklake.monitoring import Monitor
 from ticklake.storage.names import batch_name
-from ticklake.ticks import TickRange
+from ticklake.ticks import TickRange, merged
 from ticklake.topics import Run
 
 Open = Callable[..., Coordinator]
@@ -438,8 +439,85 @@ def test_ticks_that_were_never_written_to_an_abandoned_run_are_no_gap(coordinato
     claim_all(one, batch(0, 90), batch(200, 290))
     if known:
         one.record_end(390)
-    assert one.record_end(390, [TickRange(100, 150), TickRange(300, 390)]) is not known
+    assert one.record_end(390, [TickRange(100, 150), TickRange(300, 390)])
     assert (gaps_of(one), one.frontier()) == ([(160, 190, PENDING)], 390)
+
+
+@pytest.mark.parametrize("last_tick", [None, 290, 390, 250])
+def test_ticks_that_a_silence_has_excused_are_gaps_again_when_the_true_end_is_known(
+    coordinator: Open, last_tick: int | None
+):
+    one = coordinator()
+    claim_all(one, batch(0, 90), batch(200, 290))
+    one.record_end(290, [TickRange(100, 190)])
+    assert one.gaps() == []
+    assert one.record_end(last_tick)
+    tail = [(300, 390, PENDING)] if last_tick == 390 else []
+    assert (gaps_of(one), one.frontier()) == ([(100, 190, PENDING), *tail], 390 if tail else 290)
+    assert not one.record_end(last_tick), "that was known"
+
+
+def ticks_of(one: Coordinator) -> list[tuple[int, int]]:
+    return [tuple(gap.ticks) for gap in one.gaps()]
+
+
+ENDS: list[tuple[int | None, list[TickRange]]] = [
+    *((None, []), (-1, []), (90, []), (290, []), (790, [])),
+    *((290, [TickRange(100, 190)]), (590, [TickRange(100, 190), TickRange(300, 390)])),
+]
+
+
+def test_the_gaps_are_those_of_the_last_recorded_end_whatever_was_recorded_before(run: Run):
+    def made(name: str) -> Coordinator:
+        one = Coordinator(run, name, step=10)
+        claim_all(one, batch(0, 90), batch(200, 290))
+        one.fail(one.try_claim(batch(350, 590)), "bad")
+        return one
+
+    last = {number: made(f"Only{number}") for number in range(len(ENDS))}
+    for number, end in enumerate(ENDS):
+        last[number].record_end(*end)
+    for before, after in itertools.product(range(len(ENDS)), repeat=2):
+        one = made(f"Both{before}and{after}")
+        one.record_end(*ENDS[before])
+        assert one.record_end(*ENDS[after]) == (ENDS[before] != ENDS[after])
+        expected = last[after]
+        assert (missing_in(one), one.frontier()) == (missing_in(expected), expected.frontier()), (before, after)
+
+
+def missing_in(one: Coordinator) -> list[TickRange]:
+    return merged([gap.ticks for gap in one.gaps()], 10)
+
+
+def test_an_end_that_was_too_late_leaves_no_gap_behind(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 90))
+    one.fail(one.try_claim(batch(500, 590)), "bad")
+    one.record_end(990)
+    assert (ticks_of(one), one.frontier()) == ([(100, 490), (500, 590), (600, 990)], 990)
+    for last_tick, frontier in ((190, 190), (None, 90)):
+        assert one.record_end(last_tick)
+        # The failed file still promises its ticks, and nobody has those before it.
+        assert (ticks_of(one), one.frontier()) == ([(100, 490), (500, 590)], frontier)
+
+
+def test_a_bad_file_with_ticks_that_were_never_written_is_a_gap(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 90), batch(200, 290))
+    one.fail(one.try_claim(batch(120, 150)), "it came after the run was closed, and is bad")
+    one.record_end(290, [TickRange(100, 190)])
+    assert gaps_of(one) == [(120, 150, PENDING)]
+
+
+def test_excused_ticks_stay_excused_if_the_sampling_interval_is_corrected(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(0, 80), batch(200, 280))
+    one.record_end(280, [TickRange(90, 190)])
+    other = coordinator(step=20)
+    other.register(lambda *_: None)
+    assert other.gaps() == []
+    assert other.record_end(280)
+    assert gaps_of(other) == [(100, 180, PENDING)]
 
 
 def test_a_node_releases_what_its_ended_processes_have_claimed(coordinator: Open):

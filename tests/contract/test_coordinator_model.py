@@ -21,16 +21,18 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from ticklake import RunCompleted
+from ticklake.coordination import NO_TABLE, End, recorded_end
 from ticklake.coordination.claims import Batch, Claim
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.errors import SamplingIntervalCorrected
 from ticklake.coordination.gaps import MissingTicks
 from ticklake.indexers.batches import Delivery
 from ticklake.indexers.coordinated import CoordinatedBatches
+from ticklake.lives import bounds_of, life_of
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
 from ticklake.storage.watch import Watch
-from ticklake.ticks import TickRange, on_grid, ranges_of
+from ticklake.ticks import TickRange, on_grid, ranges_of, subtract
 from ticklake.topics import Run
 
 LEASE = 60.0
@@ -72,7 +74,6 @@ class Fleet(RuleBasedStateMachine):
         self.lacks: dict[str, set[int]] = {}
         self.completed: Counter[str] = Counter()
         self.reopened: Counter[str] = Counter()
-        self.end: int | None = None
         self.step = 10
         self.coordinator = self.new_coordinator()
         self.indexers = [self.new_indexer() for _ in range(INDEXERS)]
@@ -193,9 +194,25 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(last_tick=st.integers(0, 25))
     def the_run_ends(self, last_tick: int) -> None:
-        if self.end is None:
-            self.end = last_tick * UNIT
-            self.storage.write_completion(RunCompleted(simulation_run_id=self.run.id, last_tick=self.end))
+        self.the_run_goes_on()
+        if self.storage.read_completion(self.run.id) is None:
+            self.storage.write_completion(RunCompleted(simulation_run_id=self.run.id, last_tick=last_tick * UNIT))
+
+    @rule()
+    def its_producer_is_silent(self) -> None:
+        if self.storage.read_completion(self.run.id) is None:
+            files = [file.ticks for file in self.storage.every_batch(self.run.id)]
+            last = max((ticks.end for ticks in files), default=-1)
+            never = bounds_of(subtract([TickRange(0, last)], files, self.step))
+            end = RunCompleted(simulation_run_id=self.run.id, last_tick=last, abandoned_by="silence")
+            end.never_written.extend(never)
+            self.storage.write_completion(end)
+
+    @rule()
+    def the_run_goes_on(self) -> None:
+        end = self.storage.read_completion(self.run.id)
+        if end is not None and end.abandoned_by:
+            assert self.storage.remove_completion(end)
 
     @invariant()
     def gaps_are_what_no_good_batch_has(self) -> None:
@@ -205,13 +222,16 @@ class Fleet(RuleBasedStateMachine):
             if batch.status == "failed":
                 self.lacks.pop(batch.name, None)
         has = [(batch.ticks, self.lacks.get(batch.name, set())) for batch in batches if batch.status != "failed"]
-        frontier, known_end = self.coordinator.frontier(), self._known_end()
+        frontier, (known_end, never_written) = self.coordinator.frontier(), self._known_end()
         ends = [ticks.end for ticks in good] + ([] if known_end is None else [known_end])
         assert frontier == max(ends, default=None)
         reach = max([batch.ticks.end for batch in batches] + ([] if known_end is None else [known_end]), default=-1)
         sampled = self._sampled()
         there = {tick for ticks, lacks in has for tick in sampled if tick in ticks and tick not in lacks}
-        missing = [tick for tick in sampled if tick <= reach and tick not in there]
+        promised = [batch.ticks for batch in batches]
+        excused = {tick for ticks in never_written for tick in sampled if tick in ticks}
+        excused -= {tick for ticks in promised for tick in sampled if tick in ticks}
+        missing = [tick for tick in sampled if tick <= reach and tick not in there | excused]
         if self.step != MISFIT:
             assert [tick for tick in sampled if any(tick in ticks for ticks in gaps)] == missing
             assert all(on_grid(ticks, self.step) == ticks for ticks in gaps)
@@ -236,6 +256,8 @@ class Fleet(RuleBasedStateMachine):
             assert all(self.completed[key] >= 1 for key in good)
             self.gaps_are_what_no_good_batch_has()
             self.a_file_is_completed_once()
+            life = life_of(self.storage.read_completion(self.run.id))
+            assert self._known_end() == (life.last_tick, life.never_written)
         finally:
             super().teardown()
 
@@ -245,12 +267,8 @@ class Fleet(RuleBasedStateMachine):
             for delivery in last.poll(7, 0):
                 self.finish((last, delivery))
 
-    def _known_end(self) -> int | None:
-        with self.run.reading() as transaction:
-            rows = transaction.execute(
-                f"SELECT last_tick FROM coordinator_frontiers WHERE indexer_class = '{self.indexer_class}'", {}
-            )
-        return rows[0][0] if rows else None
+    def _known_end(self) -> End:
+        return recorded_end(self.run, self.indexer_class, NO_TABLE)
 
 
 def _is_completed(batch: Batch) -> bool:
@@ -258,8 +276,9 @@ def _is_completed(batch: Batch) -> bool:
 
 
 @pytest.fixture
-def quiet() -> Iterator[None]:
-    """Failures, take-overs and gaps are what this is about."""
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Failures, take-overs and gaps are what this is about. Each poll looks for the end of the run."""
+    monkeypatch.setattr("ticklake.indexers.coordinated._END_SECONDS", 0.0)
     log = logging.getLogger("ticklake")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -15,6 +15,7 @@ from ticklake.indexers.runs.pending import Files
 from ticklake.indexers.runs.unfinished import WARM_SECONDS, Unfinished
 from ticklake.monitoring import Monitor
 from ticklake.storage import Storage, parse_batch_name
+from ticklake.ticks import TickRange
 
 TABLE = Target("table-1", "file:///lake/table", "here")
 LATER = 1_000.0
@@ -117,6 +118,23 @@ def test_a_run_whose_table_was_removed_has_work(runs: Runs) -> None:
 def test_the_end_of_a_run_is_work_until_it_is_recorded(runs: Runs) -> None:
     run_id = runs.make(1, A)
     runs.index(1, A)
+    runs.end(1, 29)
+    assert runs.files().is_left(run_id)
+    runs.coordinator(1).record_end(29)
+    assert not runs.files().is_left(run_id)
+
+
+def test_an_end_that_has_changed_is_work_until_it_is_recorded(runs: Runs) -> None:
+    run_id = runs.make(1, A, C)
+    runs.index(1, A, C)
+    silent = RunCompleted(simulation_run_id=run_id, last_tick=29, abandoned_by="silence", never_written=[10, 19])
+    runs.storage.write_completion(silent)
+    runs.coordinator(1).record_end(29, [TickRange(10, 19)])
+    assert not runs.files().is_left(run_id)
+    assert runs.storage.remove_completion(runs.storage.read_completion(run_id))
+    assert runs.files().is_left(run_id)
+    runs.coordinator(1).record_end(None)
+    assert not runs.files().is_left(run_id)
     runs.end(1, 29)
     assert runs.files().is_left(run_id)
     runs.coordinator(1).record_end(29)

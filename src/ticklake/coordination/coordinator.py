@@ -18,6 +18,7 @@ from ticklake.coordination.gap_records import ALL_TICKS, GapRecords, read_batch,
 from ticklake.coordination.gaps import (
     NOTHING_MISSING,
     PENDING,
+    End,
     Gap,
     MissingTicks,
 )
@@ -26,7 +27,7 @@ from ticklake.database.names import check_name
 from ticklake.database.schema import Statements
 from ticklake.monitoring import Monitor
 from ticklake.text import storable
-from ticklake.ticks import TickRange, subtract
+from ticklake.ticks import TickRange
 from ticklake.topics import Run
 from ticklake.topics.reader import new_consumer_id
 
@@ -229,26 +230,25 @@ class Coordinator:
         self._monitor.counter("batches_failed").add(int(failed))
         return failed
 
-    def record_end(self, last_tick: int, never_written: Sequence[TickRange] = ()) -> bool:
+    def record_end(self, last_tick: int | None, never_written: Sequence[TickRange] = ()) -> bool:
         """Records the last tick of the run; missing ticks before it become gaps. Returns False if it was recorded.
 
-        Ticks that were never written to an abandoned run are no gaps. Durable, because an indexer that has caught up
-        ends after this, and no other would record it again.
+        Ticks that were never written to an abandoned run are no gaps. If another end was recorded, all gaps are found
+        again; None is a run that was closed and goes on. Durable, because an indexer that has caught up ends after
+        this, and no other would record it again.
         """
+        end = End(last_tick, tuple(never_written))
         with self._locked(durable=True) as (sql, frontier):
-            ((_, known),) = sql.reached(**self._key)
-            if known == last_tick:
-                self._gaps.close(sql, never_written)
+            known = self._gaps.known_end(sql)
+            if known == end:
                 return False
-            reach = -1 if frontier is None else frontier
-            whole = TickRange(reach + 1, last_tick)
-            if whole:
-                beyond = [gap.ticks for gap in self._gaps.overlapping(sql, whole)]
-                for gap in subtract([whole], beyond, self.step):
-                    self._gaps.add(sql, Gap(gap, 0), new=True)
-            sql.set_end(**self._key, last_tick=last_tick)
+            sql.set_end(**self._key, **end.columns)
+            if known.last_tick is not None or last_tick is None:
+                self._gaps.find_again(sql)
+            else:
+                self._gaps.record_tail(sql, frontier, last_tick)
+                self._gaps.close(sql, never_written)
             self._recompute_frontier(sql)
-            self._gaps.close(sql, never_written)
         return True
 
     def status(self) -> CoordinatorStatus:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from ticklake.coordination.claims import Batch
-from ticklake.coordination.gaps import Gap, MissingTicks, gap_changes, joined_if_many, with_ages
+from ticklake.coordination.gaps import End, Gap, MissingTicks, gap_changes, joined_if_many, with_ages
 from ticklake.database.schema import Row, Statements
 from ticklake.monitoring import Monitor
 from ticklake.ticks import TickRange, hull, merged, on_grid, split, subtract
@@ -64,9 +64,26 @@ class GapRecords:
             self.add(sql, Gap(opened, 0), new=True)
         return change.frontier
 
-    def close(self, sql: Statements, ranges: Sequence[TickRange]) -> None:
-        """Removes ticks from the gaps, because nobody expects them any more."""
-        for ticks in ranges:
+    def known_end(self, sql: Statements) -> End:
+        (row,) = sql.known_end(**self._key)
+        return End.stored(*row)
+
+    def record_tail(self, sql: Statements, frontier: int | None, last_tick: int) -> None:
+        """Records the ticks between the frontier and the end of the run as gaps."""
+        whole = TickRange(0 if frontier is None else frontier + 1, last_tick)
+        if whole:
+            beyond = [gap.ticks for gap in self.overlapping(sql, whole)]
+            for ticks in subtract([whole], beyond, self._step):
+                self.add(sql, Gap(ticks, 0), new=True)
+
+    def close(self, sql: Statements, never_written: Sequence[TickRange]) -> None:
+        """Removes ticks from the gaps, because nobody expects them any more. Ticks that a file promises stay."""
+        files = [
+            read_batch(row).ticks
+            for ticks in never_written
+            for row in sql.batches(**self._key, first=ticks.start, last=ticks.end)
+        ]
+        for ticks in subtract(never_written, files, self._step):
             for gap in self.overlapping(sql, ticks):
                 sql.remove_gap(**self._key, first=gap.ticks.start)
                 for piece in split(gap.ticks, ticks, self._step):
@@ -93,31 +110,35 @@ class GapRecords:
         on this grid, so the completed batches are reopened. Records of earlier versions have no sampling interval:
         `None` is treated like 1. Files with ticks off the grid fail, so the ticks between missing ones are missing too.
         """
-        batches = list(map(read_batch, sql.batches(**self._key, first=ALL_TICKS.start, last=ALL_TICKS.end)))
+        batches = self._batches(sql)
         for batch in batches:
             missing = MissingTicks(tuple(merged(batch.missing.ranges, self._step)), batch.missing.stamp)
             if missing.ranges != batch.missing.ranges:
                 self._store_missing(sql, batch.name, missing)
         if self._step % (recorded or 1):
             sql.reopen(**self._key, filenames=json.dumps([one.name for one in batches if one.status == "completed"]))
-        self._find_again(sql, batches)
+        self.find_again(sql)
 
     def _store_missing(self, sql: Statements, name: str, missing: MissingTicks) -> None:
         lacks = json.dumps(missing.ranges) if missing.ranges else None
         sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp)
 
-    def _find_again(self, sql: Statements, batches: Sequence[Batch]) -> None:
+    def _batches(self, sql: Statements) -> list[Batch]:
+        return list(map(read_batch, sql.batches(**self._key, first=ALL_TICKS.start, last=ALL_TICKS.end)))
+
+    def find_again(self, sql: Statements) -> None:
         """Replaces all gaps by the ticks that no good batch has. Ticks that were a gap before keep its age and status.
 
         Only this way is a gap exact that stands for the many holes of a file.
         """
+        batches, end = self._batches(sql), self.known_end(sql)
         before = self.overlapping(sql, ALL_TICKS)
         sql.remove_gaps(**self._key)
         good = [batch for batch in batches if batch.status != "failed"]
-        ((_, last_tick),) = sql.reached(**self._key)
         reach = max([batch.ticks.end for batch in batches], default=-1)
-        reach = reach if last_tick is None else max(reach, last_tick)
-        for ticks in subtract([TickRange(0, reach)], [batch.ticks for batch in good], self._step):
+        reach = reach if end.last_tick is None else max(reach, end.last_tick)
+        excused = subtract(end.never_written, [batch.ticks for batch in batches], self._step)
+        for ticks in subtract([TickRange(0, reach)], [*excused, *(batch.ticks for batch in good)], self._step):
             self.add(sql, Gap(ticks, 0), new=True)
         for batch in good:
             if missing := merged(batch.missing.ranges, self._step):

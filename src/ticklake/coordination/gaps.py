@@ -38,6 +38,24 @@ class MissingTicks(NamedTuple):
 NOTHING_MISSING = MissingTicks(())
 
 
+class End(NamedTuple):
+    """The end of a run as it is recorded for one table: the last tick, and the ticks that were never written."""
+
+    last_tick: int | None = None
+    never_written: tuple[TickRange, ...] = ()
+
+    @property
+    def columns(self) -> dict[str, object]:
+        return {
+            "last_tick": self.last_tick,
+            "never_written": json.dumps(self.never_written) if self.never_written else None,
+        }
+
+    @classmethod
+    def stored(cls, last_tick: int | None, never_written: str | None) -> End:
+        return cls(last_tick, tuple(TickRange(*ticks) for ticks in json.loads(never_written or "[]")))
+
+
 class GapChanges(NamedTuple):
     """The effect of a new batch: the removed gaps, the remaining parts of them, and the new gaps."""
 

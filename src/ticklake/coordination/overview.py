@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from ticklake.coordination.coordinator import PACKAGE
+from ticklake.coordination.gaps import End
 from ticklake.coordination.target import Target
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
@@ -59,14 +60,14 @@ def files_left(run: Run, indexer_class: str, table: Target, names: Sequence[str]
     return left + int(claimed)
 
 
-def recorded_end(run: Run, indexer_class: str, table: Target) -> int | None:
-    """Returns the last tick of a run, if the coordinator of this table knows it. Creates no tables."""
+def recorded_end(run: Run, indexer_class: str, table: Target) -> End:
+    """Returns the end of a run as the coordinator of this table knows it. Creates no tables."""
     if not run.has_tables_of(PACKAGE):
-        return None
+        return End()
     run.prepare(PACKAGE)
     with run.reading() as transaction:
-        rows = transaction.sql(PACKAGE).reached(indexer_class=indexer_class, table_id=table.table_id)
-    return next((last_tick for _, last_tick in rows), None)
+        rows = transaction.sql(PACKAGE).known_end(indexer_class=indexer_class, table_id=table.table_id)
+    return next((End.stored(*row) for row in rows), End())
 
 
 def _pages(names: Sequence[str]) -> Iterator[list[str]]:

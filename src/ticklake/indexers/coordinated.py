@@ -224,12 +224,11 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             yield from (file for file in page if file[1] in names)
 
     def _read_end(self) -> Life | None:
-        """Returns the end of the run if it has ended and was not recorded here.
+        """Returns the life of the run if it is not recorded here.
 
         It is read again from time to time, because a run that was closed after a silence may go on.
         """
-        now = time.monotonic()
-        if self._found or self._end_is_bad or now < self._end_checked + _END_SECONDS:
+        if self._found or self._end_is_bad or time.monotonic() < self._end_checked + _END_SECONDS:
             return None
         try:
             end = self._storage.read_completion(self._run_id)
@@ -242,16 +241,21 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             self._end_is_bad = True
             return None
         life = life_of(end)
-        if end is None or life == self._recorded:
-            self._end_checked = now
+        if life == self._recorded:
+            self._end_checked = time.monotonic()
             return None
         return life
 
-    def _record_end(self, end: Life) -> None:
-        """Records the end of the run once every file is claimed. Missing ticks before the end become gaps."""
-        if end.last_tick is not None:
-            self._coordinator.record_end(end.last_tick, end.never_written)
-        self._recorded = end
+    def _record_end(self, life: Life) -> None:
+        """Records the end of the run once every file is claimed. Missing ticks before the end become gaps.
+
+        Reads it again afterwards: another indexer may have recorded a newer one meanwhile, which this has replaced.
+        """
+        newest: Life | None = life
+        while newest is not None:
+            self._coordinator.record_end(newest.last_tick, newest.never_written)
+            self._recorded = newest
+            newest = self._read_end()
         self._gaps_pending = self._coordinator.status().gaps_pending
 
     def _refresh_failed(self) -> bool:

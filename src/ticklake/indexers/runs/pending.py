@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from ticklake.coordination import Target, files_left, recorded_end
+from ticklake.coordination import End, Target, files_left, recorded_end
 from ticklake.database.errors import RunNotInDatabase
 from ticklake.lives import RunState, life_of
 from ticklake.storage import Storage, parse_batch_name
@@ -65,11 +65,13 @@ class Files:
 
     def is_left(self, run_id: str) -> bool:
         end = self._storage.read_completion(run_id)  # before the listing, which then has all files of an ended run
-        is_left = self.count(run_id) > 0 or (end is not None and end.last_tick != self._recorded_end(run_id))
+        life = life_of(end)
+        recorded = End(life.last_tick, life.never_written)
+        is_left = self.count(run_id) > 0 or self._recorded_end(run_id) != recorded
         if end is not None and not is_left:
             self._folders.pop(run_id, None)
         # A run that was abandoned may go on: its producer was only silent, or it is closed at a later tick.
-        if end is not None and not is_left and life_of(end).state is RunState.ENDED:
+        if not is_left and life.state is RunState.ENDED:
             self._ended.add(run_id)
         else:
             self._ended.discard(run_id)
@@ -86,15 +88,15 @@ class Files:
         except RunNotInDatabase:
             return len(names)
 
-    def _recorded_end(self, run_id: str) -> int | None:
+    def _recorded_end(self, run_id: str) -> End:
         table = self._table_of(run_id)
         if table is None:
-            return None
+            return End()
         try:
             with self._database.branch() as branch:
                 return recorded_end(branch.run(run_id, create=False), self._indexer_class, table)
         except RunNotInDatabase:
-            return None
+            return End()
 
     def _stamp(self, run_id: str) -> object:
         try:

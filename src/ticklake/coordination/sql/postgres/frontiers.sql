@@ -23,7 +23,11 @@ UPDATE coordinator_frontiers SET frontier = %(frontier)s WHERE indexer_class = %
 UPDATE coordinator_frontiers SET step = %(step)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 
 -- name: set_end
-UPDATE coordinator_frontiers SET last_tick = %(last_tick)s WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+UPDATE coordinator_frontiers SET last_tick = %(last_tick)s, never_written = %(never_written)s
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
+
+-- name: known_end
+SELECT last_tick, never_written FROM coordinator_frontiers WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s
 
 -- name: classes
 SELECT indexer_class, table_id, frontier FROM coordinator_frontiers ORDER BY indexer_class, table_id

@@ -23,7 +23,11 @@ UPDATE coordinator_frontiers SET frontier = :frontier WHERE indexer_class = :ind
 UPDATE coordinator_frontiers SET step = :step WHERE indexer_class = :indexer_class AND table_id = :table_id
 
 -- name: set_end
-UPDATE coordinator_frontiers SET last_tick = :last_tick WHERE indexer_class = :indexer_class AND table_id = :table_id
+UPDATE coordinator_frontiers SET last_tick = :last_tick, never_written = :never_written
+WHERE indexer_class = :indexer_class AND table_id = :table_id
+
+-- name: known_end
+SELECT last_tick, never_written FROM coordinator_frontiers WHERE indexer_class = :indexer_class AND table_id = :table_id
 
 -- name: classes
 SELECT indexer_class, table_id, frontier FROM coordinator_frontiers ORDER BY indexer_class, table_id
