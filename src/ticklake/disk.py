@@ -6,12 +6,13 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from ticklake import faults
 
+_REMOVALS = 10
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 
@@ -53,13 +54,24 @@ def make_directory(directory: Path, *, shared: int = 1) -> None:
 
 def remove_tree(directory: Path) -> None:
     """Removes a directory with everything in it, durably. Links are removed and not followed."""
+    for attempt in range(_REMOVALS):
+        try:
+            _remove_once(directory)
+            break
+        except OSError as error:  # a process that was at work has just written another file
+            if error.errno != errno.ENOTEMPTY or attempt == _REMOVALS - 1:
+                raise
+    if directory.parent.is_dir():
+        sync(directory.parent)
+
+
+def _remove_once(directory: Path) -> None:
     for below, folders, files in os.walk(directory, topdown=False):
         for name in files + [name for name in folders if Path(below, name).is_symlink()]:
             with faults.around("disk.remove"):
                 Path(below, name).unlink(missing_ok=True)
-        Path(below).rmdir()
-    if directory.parent.is_dir():
-        sync(directory.parent)
+        with suppress(FileNotFoundError):
+            Path(below).rmdir()
 
 
 def files_below(directory: Path) -> Iterator[Path]:
@@ -69,13 +81,19 @@ def files_below(directory: Path) -> Iterator[Path]:
             yield Path(below, name)
 
 
-def lock(file: int) -> None:
-    """Locks an open file and waits for it. Does nothing on a file system without locks."""
+def lock(file: int, *, wait: bool = True) -> bool:
+    """Locks an open file. Without `wait`, returns False if another process holds the lock.
+
+    Does nothing on a file system without locks.
+    """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
+    return True
 
 
 def try_lock(file: int | IO[bytes], *, shared: bool = False) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,11 +28,13 @@ from ticklake.errors import (
     DeletedMeanwhile,
     DeletionUnfinished,
     NotArchivable,
+    RemovalUnderWay,
     RunInUse,
     RunIsLink,
     RunNotFound,
     RunNotInDatabase,
     RunStillRunning,
+    TablesChanging,
 )
 from ticklake.indexers.runs.following import Following
 from ticklake.indexers.runs.pending import Messages, unacknowledged
@@ -37,9 +43,10 @@ from ticklake.lives import life_of
 from ticklake.monitoring import Monitor
 from ticklake.node.begun import Begun
 from ticklake.removal import RunPlaces, archive_run, contents_of, delete_run
-from ticklake.services.closing import record_close
+from ticklake.services.closing import end_of, keep_open, record_close
 from ticklake.services.earlier import EarlierRuns
 from ticklake.services.reconciliation import ReconciliationService
+from ticklake.storage import local
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Run
@@ -456,7 +463,7 @@ class Meanwhile(Storage):
             self._happens()
 
 
-@pytest.mark.parametrize("files", [1, 5])
+@pytest.mark.parametrize("files", [1, 4])
 def test_an_archive_notices_that_the_run_is_deleted_meanwhile(
     files: int, places: RunPlaces, made: Any, tmp_path: Path
 ) -> None:
@@ -479,6 +486,184 @@ def test_an_archive_notices_a_deletion_that_is_under_way(places: RunPlaces, made
     assert made.storage.leaving_runs() == [made.run_id]
 
 
+def open_again(made: Any) -> None:
+    """What a producer does that was only silent."""
+    made.batch(30, 39)
+    assert keep_open(made.storage, made.run_id, [30, 39])
+
+
+@pytest.mark.parametrize("files", [1, 4])
+def test_a_run_that_is_opened_again_while_it_is_archived_is_not_archived(
+    files: int, places: RunPlaces, made: Any, tmp_path: Path
+) -> None:
+    close(made, "silence")
+    with pytest.raises(RunStillRunning, match="is running: its producer may still write"):
+        archive_run(places, Meanwhile(tmp_path / "archive", files, lambda: open_again(made)))
+    assert (life(made), made.storage.leaving_runs(), contents_of(places).files) == ("running", [], 4)
+    close(made)
+    to = Storage(tmp_path / "archive")
+    assert archive_run(places, to).files == 6
+    assert str(life_of(to.read_completion(made.run_id))) == "abandoned at tick 39"
+
+
+def test_a_record_that_is_replaced_while_the_run_is_archived_is_archived(
+    places: RunPlaces, made: Any, tmp_path: Path
+) -> None:
+    close(made, "silence")
+    to = Meanwhile(tmp_path / "archive", 4, lambda: close(made, "command"))
+    assert archive_run(places, to).files == 5
+    found = to.read_completion(made.run_id)
+    assert found is not None and found.abandoned_by == "command"
+
+
+class BeforeMark(Storage):
+    """A storage in which something happens just before a run is marked."""
+
+    happens: Callable[[], object]
+
+    def leaving(self, run_id: str, note: str) -> AbstractContextManager[str | None]:
+        self.happens()
+        return super().leaving(run_id, note)
+
+
+def test_a_run_that_is_opened_again_at_the_last_moment_is_not_deleted(places: RunPlaces, made: Any) -> None:
+    close(made, "silence")
+    storage = BeforeMark(made.storage.url)
+    storage.happens = lambda: open_again(made)
+    with pytest.raises(RunStillRunning):
+        delete_run(replace(places, storage=storage))
+    assert (life(made), made.storage.leaving_runs(), contents_of(places).files) == ("running", [], 4)
+
+
+class ReadsMark(Storage):
+    """The storage of a producer. Something happens after it has looked whether the run is marked."""
+
+    happens: Callable[[], object]
+
+    def leaving_note(self, run_id: str) -> str | None:
+        found = super().leaving_note(run_id)
+        self.happens()
+        return found
+
+
+def test_a_run_that_is_opened_by_a_producer_who_has_not_seen_the_mark_is_not_deleted(
+    places: RunPlaces, made: Any, eventually: Callable[..., None]
+) -> None:
+    close(made, "silence")
+    known = made.storage.read_completion(made.run_id)
+    producer, begun = ReadsMark(made.storage.url), []
+    with ThreadPoolExecutor() as pool:
+
+        def delete() -> None:
+            begun.append(pool.submit(delete_run, replace(places, databases=[])))
+            eventually(made.storage.leaving_runs)
+
+        producer.happens = delete
+        assert producer.remove_completion(known)
+        with pytest.raises(RunStillRunning):
+            begun[0].result()
+    assert (life(made), made.storage.leaving_runs(), contents_of(places).files) == ("running", [], 3)
+
+
+def test_a_producer_that_has_seen_the_mark_leaves_the_record(made: Any) -> None:
+    close(made, "silence")
+    known = made.storage.read_completion(made.run_id)
+    made.storage.mark_leaving(made.run_id, "")
+    assert not made.storage.remove_completion(known)
+    assert not made.storage.replace_completion(known, end_of(made.run_id, 29))
+    assert made.storage.read_completion(made.run_id) == known
+
+
+def test_nobody_takes_a_new_mark_for_that_of_a_killed_command(
+    places: RunPlaces, made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.storage.write_completion(end_of(made.run_id, 29))
+    publish, others = local._publish, []
+
+    def published(folder: int, temporary: str, name: str) -> None:
+        publish(folder, temporary, name)
+        with Storage(made.storage.url).leaving(made.run_id, "another") as found:
+            others.append(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "_publish", published)
+        with made.storage.leaving(made.run_id, "the first") as found:
+            assert (found, others) == ("the first", [None])
+    with made.storage.leaving(made.run_id, "after a crash") as found:
+        assert found == "the first"
+
+
+class WhileRemoved(Storage):
+    """A storage in which another command acts while the files of a run are removed."""
+
+    acts: Callable[[], object]
+
+    def remove_run(self, run_id: str) -> None:
+        self.acts()
+        super().remove_run(run_id)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_only_one_command_at_a_time_removes_a_run(force: bool, places: RunPlaces, made: Any, tmp_path: Path) -> None:
+    close(made)
+    storage, told = WhileRemoved(made.storage.url), []
+
+    def others() -> None:
+        for act in (
+            lambda: delete_run(places, force=force),
+            lambda: archive_run(places, Storage(tmp_path / "archive")),
+        ):
+            with pytest.raises((RemovalUnderWay, DeletionUnfinished)) as error:
+                act()
+            told.append(type(error.value))
+
+    storage.acts = others
+    delete_run(replace(places, storage=storage))
+    assert told == [RemovalUnderWay, DeletionUnfinished]
+    assert made.storage.runs() == made.storage.leaving_runs() == []
+
+
+def test_a_run_that_another_command_has_just_deleted_is_gone(places: RunPlaces, made: Any) -> None:
+    close(made)
+    storage = BeforeMark(made.storage.url)
+
+    def delete_first() -> None:
+        storage.happens = lambda: None
+        delete_run(replace(places, storage=Storage(made.storage.url)))
+
+    storage.happens = delete_first
+    with pytest.raises(RunNotFound):
+        delete_run(replace(places, storage=storage))
+    assert made.storage.leaving_runs() == []
+
+
+@pytest.mark.parametrize("times", [1, 9])
+def test_tables_whose_files_vanish_while_they_are_copied_are_copied_again(
+    times: int, places: RunPlaces, made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close(made)
+    old = made.lake_folder / made.run_id / "organism_data" / "old.parquet"
+    old.touch()
+    copy, left = shutil.copy2, iter(range(times - 1))
+
+    def vacuumed_meanwhile(source: Path, target: Path) -> None:
+        if source == old:
+            old.unlink()
+        try:
+            copy(source, target)
+        finally:
+            if source == old and next(left, None) is not None:
+                old.touch()
+
+    monkeypatch.setattr("ticklake.removal.tables.shutil", SimpleNamespace(copy2=vacuumed_meanwhile))
+    if times == 9:
+        with pytest.raises(TablesChanging):
+            archive_run(places, Storage(tmp_path / "archive"), tmp_path / "tables")
+        assert contents_of(places).files == 3 and made.storage.leaving_runs() == []
+    else:
+        assert archive_run(places, Storage(tmp_path / "archive"), tmp_path / "tables").table_files == 1
+
+
 def test_a_refused_command_leaves_the_mark_of_another_one(places: RunPlaces, made: Any, tmp_path: Path) -> None:
     close(made)
 
@@ -486,7 +671,7 @@ def test_a_refused_command_leaves_the_mark_of_another_one(places: RunPlaces, mad
         made.storage.mark_leaving(made.run_id, '{"archive": ""}')
 
     with pytest.raises(DeletionUnfinished):
-        archive_run(places, Meanwhile(tmp_path / "archive", 5, other))
+        archive_run(places, Meanwhile(tmp_path / "archive", 4, other))
     assert made.storage.leaving_runs() == [made.run_id] and contents_of(places).files == 3
 
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ticklake import faults
-from ticklake.disk import files_below, make_directory, remove_tree, sync
 from ticklake.removal.contents import RunContents, RunPlaces, contents_of
-from ticklake.removal.deletion import check_removable, destination_in, mark, remove
-from ticklake.removal.errors import ArchiveConflict, BadArchive, DeletedMeanwhile, NotArchivable, TablesChanging
+from ticklake.removal.deletion import check_removable, destination_in, removing
+from ticklake.removal.errors import ArchiveConflict, BadArchive, DeletedMeanwhile, NotArchivable, RemovalUnderWay
+from ticklake.removal.tables import SourceVanished, TablesCopy
 from ticklake.storage import Storage, check_key
-from ticklake.storage.errors import UnsafeStorageKey
-
-_ATTEMPTS = 5
-_CHUNK = 1 << 20
+from ticklake.storage.errors import RunNotFound, UnsafeStorageKey
 
 
 @dataclass(frozen=True)
@@ -30,45 +23,37 @@ class Archived:
     table_files: int
 
 
-def archive_run(
-    places: RunPlaces, destination: Storage, tables: Path | None = None, *, force: bool = False
-) -> Archived:
+def archive_run(places: RunPlaces, destination: Storage, tables: Path | None = None) -> Archived:
     """Copies the files of a closed run to another storage and deletes the run. With `tables`, also its tables.
 
     Every copy is read back and compared before anything is deleted. After a crash, the same call goes on.
     """
-    with _noticing_deletion(places, destination):
-        return _archive(places, destination, tables, force=force)
-
-
-def _archive(places: RunPlaces, destination: Storage, tables: Path | None, *, force: bool) -> Archived:
     contents = contents_of(places)
     check_destination(places, destination, tables)
     check_removable(places, contents, destination.url)
-    copied = _copy_files(places, destination)
-    table_files = _copy_tables(places, tables) if tables is not None else 0
-    faults.reach("archive.copied")
-    is_first = mark(places, destination.url, force=force)
-    _check_same_storage(places, destination)
-    again = _copy_files(places, destination)  # nothing can come after the mark
-    if is_first and not copied <= again:
-        places.storage.unmark_leaving(places.run_id)
-        raise DeletedMeanwhile(run_id=places.run_id, destination=destination.url)
-    remove(places)
-    return Archived(contents, len(copied | again), table_files)
-
-
-@contextmanager
-def _noticing_deletion(places: RunPlaces, destination: Storage) -> Iterator[None]:
-    """Raises `DeletedMeanwhile` if files vanish because another command deletes the run."""
     try:
-        yield
-    except (FileNotFoundError, shutil.Error) as error:
+        return _archive(places, destination, tables, contents)
+    except (SourceVanished, RunNotFound) as error:
         note = places.storage.leaving_note(places.run_id)
-        is_deleted = note is not None and not destination_in(note)
-        if is_deleted or places.run_id not in places.storage.runs():
-            raise DeletedMeanwhile(run_id=places.run_id, destination=destination.url) from error
-        raise
+        if note is not None and destination_in(note) == destination.url:
+            raise RemovalUnderWay(run_id=places.run_id) from error
+        raise DeletedMeanwhile(run_id=places.run_id, destination=destination.url) from error
+
+
+def _archive(places: RunPlaces, destination: Storage, tables: Path | None, contents: RunContents) -> Archived:
+    # The record of the end may change until the run is marked.
+    copied = _copy_files(places, destination, {key for key in _archivable(places) if not _is_record(key)})
+    with TablesCopy(places.run_id, places.tables, tables / places.run_id if tables is not None else None) as copy:
+        faults.reach("archive.copied")
+        with removing(places, destination.url) as is_first:
+            _check_same_storage(places, destination)
+            if is_first and not copied <= _archivable(places):
+                raise SourceVanished
+            copy.publish()
+            again: set[str] = set()
+            while new := _archivable(places) - again:  # a producer that has not seen the mark may have written a file
+                again |= _copy_files(places, destination, new)
+    return Archived(contents, len(copied | again), copy.files)
 
 
 def check_destination(places: RunPlaces, destination: Storage, tables: Path | None) -> None:
@@ -85,17 +70,18 @@ def check_destination(places: RunPlaces, destination: Storage, tables: Path | No
 def _check_same_storage(places: RunPlaces, destination: Storage) -> None:
     """Raises if the mark is also in the archive. Then it is the storage itself under another name, such as a mount."""
     if destination.leaving_note(places.run_id) is not None:
-        places.storage.unmark_leaving(places.run_id)
         reason = "it is the storage itself, or the run is being deleted there"
         raise BadArchive(run_id=places.run_id, destination=destination.url, reason=reason)
 
 
-def _copy_files(places: RunPlaces, destination: Storage) -> set[str]:
-    """Copies all files that the archive lacks and compares those that it has. Returns their keys."""
+def _copy_files(places: RunPlaces, destination: Storage, keys: set[str]) -> set[str]:
+    """Copies the files that the archive lacks and compares those that it has. Returns their keys."""
     # The record of the end is last: an archive without it is not whole.
-    keys = sorted(_archivable(places), key=lambda key: (key.rpartition("/")[2].startswith("completed.pb"), key))
-    for key in keys:
-        data = places.storage.read_raw(key)
+    for key in sorted(keys, key=lambda key: (_is_record(key), key)):
+        try:
+            data = places.storage.read_raw(key)
+        except FileNotFoundError as error:
+            raise SourceVanished from error
         try:
             destination.write_raw(key, data)
         except FileExistsError:
@@ -103,12 +89,16 @@ def _copy_files(places: RunPlaces, destination: Storage) -> set[str]:
         if destination.read_raw(key) != data:
             raise ArchiveConflict(run_id=places.run_id, path=f"{destination.url}/{key}")
         faults.reach("archive.file")
-    return set(keys)
+    return keys
 
 
-def _archivable(places: RunPlaces) -> list[str]:
+def _is_record(key: str) -> bool:
+    return key.rpartition("/")[2].startswith("completed.pb")
+
+
+def _archivable(places: RunPlaces) -> set[str]:
     """Returns all keys of the run, without temporary files of killed writers."""
-    found = []
+    found = set()
     for key, _ in places.storage.everything(places.run_id):
         name = key.rpartition("/")[2]
         if name.startswith(".") and name.endswith(".tmp"):
@@ -118,55 +108,5 @@ def _archivable(places: RunPlaces) -> list[str]:
             places.storage.exists(key)
         except UnsafeStorageKey:
             raise NotArchivable(run_id=places.run_id, path=f"{places.storage.url}/{key}") from None
-        found.append(key)
+        found.add(key)
     return found
-
-
-def _copy_tables(places: RunPlaces, lake: Path) -> int:
-    """Copies the tables to another lake, where they appear in one step. Returns the number of their files."""
-    source, target = places.tables, lake / places.run_id
-    if source is None or not source.is_dir():
-        return 0  # none, or a crash came after they were copied
-    if target.exists() and target.samefile(source):
-        raise BadArchive(run_id=places.run_id, destination=lake, reason="it is the lake itself under another name")
-    if not target.exists():
-        _publish_copy(places.run_id, source, target)
-    here, there = _sums(places.run_id, source), _sums(places.run_id, target)
-    for name, found in here.items():
-        if there.get(name) != found:
-            raise ArchiveConflict(run_id=places.run_id, path=target / name)
-    return len(here)
-
-
-def _publish_copy(run_id: str, source: Path, target: Path) -> None:
-    partial = target.with_name(f".{target.name}.partial")
-    make_directory(target.parent)
-    for _ in range(_ATTEMPTS):
-        if partial.exists():
-            remove_tree(partial)
-        before = _sums(run_id, source)
-        with faults.around("archive.tables"):
-            shutil.copytree(source, partial)
-        if before == _sums(run_id, partial) == _sums(run_id, source):
-            break
-    else:
-        raise TablesChanging(run_id=run_id)
-    for path in [*files_below(partial), *{path.parent for path in files_below(partial)}]:
-        sync(path)
-    partial.rename(target)
-    sync(target.parent)
-
-
-def _sums(run_id: str, folder: Path) -> dict[str, str]:
-    """Returns the checksum of each file below a folder."""
-    return {str(path.relative_to(folder)): _sum(run_id, path) for path in files_below(folder)}
-
-
-def _sum(run_id: str, path: Path) -> str:
-    if path.is_symlink() or not path.is_file():
-        raise NotArchivable(run_id=run_id, path=path)
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -69,7 +69,6 @@ def contents_of(places: RunPlaces) -> RunContents:
     with suppress(LakeNotFound):
         tables = tables_of(Catalog(places.lake), run_id, None) if places.lake is not None else []
     deleting = storage.leaving_note(run_id) is not None
-    left = [place for place in (places.tables, places.leaving_tables) if place is not None and place.exists()]
     found = RunContents(
         run_id=run_id,
         state=state_of(storage, run_id),
@@ -80,10 +79,18 @@ def contents_of(places: RunPlaces) -> RunContents:
         tables=tables,
         databases=[f"{redacted(one.url)}: {schema_name(run_id)}" for one in places.databases if has_run(one, run_id)],
     )
-    if not (files or left or found.databases or deleting or run_id in storage.runs()):
+    if not deleting:
+        check_there(places, found)
+    return found
+
+
+def check_there(places: RunPlaces, found: RunContents) -> None:
+    """Raises `RunNotFound` if no place has anything of the run, except for the mark of a deletion."""
+    storage, run_id = places.storage, places.run_id
+    left = [place for place in (places.tables, places.leaving_tables) if place is not None and place.exists()]
+    if not (found.files or found.other_files or left or found.databases or storage.reachable(run_id)):
         newest = ", ".join(storage.runs()[-5:]) or "none"
         raise RunNotFound(run_id=run_id, places=storage.url, found=newest)
-    return found
 
 
 def state_of(storage: Storage, run_id: str) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ticklake import faults
 from ticklake.coordination import live_claims
 from ticklake.disk import remove_tree, sync
 from ticklake.lives import RunState
-from ticklake.removal.contents import RunContents, RunPlaces, contents_of
-from ticklake.removal.errors import ArchiveUnfinished, DeletionUnfinished, RunInUse, RunStillRunning
+from ticklake.removal.contents import RunContents, RunPlaces, check_there, contents_of
+from ticklake.removal.errors import ArchiveUnfinished, DeletionUnfinished, RemovalUnderWay, RunInUse, RunStillRunning
 from ticklake.topics import runs_in
 
 SILENT_SECONDS = 60.0
@@ -26,9 +28,8 @@ def delete_run(places: RunPlaces, *, force: bool = False) -> RunContents:
     contents = contents_of(places)
     if not force:
         check_removable(places, contents)
-    mark(places, "", force=force)
-    remove(places)
-    return contents
+    with removing(places, force=force):
+        return contents
 
 
 def check_removable(
@@ -37,29 +38,47 @@ def check_removable(
     """Raises if the run is running, or is being archived to another destination. A begun deletion may go on."""
     note = places.storage.leaving_note(places.run_id)
     _check_note(places.run_id, note, destination)
-    if note is None and contents.state == RunState.RUNNING and _may_be_alive(places, contents, clock()):
-        raise RunStillRunning(run_id=places.run_id)
+    if note is None:
+        _check_closed(places, contents, clock())
 
 
-def mark(places: RunPlaces, destination: str, *, force: bool) -> bool:
-    """Marks the run, so that nobody begins to work on it. Then raises `RunInUse` if somebody still does.
+@contextmanager
+def removing(places: RunPlaces, destination: str = "", *, force: bool = False) -> Iterator[bool]:
+    """Marks the run, so that nobody begins to work on it, and removes it if the block succeeds.
 
-    Returns whether the run had no mark. If another command has marked it for another purpose, this one is refused.
+    Yields whether the run had no mark. Raises if somebody still works on it, if it was opened again meanwhile, or if
+    another command removes it. Then, and if the block fails, a new mark is removed and nothing else has changed.
     """
-    is_first = places.storage.mark_leaving(places.run_id, json.dumps({"archive": destination}))
-    try:
-        if not force:
-            _check_note(places.run_id, places.storage.leaving_note(places.run_id), destination)
-            _check_claims(places)
-    except BaseException:
-        if is_first:
-            places.storage.unmark_leaving(places.run_id)
-        raise
-    faults.reach("removal.marked")
-    return is_first
+    storage, run_id = places.storage, places.run_id
+    note = json.dumps({"archive": destination, "by": secrets.token_hex(8)})
+    with storage.leaving(run_id, note) as found:
+        if found is None:
+            raise RemovalUnderWay(run_id=run_id)
+        is_first = found == note
+        try:
+            _check_marked(places, found, destination, is_first=is_first, force=force)
+            yield is_first
+        except BaseException:
+            if is_first:
+                storage.unmark_leaving(run_id)
+            raise
+        faults.reach("removal.marked")
+        _remove(places)
 
 
-def remove(places: RunPlaces) -> None:
+def _check_marked(places: RunPlaces, note: str, destination: str, *, is_first: bool, force: bool) -> None:
+    contents = contents_of(places)
+    if is_first:
+        check_there(places, contents)
+    if force:
+        return
+    _check_note(places.run_id, note, destination)
+    if is_first:
+        _check_closed(places, contents, time.time())
+    _check_claims(places)
+
+
+def _remove(places: RunPlaces) -> None:
     """Removes everything of a marked run. Can be repeated after a crash."""
     run_id = places.run_id
     for database in places.databases:
@@ -91,6 +110,11 @@ def _check_note(run_id: str, note: str | None, destination: str) -> None:
     if begun:
         raise ArchiveUnfinished(run_id=run_id, destination=begun)
     raise DeletionUnfinished(run_id=run_id)
+
+
+def _check_closed(places: RunPlaces, contents: RunContents, now: float) -> None:
+    if contents.state == RunState.RUNNING and _may_be_alive(places, contents, now):
+        raise RunStillRunning(run_id=places.run_id)
 
 
 def _may_be_alive(places: RunPlaces, contents: RunContents, now: float) -> bool:

@@ -40,10 +40,18 @@ class DeletionUnfinished(TickLakeError):
     run_id: str
 
 
+class RemovalUnderWay(TickLakeError):
+    message = (
+        "Another command is deleting or archiving run {run_id} at this moment. Wait until it is done; `ticklake runs` "
+        "shows whether the run is still there."
+    )
+    run_id: str
+
+
 class DeletedMeanwhile(TickLakeError):
     message = (
-        "Run {run_id} was deleted by another command while it was archived. {destination} may not have all of its "
-        "files; look at them before you use them."
+        "Files of run {run_id} were deleted while it was archived. {destination} may not have all of its files; see "
+        "what it has: ticklake status {run_id} --storage {destination}."
     )
     run_id: str
     destination: str

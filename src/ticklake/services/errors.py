@@ -69,8 +69,8 @@ class RunClosed(TickLakeError):
 
 class RunLeaving(TickLakeError):
     message = (
-        "Run {run_id} is being deleted, but its producer still writes. Stop this producer or start a new run, and "
-        "delete the run again: ticklake runs delete {run_id}."
+        "Run {run_id} is being deleted or archived, but its producer still writes. Stop this producer or start a new "
+        "run. If `ticklake runs` still shows the run afterwards, delete or archive it again."
     )
     run_id: str
 

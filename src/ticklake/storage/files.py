@@ -6,7 +6,7 @@ import heapq
 import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
@@ -53,9 +53,10 @@ class Folder(Protocol):
     """The operations that storage needs from a directory or an object store."""
 
     def create(self, key: str, data: bytes) -> None: ...
+    def create_held(self, key: str, data: bytes) -> AbstractContextManager[None]: ...
     def replace(self, key: str, data: bytes) -> None: ...
     def remove(self, key: str) -> None: ...
-    def holding(self, key: str) -> AbstractContextManager[None]: ...
+    def holding(self, key: str, *, wait: bool = True) -> AbstractContextManager[bool]: ...
     def remove_folder(self, folder: str) -> None: ...
     def everything(self, folder: str) -> Iterator[tuple[str, int]]: ...
     def make_durable(self, key: str) -> None: ...
@@ -97,11 +98,31 @@ class Storage:
 
     def mark_leaving(self, run_id: str, note: str) -> bool:
         """Marks a run as being deleted. The first note stays: returns whether it is this one."""
-        try:
-            self._folder.create(_leaving_key(run_id), note.encode())
-        except FileExistsError:
-            return False
-        return True
+        with self.leaving(run_id, note) as found:
+            return found == note
+
+    @contextmanager
+    def leaving(self, run_id: str, note: str) -> Iterator[str | None]:
+        """Marks a run as being deleted, and keeps other processes from deleting it too. The mark stays.
+
+        Yields its note: this one, or that of a deletion that was cut off. Yields None if another process is at work.
+        From then on the record of how the run was closed does not change.
+        """
+        key = _leaving_key(run_id)
+        while True:
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(self._folder.create_held(key, note.encode()))
+                except FileExistsError:
+                    if not stack.enter_context(self._folder.holding(key, wait=False)):
+                        yield None
+                        return
+                    if self._folder.size(key) is None:  # the other process has just removed it
+                        continue
+                with self._folder.holding(self._completion_key(run_id)):
+                    pass  # whoever changed the record had not seen the mark
+                yield self.leaving_note(run_id)
+                return
 
     def leaving_note(self, run_id: str) -> str | None:
         """Returns the note of the mark; None if the run is not being deleted."""
@@ -215,7 +236,10 @@ class Storage:
         return key
 
     def replace_completion(self, known: RunCompleted, new: RunCompleted) -> bool:
-        """Replaces the known record of how a run was closed, in one step. Returns False if it has another by now."""
+        """Replaces the known record of how a run was closed, in one step.
+
+        Returns False if the run has another one by now, or is being deleted.
+        """
         with self._holding(known) as key:
             if key is None:
                 return False
@@ -230,7 +254,10 @@ class Storage:
             return None
 
     def remove_completion(self, known: RunCompleted) -> bool:
-        """Removes the known record of the end: the run is running again. Returns False if it has another by now."""
+        """Removes the known record of the end: the run is running again.
+
+        Returns False if the run has another one by now, or is being deleted.
+        """
         with self._holding(known) as key:
             if key is None:
                 return False
@@ -243,11 +270,15 @@ class Storage:
 
     @contextmanager
     def _holding(self, known: RunCompleted) -> Iterator[str | None]:
-        """Yields the key of the record, which nobody else can change meanwhile; None if it is not the known one."""
+        """Yields the key of the record, which nobody else can change meanwhile.
+
+        Yields None if it is not the known one, or if the run is being deleted.
+        """
         run_id = known.simulation_run_id
         key = self._completion_key(run_id)
         with self._folder.holding(key):
-            yield key if self.read_completion(run_id) == known else None
+            is_free = self.leaving_note(run_id) is None
+            yield key if is_free and self.read_completion(run_id) == known else None
 
     def reachable(self, run_id: str) -> bool:
         """Returns True if the run's folder can be reached. Tells a missing file from a missing disk."""

@@ -37,6 +37,20 @@ class LocalFolder:
         with open_directory(path.parent) as folder:
             create_file(folder, path.name, data)
 
+    @contextmanager
+    def create_held(self, key: str, data: bytes) -> Iterator[None]:
+        """Like `create`, and holds the file. Nobody else can hold it before."""
+        path = self._path(key)
+        self._make_folder(path.parent)
+        with open_directory(path.parent) as folder, ExitStack() as stack:
+            with _written(folder, path.name, data) as temporary:
+                descriptor = os.open(temporary, os.O_RDONLY, dir_fd=folder)
+                stack.callback(os.close, descriptor)
+                lock(descriptor)
+                _publish(folder, temporary, path.name)
+            os.fsync(folder)
+            yield
+
     def replace(self, key: str, data: bytes) -> None:
         """Writes a file, atomically and durably. Replaces an existing one."""
         path = self._path(key)
@@ -52,17 +66,21 @@ class LocalFolder:
             sync(path.parent)
 
     @contextmanager
-    def holding(self, key: str) -> Iterator[None]:
-        """Holds a file, if it exists. Meanwhile nobody else who holds it first can replace or remove it."""
+    def holding(self, key: str, *, wait: bool = True) -> Iterator[bool]:
+        """Holds a file, if it exists. Meanwhile nobody else who holds it first can replace or remove it.
+
+        Without `wait`, yields False if somebody else holds it.
+        """
         path = self._path(key)
         with ExitStack() as stack:
+            is_held = True
             while (descriptor := _opened(path)) is not None:
                 stack.callback(os.close, descriptor)
-                lock(descriptor)
+                is_held = lock(descriptor, wait=wait)
                 with suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(descriptor), path.stat()):
                         break
-            yield
+            yield is_held
 
     def remove_folder(self, folder: str) -> None:
         """Removes a folder with everything in it. Links are removed and not followed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, BinaryIO, cast
 
 import fsspec
@@ -39,9 +39,15 @@ class ObjectFolder:
         with suppress(FileNotFoundError), faults.around("storage.object"):
             self._fs.rm_file(self._path(key))
 
-    def holding(self, key: str) -> AbstractContextManager[None]:  # noqa: ARG002
+    @contextmanager
+    def create_held(self, key: str, data: bytes) -> Iterator[None]:
+        """Creates an object. Nobody holds it, see `holding`."""
+        self.create(key, data)
+        yield
+
+    def holding(self, key: str, *, wait: bool = True) -> AbstractContextManager[bool]:  # noqa: ARG002
         """Does nothing: object stores have no locks, so two who change an object within milliseconds can collide."""
-        return nullcontext()
+        return nullcontext(True)
 
     def remove_folder(self, folder: str) -> None:
         """Removes all objects below a folder, one by one."""
