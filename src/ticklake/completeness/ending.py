@@ -16,6 +16,7 @@ from ticklake.coordination import destination_of, stored
 from ticklake.defaults import BATCH_TOPIC, RUN_TOPIC
 from ticklake.lives import BEFORE_FIRST, Cause, Life, Step, decide, life_of
 from ticklake.services import announce_end, announce_files, record_close, silent_seconds
+from ticklake.services.errors import RunVanished
 from ticklake.storage import Storage
 from ticklake.ticks import TickRange
 from ticklake.topics import Database, Run, runs_in
@@ -24,12 +25,21 @@ SILENT_SECONDS = 60.0
 
 
 class Ended(NamedTuple):
-    """The recorded end of a run. `recorded` and `announced` say what this call has done."""
+    """The recorded end of a run. `recorded` and `announced` say what this call has done.
+
+    `silent_seconds` is how long nothing had arrived for the run when it was recorded; None if unknown.
+    """
 
     last_tick: int
     recorded: bool
     announced: bool
     life: Life
+    silent_seconds: float | None = None
+
+    @property
+    def may_be_alive(self) -> bool:
+        """Whether its producer may have been alive when this call recorded the end."""
+        return self.recorded and self.silent_seconds is not None and self.silent_seconds < SILENT_SECONDS
 
 
 def end_run(
@@ -83,6 +93,24 @@ def _close(
 ) -> Ended:
     if not 0 <= silent_for < math.inf:
         raise InvalidOption(option="silent_for", value=silent_for, allowed="0 or more seconds, a finite number")
+    try:
+        return _close_stored(storage, run_id, databases, cause, topic, last_tick, silent_for, clock)
+    except FileNotFoundError:
+        if storage.reachable(run_id):
+            raise
+        raise RunVanished(run_id=run_id, storage=storage.url) from None
+
+
+def _close_stored(
+    storage: Storage,
+    run_id: str,
+    databases: Sequence[Database],
+    cause: str,
+    topic: str | None,
+    last_tick: int | None,
+    silent_for: float,
+    clock: Callable[[], float],
+) -> Ended:
     runs = _runs(databases, run_id)
     destination = destination_of(databases, run_id, RunCompleted, RUN_TOPIC, topic).create() if runs else None
     files = stored(storage, run_id)
@@ -91,18 +119,21 @@ def _close(
     written = max((ticks.end for ticks in files.values()), default=BEFORE_FIRST)
     life = life_of(storage.read_completion(run_id))
     known: list[TickRange] = []
+    silent: float | None = None
     step, last = decide(life, cause=cause, last_tick=last_tick, written=written)
     if step in (Step.RECORD, Step.REPLACE):
         if last != life.last_tick:  # otherwise the producer was silent before and has not come back
-            _check_silence(storage, run_id, runs, silent_for, clock())
+            silent = _checked_silence(storage, run_id, runs, silent_for, clock())
         if last_tick is None and files:
             check_last_file(storage, run_id, [key for key, ticks in files.items() if ticks.end == written])
         if cause and runs:
             batches = destination_of(databases, run_id, BatchInfo, BATCH_TOPIC).create()
             known = announce_files(batches.run, storage, batches.name)
     end, changed = record_close(storage, run_id, cause=cause, last_tick=last_tick, known=known, clock=clock)
+    if changed and end.last_tick > last:  # a file came meanwhile
+        silent = 0.0
     announced = destination is not None and announce_end(destination, end)
-    return Ended(end.last_tick, changed, announced, life_of(end))
+    return Ended(end.last_tick, changed, announced, life_of(end), silent)
 
 
 def _runs(databases: Sequence[Database], run_id: str) -> list[Run]:
@@ -110,11 +141,14 @@ def _runs(databases: Sequence[Database], run_id: str) -> list[Run]:
     return runs_in(databases, run_id) or [database.run(run_id, create=False) for database in databases[:1]]
 
 
-def _check_silence(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> None:
-    if silent_for == 0:
-        return
+def _checked_silence(storage: Storage, run_id: str, runs: Sequence[Run], silent_for: float, now: float) -> float | None:
+    """Returns for how long the run has been silent, None if unknown. Raises if that is shorter than wanted."""
     silent = silent_seconds(storage, run_id, runs, now)
     if silent is None:
-        raise SilenceUnknown(run_id=run_id, storage=storage.url)
+        if silent_for:
+            raise SilenceUnknown(run_id=run_id, storage=storage.url)
+        return None
+    silent = max(0.0, silent)  # the clock of another machine may be ahead
     if silent < silent_for:
-        raise RunNotSilent(run_id=run_id, seconds=max(0, round(silent)), silent_for=round(silent_for))
+        raise RunNotSilent(run_id=run_id, seconds=round(silent), silent_for=f"{silent_for:g}")
+    return silent

@@ -42,11 +42,11 @@ class LastFileBad(TickLakeError):
 class RunNotSilent(TickLakeError):
     message = (
         "Run {run_id} may still continue: a file or a message arrived {seconds} seconds ago. Stop its producer, and "
-        "end the run after {silent_for} seconds of silence. With --silent-for 0 this is not checked."
+        "end the run after {silent_for} seconds of silence. With --silent-for 0 it is ended all the same."
     )
     run_id: str
     seconds: int
-    silent_for: int
+    silent_for: str
 
 
 class SilenceUnknown(TickLakeError):

@@ -77,8 +77,8 @@ class RunLeaving(TickLakeError):
 
 class RunVanished(TickLakeError):
     message = (
-        "Run {run_id} is not in {storage} any more, but its producer still writes: it was deleted, or a disk is not "
-        "mounted. Mount the disk, or stop this producer and start a new run."
+        "Run {run_id} is not in {storage} any more: it was deleted, or a disk is not mounted. Mount the disk. If the "
+        "run was deleted or archived and its producer still writes, stop it and start a new run."
     )
     run_id: str
     storage: str

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,9 @@ import pytest
 from click.testing import Result
 
 from ticklake import Database
-from ticklake.errors import RunEndedBefore, RunNotFound, RunNotSilent, RunStillRunning
+from ticklake.completeness import close_run
+from ticklake.errors import RunClosed, RunEndedBefore, RunNotFound, RunNotSilent, RunStillRunning, RunVanished
+from ticklake.services.closing import keep_open
 from ticklake.storage.files import Storage
 
 from .conftest import add_ticks
@@ -114,12 +119,66 @@ def test_a_run_that_writes_is_not_closed_and_a_run_that_is_not_there_is_named(
     assert ticklake("runs", "close", maker.run_id).exit_code == 2
 
 
+@pytest.mark.parametrize("command", [("end",), ("runs", "close")])
+@pytest.mark.parametrize("seconds", ["0", "0.001"])
+def test_a_run_that_may_be_alive_is_not_closed_without_a_warning(
+    command: tuple[str, ...], seconds: str, maker: Any, places: list[str], ticklake: Command
+) -> None:
+    written_ago(maker, 2)
+    done = ticklake(*command, maker.run_id, *places[:2], "--silent-for", seconds)
+    warning = (
+        rf"Warning: a file or a message of run {maker.run_id} arrived \d+ seconds ago\. If its producer is alive, .*\n"
+    )
+    assert done.exit_code == 0 and re.fullmatch(warning, done.stderr)
+    with pytest.raises(RunClosed):  # what its producer is told
+        keep_open(maker.storage, maker.run_id, [30, 39])
+    assert ticklake(*command, maker.run_id, *places[:2], "--silent-for", seconds).stderr == ""
+
+
+@pytest.mark.parametrize("seconds", ["0", "60"])
+def test_a_run_that_was_silent_is_closed_without_a_warning(
+    seconds: str, maker: Any, places: list[str], ticklake: Command, report: Callable[..., Any]
+) -> None:
+    written_ago(maker, 100)
+    done = ticklake("runs", "close", maker.run_id, *places[:2], "--silent-for", seconds)
+    assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_wish_for_a_short_silence_is_named_as_it_is(maker: Any, places: list[str], ticklake: Command) -> None:
+    written_ago(maker, -1000)  # by a machine whose clock is ahead
+    with pytest.raises(RunNotSilent, match=r"arrived 0 seconds ago.*after 0\.25 seconds"):
+        ticklake("runs", "close", maker.run_id, *places[:2], "--silent-for", "0.25")
+
+
+def test_a_file_that_comes_while_the_run_is_closed_is_counted_and_told(maker: Any, places: list[str]) -> None:
+    written_ago(maker, 100)
+
+    def clock() -> float:  # is read after the files
+        maker.batch(30, 39)
+        return time.time()
+
+    ended = close_run(maker.storage, maker.run_id, silent_for=0, clock=clock)
+    assert (ended.last_tick, ended.silent_seconds, ended.may_be_alive) == (39, 0.0, True)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_a_run_that_is_deleted_meanwhile_is_not_closed(seconds: float, maker: Any) -> None:
+    with pytest.raises(RunVanished, match="it was deleted, or a disk is not mounted"):
+        close_run(maker.storage, maker.run_id, silent_for=seconds)
+
+
+def written_ago(maker: Any, seconds: float) -> None:
+    moment = time.time() - seconds
+    os.utime(Path(maker.storage.url) / maker.run_id, (moment, moment))
+
+
 def test_closing_announces_files_and_the_end(
     maker: Any, places: list[str], ticklake: Command, report: Callable[..., Any]
 ) -> None:
     maker.batch(30, 39, cells=1)
     arguments = (maker.run_id, *places[:2], "--database", maker.database_url, *NOW)
     done = report("runs", "close", *arguments)
+    assert done.pop("silent_seconds") < 60
     assert done == {
         "run": maker.run_id, "state": "abandoned", "last_tick": 39, "recorded": True, "announced": True,
     }  # fmt: skip

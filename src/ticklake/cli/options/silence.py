@@ -19,7 +19,7 @@ silent_for_option = click.option(
     type=Seconds(),
     default=60,
     show_default=True,
-    help="Refuse if the run has written anything within this many seconds; 0: do not check.",
+    help="Refuse if anything has arrived for the run within this many seconds; 0: only warn.",
 )
 run_topic_option = click.option(
     "--topic", "run_topic", metavar="TOPIC", help="Topic for ends of runs; default: detected."
@@ -45,8 +45,15 @@ def close_by_hand(
     with opened_all(databases) as opened:
         run = chosen_run(run, place.runs(), place.url)
         ended = record(place, run, opened, topic=topic, last_tick=last_tick, silent_for=silent_for)
+    if ended.may_be_alive:
+        click.echo(
+            f"Warning: a file or a message of run {run} arrived {ended.silent_seconds:.0f} seconds ago. If its "
+            "producer is alive, its next write fails, and what it has in memory is lost. If it must go on, remove "
+            "completed.pb from the folder of the run at once.",
+            err=True,
+        )
     if as_json:
-        figures = {"last_tick": ended.last_tick, "recorded": ended.recorded, "announced": ended.announced}
+        figures = {name: getattr(ended, name) for name in ("last_tick", "recorded", "announced", "silent_seconds")}
         print_json({"run": run, "state": ended.life.state, **figures})
     else:
         click.echo(f"Run {run} {_text(ended)}.")
