@@ -16,11 +16,13 @@ from ticklake.coordination.gaps import (
 from ticklake.coordination.groups import BoundGroup, bind, groups_of_table, unbind
 from ticklake.coordination.overview import (
     RecordedGap,
+    RecordedTable,
     completed_batches,
     files_left,
     live_claims,
     recorded_end,
     recorded_gaps,
+    recorded_tables,
 )
 from ticklake.coordination.reconcile import (
     Announced,
@@ -48,6 +50,7 @@ __all__ = [
     "GapIndex",
     "MissingTicks",
     "RecordedGap",
+    "RecordedTable",
     "Target",
     "Topic",
     "announced",
@@ -62,6 +65,7 @@ __all__ = [
     "publish",
     "recorded_end",
     "recorded_gaps",
+    "recorded_tables",
     "stored",
     "topics_with",
     "unbind",

@@ -25,6 +25,29 @@ class RecordedGap(NamedTuple):
     age_ms: int
 
 
+class RecordedTable(NamedTuple):
+    """A table that an indexer has registered: the indexers of a consumer group, or else those of a coordinator.
+
+    `step` and `last_tick` are the sampling interval and the end of the run, if the coordinator knows them.
+    """
+
+    indexer_class: str
+    group: str
+    table: Target
+    step: int | None
+    last_tick: int | None
+
+
+def recorded_tables(run: Run) -> list[RecordedTable]:
+    """Returns the tables of all indexers of a run. Creates no database tables."""
+    if not run.has_tables_of(PACKAGE):
+        return []
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        rows = transaction.sql(PACKAGE).recorded_tables()
+    return [RecordedTable(kind, group, Target(*rest[:3]), *rest[3:]) for kind, group, *rest in rows]
+
+
 def recorded_gaps(run: Run, tables: Collection[str] | None = None) -> list[RecordedGap]:
     """Returns the gaps of the tables with these ids. Default: all tables. Creates no database tables."""
     if not run.has_tables_of(PACKAGE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ticklake.insights.backlogs import WORST, Backlog, BacklogReport, Backlogs, merged_groups
+from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.places import (
     Places,
     announced_of,
@@ -11,7 +12,6 @@ from ticklake.insights.places import (
     gaps_of,
     groups_of,
     held_back_of,
-    names_by_id,
     rows_per_second,
     tables_of,
     with_missing,
@@ -43,6 +43,7 @@ __all__ = [
     "chosen_run",
     "files_of",
     "gaps_of",
+    "gone_tables",
     "groups_of",
     "held_back_of",
     "merged_groups",

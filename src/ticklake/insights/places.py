@@ -6,7 +6,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.defaults import NEWEST
 from ticklake.errors import TickLakeError
+from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.reports import (
     Announcement,
     FilesReport,
@@ -108,6 +108,7 @@ class Places:
         chosen = self.chosen(run_id, attempts)
         unlisted = self.unlisted if run_id is None else []
         tables, at = attempts.read(self.catalog, lambda: self._tables(chosen)) or [], clock()
+        tables += self.gone_tables(chosen, attempts)
         groups: list[GroupReport] = []
         gaps: list[GapsReport] = []
         held_back: list[str] = []
@@ -149,11 +150,23 @@ class Places:
         files = attempts.read(storage, lambda: files_of(storage, run_id) if storage else None)
         newest = files.ticks.end if files and files.ticks else None
         tables = attempts.read(catalog, lambda: tables_of(catalog, run_id, newest) if catalog else [])
+        tables = [*(tables or []), *self.gone_tables(run_id, attempts)]
         groups: list[GroupReport] = []
         for one in self.databases:
             groups += attempts.read(one, partial(groups_of, [one], run_id)) or []
         error = " ".join(attempts.errors) or None
-        return RunReport(run_id, run_started_at(run_id), files, tables or [], groups, error)
+        return RunReport(run_id, run_started_at(run_id), files, tables, groups, error)
+
+    def gone_tables(self, run_id: str, attempts: Attempts) -> list[TableReport]:
+        """Returns the tables that a database knows of and that are gone from the lake."""
+        if self.catalog is None:
+            return []
+        read = partial(gone_tables, self.catalog, run_id)
+        found: dict[str, str] = {}
+        for one in self.databases:
+            gone = attempts.read(one, lambda: read(runs_in([one], run_id)))  # noqa: B023  called here
+            found |= {name: str(error) for name, error in (gone or {}).items()}
+        return [TableReport(name, error=text, gone=True) for name, text in sorted(found.items())]
 
 
 def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
@@ -311,15 +324,6 @@ def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | Non
         return presence.ranges(catalog, run_id, table, step, GLANCE_SECONDS) or [], step
     except TableUnreadable:
         return [], step
-
-
-def names_by_id(catalog: Catalog, run_id: str) -> dict[str, list[str]]:
-    """Returns the tables of a run by id. Copies of a table within the run have the same id."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for name in catalog.tables(run_id):
-        with suppress(TableUnreadable):
-            found[str(catalog.open(run_id, name).metadata().id)].append(name)
-    return dict(found)
 
 
 def _seconds(milliseconds: int | None) -> float | None:

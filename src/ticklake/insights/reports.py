@@ -50,6 +50,8 @@ class TableReport:
     error: str | None = None
     missing: int | None = None
     missing_ticks: int | None = None
+    gone: bool = False
+    """Whether a database knows of the table, and the lake does not have it."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,11 @@ class LakeRoot:
         """Returns the location of a table, whether it exists or not. The caller checks the names."""
         return Location(str(Path(self._path, run_id, table)))
 
+    def is_lake_of(self, location: Location) -> bool:
+        """Returns whether a table, which may be gone, is or was in this lake. A link to the lake is the lake."""
+        lake = Path(str(location)).parent.parent
+        return lake == Path(self._path).absolute() or (lake.is_dir() and lake.samefile(self._path))
+
     def folder(self, run_id: str) -> str:
         """Returns the folder of a run, for messages."""
         return str(Path(self._path, run_id))

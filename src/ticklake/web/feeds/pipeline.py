@@ -181,7 +181,7 @@ def _indexer(group: GroupReport, gaps: Sequence[GapsReport], rates: dict[str, fl
 
 def _table(table: TableReport, flow: Flow) -> Stage:
     if table.error:
-        return Stage("table", table.name, ("cannot be read",), "error", "/tables")
+        return Stage("table", table.name, ("is gone" if table.gone else "cannot be read",), "error", "/tables")
     if table.rows == 0:
         return Stage("table", table.name, ("no rows yet",), "idle", "/tables")
     behind = flow.behind(table)
