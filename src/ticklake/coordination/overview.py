@@ -69,17 +69,27 @@ def live_claims(run: Run) -> int:
     return int(count)
 
 
-def files_left(run: Run, indexer_class: str, table: Target, names: Sequence[str]) -> int:
-    """Returns how many of these files were never claimed, and how many batches are claimed. Creates no tables."""
+class FilesLeft(NamedTuple):
+    """The names of batch files that are not completed. Failed files do not count.
+
+    `in_work` is the number of those that an indexer works on now.
+    """
+
+    names: list[str]
+    in_work: int
+
+
+def files_left(run: Run, indexer_class: str, table: Target, names: Sequence[str]) -> FilesLeft:
+    """Returns which of these files were never claimed, and all that are claimed. Creates no tables."""
     if not run.has_tables_of(PACKAGE):
-        return len(names)
+        return FilesLeft(list(names), 0)
     run.prepare(PACKAGE)
     key = {"indexer_class": indexer_class, "table_id": table.table_id}
     with run.reading() as transaction:
         sql = transaction.sql(PACKAGE)
-        left = sum(len(sql.never_claimed(**key, filenames=json.dumps(page))) for page in _pages(names))
-        ((claimed,),) = sql.claimed_except(**key, instance="", claims="[]")
-    return left + int(claimed)
+        left = [name for page in _pages(names) for (name,) in sql.never_claimed(**key, filenames=json.dumps(page))]
+        claimed = list(sql.claimed_batches(**key))
+    return FilesLeft(left + [name for name, _ in claimed], sum(bool(live) for _, live in claimed))
 
 
 def recorded_end(run: Run, indexer_class: str, table: Target) -> int | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ticklake.insights.backlogs import WORST, Backlog, BacklogReport, Backlogs, merged_groups
+from ticklake.insights.files import files_of
 from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.places import (
     Places,
     announced_of,
     chosen_run,
-    files_of,
     gaps_of,
     groups_of,
     held_back_of,
@@ -18,6 +18,7 @@ from ticklake.insights.places import (
 )
 from ticklake.insights.reports import (
     Announcement,
+    CoordinatedReport,
     FilesReport,
     GapsReport,
     Glance,
@@ -32,6 +33,7 @@ __all__ = [
     "Backlog",
     "BacklogReport",
     "Backlogs",
+    "CoordinatedReport",
     "FilesReport",
     "GapsReport",
     "Glance",

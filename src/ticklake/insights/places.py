@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.defaults import NEWEST
-from ticklake.errors import TickLakeError
+from ticklake.insights.files import coordinated_of, files_left_of, files_of, merged_files, state_of
 from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.reports import (
     Announcement,
-    FilesReport,
+    CoordinatedReport,
     GapsReport,
     Glance,
     GroupReport,
@@ -25,10 +25,9 @@ from ticklake.insights.reports import (
     TableReport,
 )
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
-from ticklake.lives import life_of
 from ticklake.separate_reads import Attempts
 from ticklake.storage import run_started_at
-from ticklake.storage.errors import BadFile, NoRuns, RunNotFound
+from ticklake.storage.errors import NoRuns, RunNotFound
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract
 from ticklake.topics import runs_in
 
@@ -43,9 +42,6 @@ GLANCE_SECONDS = 1.0
 """The longest time that a live view searches for missing ticks. The next search continues from there."""
 
 LAST_MESSAGES = 100
-
-DELETING = "deleting"
-"""The state of a run whose deletion was begun."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class Places:
         """Returns the states of those of these runs whose files can be read. Lists no files."""
         storage = self.storage
         known = frozenset((attempts.read(storage, storage.runs) if storage else None) or [])
-        found = {run_id: _state_of(storage, run_id) for run_id in runs if storage and run_id in known}
+        found = {run_id: state_of(storage, run_id) for run_id in runs if storage and run_id in known}
         return {run_id: state for run_id, state in found.items() if state is not None}
 
     def reports(self) -> Iterator[RunReport]:
@@ -112,12 +108,16 @@ class Places:
         groups: list[GroupReport] = []
         gaps: list[GapsReport] = []
         held_back: list[str] = []
+        coordinated: list[CoordinatedReport] = []
         for one in self.databases:
             place = replace(self, databases=[one])
             groups += attempts.read(one, partial(groups_of, [one], chosen)) or []
             gaps += attempts.read(one, partial(place.gaps, chosen)) or []
             held_back += map(str, attempts.read(one, partial(held_back_of, [one], chosen)) or [])
-        return Glance(chosen, at, tables, groups, gaps, held_back, list(dict.fromkeys([*attempts.errors, *unlisted])))
+            if self.storage is not None:
+                coordinated += attempts.read(one, partial(coordinated_of, [one], chosen)) or []
+        errors = list(dict.fromkeys([*attempts.errors, *unlisted]))
+        return Glance(chosen, at, tables, groups, gaps, held_back, errors, list(merged_files(coordinated)))
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -152,10 +152,14 @@ class Places:
         tables = attempts.read(catalog, lambda: tables_of(catalog, run_id, newest) if catalog else [])
         tables = [*(tables or []), *self.gone_tables(run_id, attempts)]
         groups: list[GroupReport] = []
+        coordinated: list[CoordinatedReport] = []
         for one in self.databases:
             groups += attempts.read(one, partial(groups_of, [one], run_id)) or []
+            if storage is not None:
+                coordinated += attempts.read(one, partial(files_left_of, storage, [one], run_id)) or []
         error = " ".join(attempts.errors) or None
-        return RunReport(run_id, run_started_at(run_id), files, tables, groups, error)
+        merged = list(merged_files(coordinated))
+        return RunReport(run_id, run_started_at(run_id), files, tables, groups, error, merged)
 
     def gone_tables(self, run_id: str, attempts: Attempts) -> list[TableReport]:
         """Returns the tables that a database knows of and that are gone from the lake."""
@@ -179,28 +183,6 @@ def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
     if run_id in (None, NEWEST):
         raise NoRuns(run_id="", places=places, found=found)
     raise RunNotFound(run_id=run_id, places=places, found=found)
-
-
-def files_of(storage: Storage, run_id: str) -> FilesReport:
-    """Counts the batch files of a run."""
-    count = size = 0
-    ticks: TickRange | None = None
-    for file in storage.every_batch(run_id):
-        count, size = count + 1, size + file.size
-        ticks = _spanning(ticks, file.ticks)
-    try:
-        life = life_of(storage.read_completion(run_id))
-    except BadFile as error:
-        return FilesReport(count, size, ticks, completed=None, error=str(error))
-    state = str(life.state) if storage.leaving_note(run_id) is None else DELETING
-    return FilesReport(count, size, ticks, life.last_tick is not None, None, state, life.last_tick)
-
-
-def _state_of(storage: Storage, run_id: str) -> str | None:
-    try:
-        return str(life_of(storage.read_completion(run_id)).state)
-    except (TickLakeError, OSError):
-        return None
 
 
 def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableReport]:
@@ -371,7 +353,3 @@ def _with_missing(
     end = max((ticks.end for ticks in (*found, *filter(None, [table.ticks]))), default=-1)
     holes = subtract([on_grid(TickRange(0, end), step)], found, step)
     return replace(table, missing=len(holes), missing_ticks=count(holes, step))
-
-
-def _spanning(one: TickRange | None, other: TickRange) -> TickRange:
-    return other if one is None else TickRange(min(one.start, other.start), max(one.end, other.end))
