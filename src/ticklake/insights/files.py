@@ -43,6 +43,14 @@ def state_of(storage: Storage, run_id: str) -> str | None:
         return None
 
 
+def never_written(storage: Storage, run_id: str) -> Sequence[TickRange]:
+    """Returns the ticks that nobody had written when a run was abandoned; none if that cannot be read."""
+    try:
+        return life_of(storage.read_completion(run_id)).never_written
+    except (TickLakeError, OSError):
+        return ()
+
+
 def coordinated_in(run: Run) -> list[RecordedTable]:
     """Returns the tables that indexers fill with a coordinator alone.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.defaults import NEWEST
-from ticklake.insights.files import coordinated_of, files_left_of, files_of, merged_files, state_of
+from ticklake.insights.files import coordinated_of, files_left_of, files_of, merged_files, never_written, state_of
 from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.reports import (
     Announcement,
@@ -91,12 +91,14 @@ class Places:
             found = replace(found, error=" ".join(errors))
         if self.presence is None or self.catalog is None:
             return found
-        return replace(found, tables=with_missing(found.tables, self.catalog, found.run_id, self.presence))
+        excused = self._excused(found.run_id)
+        tables = with_missing(found.tables, self.catalog, found.run_id, self.presence, excused=excused)
+        return replace(found, tables=tables)
 
     def gaps(self, run_id: str) -> list[GapsReport]:
         """Returns the open gaps of the tables of this lake; without a lake, of all tables."""
         catalogs = None if self.catalog is None else [self.catalog]
-        return gaps_of(self.databases, run_id, catalogs, self.presence)
+        return gaps_of(self.databases, run_id, catalogs, self.presence, self._excused(run_id))
 
     def glance(self, run_id: str | None, clock: Callable[[], float] = time.time) -> Glance:
         """Returns what a live view shows of a run. Default: the newest run. `at` is when the tables were read."""
@@ -143,7 +145,11 @@ class Places:
         tables = tables_of(self.catalog, run_id, None)
         if self.presence is None:
             return tables
-        return with_missing(tables, self.catalog, run_id, self.presence, GLANCE_SECONDS)
+        return with_missing(tables, self.catalog, run_id, self.presence, GLANCE_SECONDS, self._excused(run_id))
+
+    def _excused(self, run_id: str) -> Sequence[TickRange]:
+        """Returns the ticks that nobody had written when the run was abandoned. No table lacks them."""
+        return never_written(self.storage, run_id) if self.storage is not None else ()
 
     def _report(self, run_id: str, before: Attempts) -> RunReport:
         storage, catalog, attempts = self.storage, self.catalog, Attempts(before)
@@ -190,15 +196,20 @@ def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableRe
 
 
 def with_missing(
-    tables: Sequence[TableReport], catalog: Catalog, run_id: str, presence: Presence, seconds: float = math.inf
+    tables: Sequence[TableReport],
+    catalog: Catalog,
+    run_id: str,
+    presence: Presence,
+    seconds: float = math.inf,
+    excused: Sequence[TickRange] = (),
 ) -> list[TableReport]:
-    """Adds the missing ticks to the reports. They are found in the tables, without batch files."""
+    """Adds the missing ticks to the reports, except excused ones. They are found in the tables, without batch files."""
     from ticklake.lake.read import step_of
 
     step = step_of(catalog, run_id)
     if step is None:
         return list(tables)
-    return [_with_missing(table, presence.ranges, catalog, run_id, step, seconds) for table in tables]
+    return [_with_missing(table, presence.ranges, catalog, run_id, step, seconds, excused) for table in tables]
 
 
 def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
@@ -215,21 +226,23 @@ def gaps_of(
     run_id: str,
     catalogs: Iterable[Catalog] | None = None,
     presence: Presence | None = None,
+    excused: Sequence[TickRange] = (),
 ) -> list[GapsReport]:
-    """Returns the open gaps of a run by indexer class.
+    """Returns the open gaps of a run by indexer class, without those whose ticks are all excused.
 
     With catalogs, only gaps of tables in these lakes, without those that were filled by an indexer that does not use
     the database.
     """
     runs = runs_in(databases, run_id)
     if catalogs is None:
-        return _counted([one for run in runs for one in recorded_gaps(run)])
+        return _counted([one for run in runs for one in recorded_gaps(run) if subtract([one.ticks], excused, 1)])
     tables: defaultdict[str, list[tuple[Catalog, str]]] = defaultdict(list)
     for lake in catalogs:
         for key, names in names_by_id(lake, run_id).items():
             tables[key] += [(lake, name) for name in names]
     # Gaps that were recorded before tables had ids have an empty id.
-    found = [one for run in runs for one in recorded_gaps(run, ["", *tables])]
+    recorded = [one for run in runs for one in recorded_gaps(run, ["", *tables])]
+    found = [one for one in recorded if subtract([one.ticks], excused, 1)]
     for table_id in {one.table_id for one in found} & set(tables):
         present = [_present(lake, name, run_id, presence) for lake, name in tables[table_id]]
         found = _without_filled(found, table_id, present)
@@ -342,6 +355,7 @@ def _with_missing(
     run_id: str,
     step: int,
     seconds: float,
+    excused: Sequence[TickRange],
 ) -> TableReport:
     try:
         found = None if table.error else ranges(catalog, run_id, table.name, step, seconds)
@@ -351,5 +365,5 @@ def _with_missing(
         return table
     # If the log of a table has no tick range, its files determine the end.
     end = max((ticks.end for ticks in (*found, *filter(None, [table.ticks]))), default=-1)
-    holes = subtract([on_grid(TickRange(0, end), step)], found, step)
+    holes = subtract([on_grid(TickRange(0, end), step)], [*found, *excused], step)
     return replace(table, missing=len(holes), missing_ticks=count(holes, step))
