@@ -27,6 +27,7 @@ TOPICS = Scope("topics", ("run",))
 WRITER = Scope("writer", ("run", "topic"))
 READER = Scope("reader", ("run", "topic", "group"))
 GROUP = Scope("group", ("run", "topic", "group"))
+COORDINATED = Scope("coordinated", ("run", "indexer", "table"))
 BACKLOG = Scope("backlog", ())
 RUN = Scope("run", ("run",))
 NODE = Scope("node", ())
@@ -201,15 +202,25 @@ METRICS: tuple[Metric, ...] = (
         gaps_permanent="Permanent gaps of the run, of all tables, as its database records them.",
     ),
     *_all(
+        COORDINATED,
+        "gauge",
+        files="Batch files that indexers with a coordinator have not completed for a table; failed ones do not count.",
+        ticks="Ticks of these files.",
+        in_work="Files of these that an indexer works on now.",
+        oldest_age_seconds="Age of the file with the lowest ticks; 0 if there is none or the storage has no times.",
+    ),
+    *_all(
         BACKLOG,
         "gauge",
         messages="Messages that the groups of all runs have not acknowledged; one that two groups need counts twice.",
         unread_messages="Messages that announce batch files, in topics of all runs that no group reads.",
-        oldest_age_seconds="Age of the oldest of these messages; 0 if there is none.",
+        files="Batch files that coordinated tables of all runs still need; one that two tables need counts twice.",
+        ticks="Ticks of these files.",
+        oldest_age_seconds="Age of the oldest of these messages and files; 0 if there is none.",
         dead_letters="Dead letters of the groups of all runs.",
         gaps_pending="Pending gaps of all runs and tables, as the databases record them.",
         gaps_permanent="Permanent gaps of all runs and tables, as the databases record them.",
-        runs="Runs with such messages, dead letters or gaps.",
+        runs="Runs with such messages, files, dead letters or gaps.",
         runs_unreadable="Runs that cannot be read. The figures above do not include them.",
         runs_unchecked="Runs that were not read yet since the start. The figures above do not include them.",
     ),

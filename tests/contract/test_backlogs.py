@@ -109,7 +109,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     read: list[str] = []
     original = backlogs.backlog_of
 
-    def counted(run: Run) -> Backlog | None:
+    def counted(run: Run, *files: object) -> Backlog | None:
         read.append(run.id)
         return original(run)
 
@@ -238,7 +238,7 @@ def test_a_run_that_does_not_answer_for_a_moment_does_not_get_younger(
     truth.send(1, 1)
     looks.look()
 
-    def away(run: Run) -> Backlog | None:
+    def away(run: Run, *files: object) -> Backlog | None:
         if run.id == truth.name(1):
             raise DatabaseUnavailable(database="x", reason="it does not answer")
         return None

@@ -187,7 +187,7 @@ def test_a_full_picture_fits_the_terminal(width):
     assert any("1,234,567" in line for line in lines)
     assert any("1.0 d" in line for line in lines)
     (total,) = [line for line in lines if line.startswith("all 7 runs")]
-    assert total.split()[3:] == ["7,000,000", "7,000,000", "104.2", "d", "49", "140"]
+    assert total.split()[3:] == ["7,000,000", "7,000,000", "0", "104.2", "d", "49", "140"]
     assert sum(LONG[:6] in line and "104.2 d" in line for line in lines) == 5, "the worst ones"
     assert any("10,000 runs are not read yet. 1 runs" in line for line in lines)
 

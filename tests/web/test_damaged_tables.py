@@ -13,6 +13,8 @@ import httpx
 import pytest
 from deltalake import DeltaTable
 
+from ticklake import Database
+from ticklake.coordination import Target, bind
 from ticklake.storage.files import Storage
 from ticklake.web.site import Site
 
@@ -79,3 +81,23 @@ def test_a_log_that_cannot_be_listed_is_told_beside_its_table(
     foreign(tmp_path / "run" / "lake" / run / "environment_data", timestamp="yesterday")
     client = serve_site(Site(Storage(tmp_path / "run" / "storage"), tmp_path / "run" / "lake", []))
     assert "yesterday" in client.get("/tables").text
+
+
+def test_a_table_that_is_gone_is_named_on_every_page_about_tables(
+    whole: Path, tmp_path: Path, serve_site: Callable[..., httpx.Client]
+) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    (run_id,) = Storage(tmp_path / "run" / "storage").runs()
+    table = tmp_path / "run" / "lake" / run_id / "organism_data"
+    with Database(f"sqlite:///{tmp_path / 'db'}") as database:
+        target = Target.at(str(DeltaTable(table).metadata().id), table.as_uri())
+        bind(database.run(run_id), "batch-topic", "organisms", "OrganismIndexer", target, lambda *_: None)
+        client = serve_site(Site(Storage(tmp_path / "run" / "storage"), tmp_path / "run" / "lake", [database]))
+        assert " is gone" not in client.get("/tables").text
+        shutil.rmtree(table)
+        for page in ("/", "/completeness", "/tables"):
+            answer = client.get(f"{page}?run={run_id}")
+            assert answer.status_code == 200
+            assert f"{table}, which group organisms has filled, is gone" in answer.text, page
+        shutil.rmtree(table.parent)
+        assert "organism_data" in client.get(f"/tables?run={run_id}").text

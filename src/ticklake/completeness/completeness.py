@@ -42,9 +42,10 @@ class Completeness:
         `events` is the file of the event queue of the table `events`. `topic` announces the batches; the default is the
         topic that has such messages.
         """
-        self._run_id, self._tables = run_id, Tables(run_id, catalog)
-        self._event_tables = EventTables(run_id, self._tables, events)
+        self._run_id = run_id
         self._messages = Messages(run_id, [database for database in databases if database is not None], topic)
+        self._tables = Tables(run_id, catalog, self._messages.runs)
+        self._event_tables = EventTables(run_id, self._tables, events)
         self._metadata = storage.read_metadata(run_id)
         world = World.of(self._metadata)
         self.step = world.sampling_interval

@@ -58,8 +58,6 @@ def end_run(
     ticks, or if batch files may be passed over. Also raises if the last file is bad, if no database has the run,
     or if the topic is ambiguous. Then nothing is recorded.
     """
-    if not stored(storage, run_id):
-        raise RunHasNoFiles(run_id=run_id, storage=storage.url)
     return _close(storage, run_id, databases, "", topic, last_tick, silent_for, clock)
 
 
@@ -111,9 +109,11 @@ def _close_stored(
     silent_for: float,
     clock: Callable[[], float],
 ) -> Ended:
+    files = stored(storage, run_id)
+    if not files and not cause:
+        raise RunHasNoFiles(run_id=run_id, storage=storage.url)
     runs = _runs(databases, run_id)
     destination = destination_of(databases, run_id, RunCompleted, RUN_TOPIC, topic).create() if runs else None
-    files = stored(storage, run_id)
     if places := storage.passed_over(run_id):
         raise FilesPassedOver(run_id=run_id, places=first_of(places))
     written = max((ticks.end for ticks in files.values()), default=BEFORE_FIRST)

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from ticklake.completeness.contents import Contents
 from ticklake.contracts import SimulationMetadata
+from ticklake.database.errors import DatabaseDamaged
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.registry import INDEXERS
-from ticklake.insights import names_by_id
+from ticklake.insights import gone_tables, names_by_id
 from ticklake.lake.delta import Location
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
 from ticklake.lake.read import Catalog, lost_metadata
 from ticklake.lake.verify import TICK, damaged_files, key_of, table_id
+from ticklake.topics import Run
 
 
 class Tables:
     """The tables of a run. Without a catalog there are none."""
 
-    def __init__(self, run_id: str, catalog: Catalog | None) -> None:
-        self._run_id, self._catalog = run_id, catalog
+    def __init__(self, run_id: str, catalog: Catalog | None, runs: Sequence[Run] = ()) -> None:
+        """`runs` is the run in each database that has it."""
+        self._run_id, self._catalog, self._runs = run_id, catalog, runs
+
+    @cached_property
+    def gone(self) -> dict[str, str]:
+        """The tables that a database knows of and that are gone from the lake, and what to do."""
+        if self._catalog is None:
+            return {}
+        try:
+            return {name: str(error) for name, error in gone_tables(self._catalog, self._run_id, self._runs).items()}
+        except DatabaseDamaged:
+            return {}  # the check of the messages reports it
 
     def names(self, only: Sequence[str] = ()) -> list[str]:
-        """Returns the given tables; by default all tables of the run except `metadata`."""
+        """Returns the given tables; by default all tables of the run except `metadata`, also those that are gone."""
         found = self._catalog.tables(self._run_id) if self._catalog is not None else []
-        return [table for table in list(only) or found if table != METADATA]
+        return [table for table in list(only) or [*found, *self.gone] if table != METADATA]
 
     def metadata(self, only: Sequence[str], stored: SimulationMetadata) -> str | None:
         """Returns what is wrong with the table `metadata`; None if it was not requested or was never created."""
@@ -35,7 +49,7 @@ class Tables:
         if self._catalog is None:
             return None
         if METADATA not in self._catalog.tables(self._run_id):
-            return lost_metadata(self._catalog, self._run_id) or None
+            return lost_metadata(self._catalog, self._run_id, self.gone) or None
         return disagreement(self.location(METADATA), stored) or self._refused(METADATA)
 
     def _refused(self, table: str) -> str:

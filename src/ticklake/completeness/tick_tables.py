@@ -37,7 +37,8 @@ class TickTables:
         contents = self._tables.contents(table, count_rows=count_rows)
         deep = self._deep(table, spark) if spark is not None else None
         damaged = self._tables.damaged(table) if spark is not None and deep is None else {}
-        flaws = contents.flaws + (deep.flaws if deep else 0) + len(damaged)
+        gone = self._tables.gone.get(table, "")
+        flaws = contents.flaws + (deep.flaws if deep else 0) + len(damaged) + bool(gone)
         without_rows = [numbers(ticks, self._step) for ticks in (deep.without_rows if deep else [])]
         present = self._files.without_new_ticks(joined([contents.numbers, *without_rows]))
         coordinator = self._coordinators.of(table)
@@ -53,7 +54,7 @@ class TickTables:
             failed=coordinator.failed() if coordinator else [],
             frontier=coordinator.frontier() if coordinator else None,
             deep=deep,
-            unreadable=contents.unreadable,
+            unreadable=contents.unreadable or gone,
             damaged=damaged,
         )
 

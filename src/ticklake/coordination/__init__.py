@@ -17,11 +17,13 @@ from ticklake.coordination.gaps import (
 from ticklake.coordination.groups import BoundGroup, bind, groups_of_table, unbind
 from ticklake.coordination.overview import (
     RecordedGap,
+    RecordedTable,
     completed_batches,
     files_left,
     live_claims,
     recorded_end,
     recorded_gaps,
+    recorded_tables,
 )
 from ticklake.coordination.reconcile import (
     Announced,
@@ -50,6 +52,7 @@ __all__ = [
     "GapIndex",
     "MissingTicks",
     "RecordedGap",
+    "RecordedTable",
     "Target",
     "Topic",
     "announced",
@@ -64,6 +67,7 @@ __all__ = [
     "publish",
     "recorded_end",
     "recorded_gaps",
+    "recorded_tables",
     "stored",
     "topics_with",
     "unbind",

@@ -26,6 +26,29 @@ class RecordedGap(NamedTuple):
     age_ms: int
 
 
+class RecordedTable(NamedTuple):
+    """A table that an indexer has registered: the indexers of a consumer group, or else those of a coordinator.
+
+    `step` and `last_tick` are the sampling interval and the end of the run, if the coordinator knows them.
+    """
+
+    indexer_class: str
+    group: str
+    table: Target
+    step: int | None
+    last_tick: int | None
+
+
+def recorded_tables(run: Run) -> list[RecordedTable]:
+    """Returns the tables of all indexers of a run. Creates no database tables."""
+    if not run.has_tables_of(PACKAGE):
+        return []
+    run.prepare(PACKAGE)
+    with run.reading() as transaction:
+        rows = transaction.sql(PACKAGE).recorded_tables()
+    return [RecordedTable(kind, group, Target(*rest[:3]), *rest[3:]) for kind, group, *rest in rows]
+
+
 def recorded_gaps(run: Run, tables: Collection[str] | None = None) -> list[RecordedGap]:
     """Returns the gaps of the tables with these ids. Default: all tables. Creates no database tables."""
     if not run.has_tables_of(PACKAGE):
@@ -47,17 +70,27 @@ def live_claims(run: Run) -> int:
     return int(count)
 
 
-def files_left(run: Run, indexer_class: str, table: Target, names: Sequence[str]) -> int:
-    """Returns how many of these files were never claimed, and how many batches are claimed. Creates no tables."""
+class FilesLeft(NamedTuple):
+    """The names of batch files that are not completed. Failed files do not count.
+
+    `in_work` is the number of those that an indexer works on now.
+    """
+
+    names: list[str]
+    in_work: int
+
+
+def files_left(run: Run, indexer_class: str, table: Target, names: Sequence[str]) -> FilesLeft:
+    """Returns which of these files were never claimed, and all that are claimed. Creates no tables."""
     if not run.has_tables_of(PACKAGE):
-        return len(names)
+        return FilesLeft(list(names), 0)
     run.prepare(PACKAGE)
     key = {"indexer_class": indexer_class, "table_id": table.table_id}
     with run.reading() as transaction:
         sql = transaction.sql(PACKAGE)
-        left = sum(len(sql.never_claimed(**key, filenames=json.dumps(page))) for page in _pages(names))
-        ((claimed,),) = sql.claimed_except(**key, instance="", claims="[]")
-    return left + int(claimed)
+        left = [name for page in _pages(names) for (name,) in sql.never_claimed(**key, filenames=json.dumps(page))]
+        claimed = list(sql.claimed_batches(**key))
+    return FilesLeft(left + [name for name, _ in claimed], sum(bool(live) for _, live in claimed))
 
 
 def recorded_end(run: Run, indexer_class: str, table: Target) -> End:

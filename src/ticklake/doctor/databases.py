@@ -91,9 +91,12 @@ def backlogs(subject: Subject) -> Iterator[Finding]:
             continue
         found, scope = store.backlogs, store.backlog_scope
         late = [one for one in found.runs if one.without_reader or one.is_unread]
-        if not late:
-            yield ok("backlog", f"{store.name}: no messages that nobody reads{scope}")
-        else:
+        unindexed = [one for one in found.runs if one.without_indexer]
+        if not late and not unindexed:
+            yield ok("backlog", f"{store.name}: no messages that nobody reads, no files that nobody indexes{scope}")
+        if unindexed:
+            yield _files_finding(subject, store, unindexed)
+        if late:
             count, worst = sum(map(_nobody_reads, late)), late[0]
             text = (
                 f"{store.name}: {count:,} messages that nobody reads, of {len(late):,} runs{scope}. The oldest is "
@@ -104,6 +107,21 @@ def backlogs(subject: Subject) -> Iterator[Finding]:
         if found.unreadable:
             count, first = len(found.unreadable), found.unreadable[0]
             yield warning("backlog", f"{store.name}: {count:,} runs cannot be read, for example: {first}", OTHERS)
+
+
+def _files_finding(subject: Subject, store: Store, unindexed: list[Backlog]) -> Finding:
+    tables = [(run.run_id, one) for run in unindexed for one in run.without_indexer]
+    count, oldest = sum(one.files for _, one in tables), max(one.oldest_seconds or 0 for _, one in tables)
+    text = (
+        f"{store.name}: {count:,} batch files that no indexer with a coordinator works on, of {len(unindexed):,} "
+        f"runs{store.backlog_scope}. The oldest is {age_text(oldest)} old, in run {unindexed[0].run_id}."
+    )
+    details = tuple(
+        f"{run_id}: {one.files:,} files, {one.ticks:,} ticks of {one.indexer_class}, "
+        f"{age_text(one.oldest_seconds or 0)} old"
+        for run_id, one in tables[:WORST]
+    )
+    return warning("backlog", text, _index(subject, store, unindexed[0]), details)
 
 
 def _nobody_reads(backlog: Backlog) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +18,7 @@ from ticklake.database.url import split_password
 from ticklake.doctor.findings import Finding, of_each
 from ticklake.errors import TickLakeError
 from ticklake.insights import BacklogReport, Backlogs
+from ticklake.storage import Storage
 from ticklake.topics import Database, Run
 
 NEWEST_RUNS = 20
@@ -60,8 +61,9 @@ class Machine:
 class Store:
     """A database, opened once for all checks. `name` is its URL without the password."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, storages: Sequence[Path] = ()) -> None:
+        """`storages` have the batch files that indexers with a coordinator of this database index."""
+        self._url, self._storages = url, storages
         self.name = split_password(url)[0]
         self._unreadable: set[str] = set()
 
@@ -91,7 +93,8 @@ class Store:
     @cached_property
     def backlogs(self) -> BacklogReport:
         """What every run still has to do, not only the newest ones."""
-        return Backlogs(lambda: [self.database]).look_at_all(BACKLOG_SECONDS)
+        storages = [Storage(path) for path in self._storages if path.is_dir()]
+        return Backlogs(lambda: [self.database], storages=storages).look_at_all(BACKLOG_SECONDS)
 
     @property
     def backlog_scope(self) -> str:
@@ -145,12 +148,13 @@ class Subject(AbstractContextManager["Subject"]):
         by_kind = {kind: [one for one in settings.resources.values() if one.class_name == kind] for kind in _KINDS}
         urls = {settings.database_of(one.name).dsn(): None for one in by_kind["Topic"]}
         urls |= {cast(DatabaseOptions, one.options).dsn(): None for one in by_kind["Database"]}
-        storages = [cast(StorageOptions, one.options).path for one in by_kind["Storage"]]
+        places = [cast(StorageOptions, one.options).path for one in by_kind["Storage"]]
+        storages = tuple(Path(path) for path in places if "://" not in path)
         lakes = [cast(LakeOptions, one.options).path for one in by_kind["Lake"]]
         return cls(
-            tuple(Path(path) for path in storages if "://" not in path),
+            storages,
             tuple(Path(path) for path in lakes),
-            tuple(map(Store, urls)),
+            tuple(Store(url, storages) for url in urls),
             bool(lakes),
             machine or Machine(),
         )

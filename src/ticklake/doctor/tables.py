@@ -8,8 +8,8 @@ from pathlib import Path
 from ticklake.doctor.findings import Finding, of_each, ok, warning
 from ticklake.doctor.subject import NEWEST_RUNS, Subject, in_newest
 from ticklake.indexers.components import stored_metadata
-from ticklake.insights import names_by_id
-from ticklake.lake.errors import TableOfAnotherRun, TableUnreadable, TableWithoutLog
+from ticklake.insights import gone_tables, names_by_id
+from ticklake.lake.errors import TableGone, TableOfAnotherRun, TableUnreadable, TableWithoutLog
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
 from ticklake.lake.read import Catalog, lost_metadata
@@ -23,13 +23,32 @@ def tables(subject: Subject) -> Iterator[Finding]:
         catalog = Catalog(lake)
         runs = catalog.runs()
         scope = in_newest(len(runs))
-        read, failed = of_each("tables", runs[-NEWEST_RUNS:], lambda run: list(_of_run(catalog, run, storages)))  # noqa: B023  called here
-        found = [*failed.values(), *(one for findings in read.values() for one in findings)]
+        gone, found = _gone(catalog, subject)
+        newest = sorted({*runs[-NEWEST_RUNS:], *gone})
+        read, failed = of_each("tables", newest, lambda run: list(_of_run(catalog, run, storages, gone.get(run, {}))))  # noqa: B023  called here
+        found += [*failed.values(), *(one for findings in read.values() for one in findings)]
         yield from found or [ok("tables", f"all tables in {lake} belong to their runs, without copies{scope}")]
 
 
-def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[Finding]:
-    metadata = list(_of_metadata(catalog, run_id, storages))
+def _gone(catalog: Catalog, subject: Subject) -> tuple[dict[str, dict[str, TableGone]], list[Finding]]:
+    """Returns the tables that are gone, by run and name, and a finding for each run that cannot be read."""
+    gone: dict[str, dict[str, TableGone]] = {}
+    findings: list[Finding] = []
+    for store in subject.stores:
+        read, failed = store.read_current("tables", lambda run: gone_tables(catalog, run.id, [run]))
+        findings += failed
+        for run_id, found in read.items():
+            gone.setdefault(run_id, {}).update(found)
+    return {run_id: found for run_id, found in gone.items() if found}, findings
+
+
+def _of_run(catalog: Catalog, run_id: str, storages: list[Storage], gone: dict[str, TableGone]) -> Iterator[Finding]:
+    for error in gone.values():
+        place = "".join(f" --storage {storage.url}" for storage in storages[:1])
+        remedy = f"Move it back, or: ticklake index {run_id} --table {error.name}{place} --lake {catalog.root}"
+        text = f"Table {error.table}, which {error.writer} has filled, is gone."
+        yield warning("tables", text, remedy)
+    metadata = list(_of_metadata(catalog, run_id, storages, gone))
     for table in catalog.tables(run_id):
         try:
             catalog.open(run_id, table)
@@ -48,8 +67,10 @@ def _of_run(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[
     yield from metadata
 
 
-def _of_metadata(catalog: Catalog, run_id: str, storages: list[Storage]) -> Iterator[Finding]:
-    if text := lost_metadata(catalog, run_id):
+def _of_metadata(
+    catalog: Catalog, run_id: str, storages: list[Storage], gone: dict[str, TableGone]
+) -> Iterator[Finding]:
+    if text := lost_metadata(catalog, run_id, gone):
         place = "".join(f" --storage {storage.url}" for storage in storages[:1])
         yield warning("tables", f"{text}.", f"ticklake index {run_id}{place} --lake {catalog.root}")
     for storage in storages if METADATA in catalog.tables(run_id) else ():

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from ticklake.insights.backlogs import WORST, Backlog, BacklogReport, Backlogs, merged_groups
+from ticklake.insights.files import files_of
+from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.places import (
     Places,
     announced_of,
     chosen_run,
-    files_of,
     gaps_of,
     groups_of,
     held_back_of,
-    names_by_id,
     rows_per_second,
     tables_of,
     with_missing,
 )
 from ticklake.insights.reports import (
     Announcement,
+    CoordinatedReport,
     FilesReport,
     GapsReport,
     Glance,
@@ -32,6 +33,7 @@ __all__ = [
     "Backlog",
     "BacklogReport",
     "Backlogs",
+    "CoordinatedReport",
     "FilesReport",
     "GapsReport",
     "Glance",
@@ -43,6 +45,7 @@ __all__ = [
     "chosen_run",
     "files_of",
     "gaps_of",
+    "gone_tables",
     "groups_of",
     "held_back_of",
     "merged_groups",

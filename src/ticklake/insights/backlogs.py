@@ -16,10 +16,12 @@ from ticklake.database.errors import DatabaseDamaged, RunNotInDatabase
 from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
 from ticklake.indexers.runs.turns import by_age
-from ticklake.insights.reports import GroupReport
+from ticklake.insights.files import WaitingFiles, merged_files
+from ticklake.insights.reports import CoordinatedReport, GroupReport
 from ticklake.logs import redacted
 
 if TYPE_CHECKING:
+    from ticklake.storage import Storage
     from ticklake.topics import Database, Run
 
 OPENED = 200
@@ -38,9 +40,10 @@ WORST = 20
 
 @dataclass(frozen=True)
 class Backlog:
-    """What a run still has to do: groups with messages or dead letters, messages that no group reads, gaps.
+    """What a run still has to do: groups with messages or dead letters, messages that no group reads, gaps, files.
 
-    `held`: the groups of which a consumer holds a claim that has not expired.
+    `held`: the groups of which a consumer holds a claim that has not expired. `coordinated`: the tables whose indexers
+    have no topic, with the batch files that they have not completed.
     """
 
     run_id: str
@@ -50,9 +53,10 @@ class Backlog:
     gaps_pending: int = 0
     gaps_permanent: int = 0
     held: frozenset[tuple[str, str]] = frozenset()
+    coordinated: tuple[CoordinatedReport, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.groups or self.unread or self.gaps_pending or self.gaps_permanent)
+        return bool(self.groups or self.unread or self.gaps_pending or self.gaps_permanent or self.coordinated)
 
     @property
     def messages(self) -> int:
@@ -64,9 +68,20 @@ class Backlog:
         return sum(one.dead_letters for one in self.groups)
 
     @property
+    def files(self) -> int:
+        """The batch files that coordinated tables still need. One that two tables need counts twice."""
+        return sum(one.files for one in self.coordinated)
+
+    @property
+    def ticks(self) -> int:
+        """The ticks of these files."""
+        return sum(one.ticks for one in self.coordinated)
+
+    @property
     def oldest_seconds(self) -> float | None:
-        """The age of the oldest unacknowledged or unread message."""
+        """The age of the oldest unacknowledged or unread message, or of the oldest of these files."""
         ages = [self.unread_seconds, *(one.oldest_seconds for one in self.groups)]
+        ages += [one.oldest_seconds for one in self.coordinated]
         return max((age for age in ages if age is not None), default=None)
 
     @property
@@ -79,6 +94,11 @@ class Backlog:
         ]
 
     @property
+    def without_indexer(self) -> list[CoordinatedReport]:
+        """The tables whose files have waited for a while, and of which no indexer works on any."""
+        return [one for one in self.coordinated if not one.in_work and (one.oldest_seconds or 0.0) > NO_READER_SECONDS]
+
+    @property
     def is_unread(self) -> bool:
         """Whether batch files have been announced for a while, and no group reads the messages."""
         return self.unread > 0 and (self.unread_seconds or 0.0) > NO_READER_SECONDS
@@ -86,7 +106,8 @@ class Backlog:
     def after(self, seconds: float) -> Backlog:
         """Returns the backlog with ages that have grown since it was read."""
         groups = tuple(replace(one, oldest_seconds=_grown(one.oldest_seconds, seconds)) for one in self.groups)
-        return replace(self, groups=groups, unread_seconds=_grown(self.unread_seconds, seconds))
+        files = tuple(replace(one, oldest_seconds=_grown(one.oldest_seconds, seconds)) for one in self.coordinated)
+        return replace(self, groups=groups, unread_seconds=_grown(self.unread_seconds, seconds), coordinated=files)
 
     def merged(self, other: Backlog) -> Backlog:
         """Returns both backlogs of a run whose topics are in two databases."""
@@ -99,12 +120,13 @@ class Backlog:
             self.gaps_pending + other.gaps_pending,
             self.gaps_permanent + other.gaps_permanent,
             self.held | other.held,
+            merged_files([*self.coordinated, *other.coordinated]),
         )
 
 
 @dataclass(frozen=True)
 class BacklogReport:
-    """The runs with a backlog, those with the oldest messages first.
+    """The runs with a backlog, those with the oldest messages or files first.
 
     `unreadable`: a line for each run, or file, that cannot be read. `unchecked`: the number of runs that no look has
     read yet. `away`: databases that do not answer, and why. The figures do not include what these have.
@@ -121,9 +143,27 @@ class BacklogReport:
         known = set(run_ids)
         return replace(self, runs=[one for one in self.runs if one.run_id not in known])
 
+    def of(self, run_id: str) -> Backlog | None:
+        return next((one for one in self.runs if one.run_id == run_id), None)
+
+    def coordinated_of(self, run_id: str) -> tuple[CoordinatedReport, ...] | None:
+        """Returns the coordinated tables of a run that still need files; None if the run may not have been read."""
+        if found := self.of(run_id):
+            return found.coordinated
+        is_partial = self.unchecked or self.away or any(run_id in line for line in self.unreadable)
+        return None if is_partial else ()
+
     @property
     def messages(self) -> int:
         return sum(one.messages for one in self.runs)
+
+    @property
+    def files(self) -> int:
+        return sum(one.files for one in self.runs)
+
+    @property
+    def ticks(self) -> int:
+        return sum(one.ticks for one in self.runs)
 
     @property
     def unread(self) -> int:
@@ -150,9 +190,13 @@ class Backlogs:
     """Looks at every run of the databases again and again. Only runs that were written to are opened."""
 
     def __init__(
-        self, databases: Callable[[], Sequence[Database]], clock: Callable[[], float] = time.monotonic
+        self,
+        databases: Callable[[], Sequence[Database]],
+        clock: Callable[[], float] = time.monotonic,
+        storages: Sequence[Storage] = (),
     ) -> None:
-        self._databases, self._clock = databases, clock
+        """Without `storages`, the files that indexers with a coordinator have left are not known."""
+        self._databases, self._clock, self._storages = databases, clock, storages
         self._lock = threading.Lock()
         self._watched: dict[Database, _Watched] = {}
 
@@ -161,7 +205,7 @@ class Backlogs:
         with self._lock:
             now = self._clock()
             databases = list(self._databases())
-            self._watched = {one: self._watched.get(one) or _Watched(one) for one in databases}
+            self._watched = {one: self._watched.get(one) or _Watched(one, self._storages) for one in databases}
             away = {}
             for database, watched in self._watched.items():
                 try:
@@ -207,8 +251,8 @@ class _Seen(NamedTuple):
 class _Watched:
     """One database. Keeps a stamp of every run, and the backlog of those that have one."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, storages: Sequence[Storage]) -> None:
+        self._database, self._files = database, WaitingFiles(storages)
         self._seen: dict[str, _Seen] = {}
         self._found: dict[str, Backlog] = {}
         self._failed: dict[str, str] = {}
@@ -236,7 +280,7 @@ class _Watched:
         self.unchecked = len(new)
         first = new[:OPENED]
         asked = [*first, *self._asked(runs)]
-        stamps = self._database.stamps(asked)
+        stamps = self._stamps(asked)
         changed = sorted(
             (run_id for run_id in asked[len(first) :] if self._has_changed(run_id, stamps.get(run_id), now)),
             key=lambda run_id: self._seen[run_id].at,
@@ -255,6 +299,11 @@ class _Watched:
                 read_at = self._seen[run_id].at if run_id in self._found else now
                 self._failed[run_id], self._seen[run_id] = _line(error), _Seen(None, read_at)
         self.unchecked = len(runs) - len(self._seen)
+
+    def _stamps(self, runs: Sequence[str]) -> dict[str, object]:
+        """Returns what changes if a run changes in the database, or gets a file that a coordinator must hand out."""
+        found = {run_id: (stamp, self._files.stamp(run_id)) for run_id, stamp in self._database.stamps(runs).items()}
+        return {run_id: None if None in both else both for run_id, both in found.items()}
 
     def _asked(self, runs: Sequence[str]) -> list[str]:
         """Returns runs that are busy or have a backlog, and a part of the others."""
@@ -293,7 +342,7 @@ class _Watched:
 
     def _read(self, run_id: str) -> Backlog | None:
         with self._database.branch() as branch:
-            return backlog_of(branch.run(run_id, create=False))
+            return backlog_of(branch.run(run_id, create=False), self._files)
 
     def _forget_others(self, runs: AbstractSet[str]) -> None:
         for run_id in [one for one in self._seen if one not in runs]:
@@ -302,7 +351,7 @@ class _Watched:
             self._failed.pop(run_id, None)
 
 
-def backlog_of(run: Run) -> Backlog | None:
+def backlog_of(run: Run, files: WaitingFiles | None = None) -> Backlog | None:
     """Reads what a run still has to do; None if it has no topics. Creates and upgrades nothing."""
     if not run.has_tables_of("ticklake.topics"):
         return None
@@ -320,6 +369,7 @@ def backlog_of(run: Run) -> Backlog | None:
         pending,
         len(gaps) - pending,
         _held(run) if any(one.lag for one in behind) else frozenset(),
+        tuple(one for one in files.of(run) if one.files) if files else (),
     )  # fmt: skip
 
 
@@ -374,7 +424,7 @@ def _held(run: Run) -> frozenset[tuple[str, str]]:
 
 def _badness(backlog: Backlog) -> tuple[float, int, int]:
     gaps = backlog.gaps_pending + backlog.gaps_permanent
-    return backlog.oldest_seconds or 0.0, backlog.messages + backlog.dead_letters, gaps
+    return backlog.oldest_seconds or 0.0, backlog.messages + backlog.files + backlog.dead_letters, gaps
 
 
 def _grown(age: float | None, seconds: float) -> float | None:

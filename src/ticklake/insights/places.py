@@ -6,7 +6,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.defaults import NEWEST
-from ticklake.errors import TickLakeError
+from ticklake.insights.files import coordinated_of, files_left_of, files_of, merged_files, never_written, state_of
+from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.reports import (
     Announcement,
-    FilesReport,
+    CoordinatedReport,
     GapsReport,
     Glance,
     GroupReport,
@@ -25,10 +25,9 @@ from ticklake.insights.reports import (
     TableReport,
 )
 from ticklake.lake.errors import LakeUnreadable, TableUnreadable
-from ticklake.lives import life_of
 from ticklake.separate_reads import Attempts
 from ticklake.storage import run_started_at
-from ticklake.storage.errors import BadFile, NoRuns, RunNotFound
+from ticklake.storage.errors import NoRuns, RunNotFound
 from ticklake.ticks import TickRange, count, merged, on_grid, subtract
 from ticklake.topics import runs_in
 
@@ -43,9 +42,6 @@ GLANCE_SECONDS = 1.0
 """The longest time that a live view searches for missing ticks. The next search continues from there."""
 
 LAST_MESSAGES = 100
-
-DELETING = "deleting"
-"""The state of a run whose deletion was begun."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class Places:
         """Returns the states of those of these runs whose files can be read. Lists no files."""
         storage = self.storage
         known = frozenset((attempts.read(storage, storage.runs) if storage else None) or [])
-        found = {run_id: _state_of(storage, run_id) for run_id in runs if storage and run_id in known}
+        found = {run_id: state_of(storage, run_id) for run_id in runs if storage and run_id in known}
         return {run_id: state for run_id, state in found.items() if state is not None}
 
     def reports(self) -> Iterator[RunReport]:
@@ -95,12 +91,14 @@ class Places:
             found = replace(found, error=" ".join(errors))
         if self.presence is None or self.catalog is None:
             return found
-        return replace(found, tables=with_missing(found.tables, self.catalog, found.run_id, self.presence))
+        excused = self._excused(found.run_id)
+        tables = with_missing(found.tables, self.catalog, found.run_id, self.presence, excused=excused)
+        return replace(found, tables=tables)
 
     def gaps(self, run_id: str) -> list[GapsReport]:
         """Returns the open gaps of the tables of this lake; without a lake, of all tables."""
         catalogs = None if self.catalog is None else [self.catalog]
-        return gaps_of(self.databases, run_id, catalogs, self.presence)
+        return gaps_of(self.databases, run_id, catalogs, self.presence, self._excused(run_id))
 
     def glance(self, run_id: str | None, clock: Callable[[], float] = time.time) -> Glance:
         """Returns what a live view shows of a run. Default: the newest run. `at` is when the tables were read."""
@@ -108,15 +106,20 @@ class Places:
         chosen = self.chosen(run_id, attempts)
         unlisted = self.unlisted if run_id is None else []
         tables, at = attempts.read(self.catalog, lambda: self._tables(chosen)) or [], clock()
+        tables += self.gone_tables(chosen, attempts)
         groups: list[GroupReport] = []
         gaps: list[GapsReport] = []
         held_back: list[str] = []
+        coordinated: list[CoordinatedReport] = []
         for one in self.databases:
             place = replace(self, databases=[one])
             groups += attempts.read(one, partial(groups_of, [one], chosen)) or []
             gaps += attempts.read(one, partial(place.gaps, chosen)) or []
             held_back += map(str, attempts.read(one, partial(held_back_of, [one], chosen)) or [])
-        return Glance(chosen, at, tables, groups, gaps, held_back, list(dict.fromkeys([*attempts.errors, *unlisted])))
+            if self.storage is not None:
+                coordinated += attempts.read(one, partial(coordinated_of, [one], chosen)) or []
+        errors = list(dict.fromkeys([*attempts.errors, *unlisted]))
+        return Glance(chosen, at, tables, groups, gaps, held_back, errors, list(merged_files(coordinated)))
 
     def __str__(self) -> str:
         storage = self.storage.url if self.storage else None
@@ -142,18 +145,38 @@ class Places:
         tables = tables_of(self.catalog, run_id, None)
         if self.presence is None:
             return tables
-        return with_missing(tables, self.catalog, run_id, self.presence, GLANCE_SECONDS)
+        return with_missing(tables, self.catalog, run_id, self.presence, GLANCE_SECONDS, self._excused(run_id))
+
+    def _excused(self, run_id: str) -> Sequence[TickRange]:
+        """Returns the ticks that nobody had written when the run was abandoned. No table lacks them."""
+        return never_written(self.storage, run_id) if self.storage is not None else ()
 
     def _report(self, run_id: str, before: Attempts) -> RunReport:
         storage, catalog, attempts = self.storage, self.catalog, Attempts(before)
         files = attempts.read(storage, lambda: files_of(storage, run_id) if storage else None)
         newest = files.ticks.end if files and files.ticks else None
         tables = attempts.read(catalog, lambda: tables_of(catalog, run_id, newest) if catalog else [])
+        tables = [*(tables or []), *self.gone_tables(run_id, attempts)]
         groups: list[GroupReport] = []
+        coordinated: list[CoordinatedReport] = []
         for one in self.databases:
             groups += attempts.read(one, partial(groups_of, [one], run_id)) or []
+            if storage is not None:
+                coordinated += attempts.read(one, partial(files_left_of, storage, [one], run_id)) or []
         error = " ".join(attempts.errors) or None
-        return RunReport(run_id, run_started_at(run_id), files, tables or [], groups, error)
+        merged = list(merged_files(coordinated))
+        return RunReport(run_id, run_started_at(run_id), files, tables, groups, error, merged)
+
+    def gone_tables(self, run_id: str, attempts: Attempts) -> list[TableReport]:
+        """Returns the tables that a database knows of and that are gone from the lake."""
+        if self.catalog is None:
+            return []
+        read = partial(gone_tables, self.catalog, run_id)
+        found: dict[str, str] = {}
+        for one in self.databases:
+            gone = attempts.read(one, lambda: read(runs_in([one], run_id)))  # noqa: B023  called here
+            found |= {name: str(error) for name, error in (gone or {}).items()}
+        return [TableReport(name, error=text, gone=True) for name, text in sorted(found.items())]
 
 
 def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
@@ -168,42 +191,25 @@ def chosen_run(run_id: str | None, runs: Sequence[str], places: object) -> str:
     raise RunNotFound(run_id=run_id, places=places, found=found)
 
 
-def files_of(storage: Storage, run_id: str) -> FilesReport:
-    """Counts the batch files of a run."""
-    count = size = 0
-    ticks: TickRange | None = None
-    for file in storage.every_batch(run_id):
-        count, size = count + 1, size + file.size
-        ticks = _spanning(ticks, file.ticks)
-    try:
-        life = life_of(storage.read_completion(run_id))
-    except BadFile as error:
-        return FilesReport(count, size, ticks, completed=None, error=str(error))
-    state = str(life.state) if storage.leaving_note(run_id) is None else DELETING
-    return FilesReport(count, size, ticks, life.last_tick is not None, None, state, life.last_tick)
-
-
-def _state_of(storage: Storage, run_id: str) -> str | None:
-    try:
-        return str(life_of(storage.read_completion(run_id)).state)
-    except (TickLakeError, OSError):
-        return None
-
-
 def tables_of(catalog: Catalog, run_id: str, newest: int | None) -> list[TableReport]:
     return [_table_report(catalog, run_id, name, newest) for name in catalog.tables(run_id)]
 
 
 def with_missing(
-    tables: Sequence[TableReport], catalog: Catalog, run_id: str, presence: Presence, seconds: float = math.inf
+    tables: Sequence[TableReport],
+    catalog: Catalog,
+    run_id: str,
+    presence: Presence,
+    seconds: float = math.inf,
+    excused: Sequence[TickRange] = (),
 ) -> list[TableReport]:
-    """Adds the missing ticks to the reports. They are found in the tables, without batch files."""
+    """Adds the missing ticks to the reports, except excused ones. They are found in the tables, without batch files."""
     from ticklake.lake.read import step_of
 
     step = step_of(catalog, run_id)
     if step is None:
         return list(tables)
-    return [_with_missing(table, presence.ranges, catalog, run_id, step, seconds) for table in tables]
+    return [_with_missing(table, presence.ranges, catalog, run_id, step, seconds, excused) for table in tables]
 
 
 def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
@@ -220,21 +226,23 @@ def gaps_of(
     run_id: str,
     catalogs: Iterable[Catalog] | None = None,
     presence: Presence | None = None,
+    excused: Sequence[TickRange] = (),
 ) -> list[GapsReport]:
-    """Returns the open gaps of a run by indexer class.
+    """Returns the open gaps of a run by indexer class, without those whose ticks are all excused.
 
     With catalogs, only gaps of tables in these lakes, without those that were filled by an indexer that does not use
     the database.
     """
     runs = runs_in(databases, run_id)
     if catalogs is None:
-        return _counted([one for run in runs for one in recorded_gaps(run)])
+        return _counted([one for run in runs for one in recorded_gaps(run) if subtract([one.ticks], excused, 1)])
     tables: defaultdict[str, list[tuple[Catalog, str]]] = defaultdict(list)
     for lake in catalogs:
         for key, names in names_by_id(lake, run_id).items():
             tables[key] += [(lake, name) for name in names]
     # Gaps that were recorded before tables had ids have an empty id.
-    found = [one for run in runs for one in recorded_gaps(run, ["", *tables])]
+    recorded = [one for run in runs for one in recorded_gaps(run, ["", *tables])]
+    found = [one for one in recorded if subtract([one.ticks], excused, 1)]
     for table_id in {one.table_id for one in found} & set(tables):
         present = [_present(lake, name, run_id, presence) for lake, name in tables[table_id]]
         found = _without_filled(found, table_id, present)
@@ -313,15 +321,6 @@ def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | Non
         return [], step
 
 
-def names_by_id(catalog: Catalog, run_id: str) -> dict[str, list[str]]:
-    """Returns the tables of a run by id. Copies of a table within the run have the same id."""
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for name in catalog.tables(run_id):
-        with suppress(TableUnreadable):
-            found[str(catalog.open(run_id, name).metadata().id)].append(name)
-    return dict(found)
-
-
 def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
@@ -356,6 +355,7 @@ def _with_missing(
     run_id: str,
     step: int,
     seconds: float,
+    excused: Sequence[TickRange],
 ) -> TableReport:
     try:
         found = None if table.error else ranges(catalog, run_id, table.name, step, seconds)
@@ -365,9 +365,5 @@ def _with_missing(
         return table
     # If the log of a table has no tick range, its files determine the end.
     end = max((ticks.end for ticks in (*found, *filter(None, [table.ticks]))), default=-1)
-    holes = subtract([on_grid(TickRange(0, end), step)], found, step)
+    holes = subtract([on_grid(TickRange(0, end), step)], [*found, *excused], step)
     return replace(table, missing=len(holes), missing_ticks=count(holes, step))
-
-
-def _spanning(one: TickRange | None, other: TickRange) -> TickRange:
-    return other if one is None else TickRange(min(one.start, other.start), max(one.end, other.end))

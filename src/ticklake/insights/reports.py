@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ticklake.lives import at_tick
@@ -50,6 +51,8 @@ class TableReport:
     error: str | None = None
     missing: int | None = None
     missing_ticks: int | None = None
+    gone: bool = False
+    """Whether a database knows of the table, and the lake does not have it."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,22 @@ class GapsReport:
 
 
 @dataclass(frozen=True)
+class CoordinatedReport:
+    """The batch files that indexers with a coordinator have not completed for one table, without failed ones.
+
+    `ticks` are the sampled ticks that their names promise. `in_work` is the number of files that an indexer works on
+    now. `oldest_seconds` is the age of the file with the lowest ticks; None if the storage does not know it.
+    """
+
+    indexer_class: str
+    table: str
+    files: int = 0
+    ticks: int = 0
+    in_work: int = 0
+    oldest_seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Announcement:
     """The newest announced batch file: its ticks, and the age of its message in seconds."""
 
@@ -93,6 +112,7 @@ class RunReport:
     tables: list[TableReport] = field(default_factory=list)
     groups: list[GroupReport] = field(default_factory=list)
     error: str | None = None
+    coordinated: list[CoordinatedReport] = field(default_factory=list)
 
     @property
     def errors(self) -> list[str]:
@@ -114,6 +134,15 @@ class Glance:
     gaps: list[GapsReport]
     held_back: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    coordinated: list[CoordinatedReport] = field(default_factory=list)
+    """The indexers with a coordinator and no consumer group. How many files they have left is not counted here."""
+
+    def with_files(self, counted: Sequence[CoordinatedReport] | None) -> Glance:
+        """Returns the glance with these counts of the files that coordinated tables need; None: nothing is known."""
+        if counted is None:
+            return replace(self, coordinated=[])
+        found = {(one.indexer_class, one.table): one for one in counted}
+        return replace(self, coordinated=[found.get((one.indexer_class, one.table), one) for one in self.coordinated])
 
     @property
     def missing(self) -> int | None:

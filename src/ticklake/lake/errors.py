@@ -198,6 +198,18 @@ class TableWithoutLog(TableUnreadable):
     reason: object
 
 
+class TableGone(TickLakeError):
+    message = (
+        "Table {table}, which {writer} has filled, is gone. Check that its disk is mounted. Move it back, copy it back "
+        "from a backup, or write it again: `ticklake index {run_id} --table {name}`, or --table MODULE:CLASS for your "
+        "own indexer."
+    )
+    table: object
+    writer: str
+    run_id: str
+    name: str
+
+
 class RunFolderUnreadable(TickLakeError):
     message = (
         "Folder {folder} of the lake cannot be read: {reason}. It may have tables. Check its permissions and its disk; "

@@ -37,7 +37,8 @@ class Site:
     _frames: Frames | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.backlogs = Sampler(Backlogs(lambda: self.databases).look, BACKLOG_SECONDS)
+        storages = [self.storage] if self.storage is not None else []
+        self.backlogs = Sampler(Backlogs(lambda: self.databases, storages=storages).look, BACKLOG_SECONDS)
 
     @classmethod
     def of(cls, node: Node, read_only: bool = False) -> Site:

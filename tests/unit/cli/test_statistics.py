@@ -14,8 +14,9 @@ from click.testing import Result
 from deltalake import DeltaTable
 from in_process import InProcess
 
-from ticklake import RunCompleted
+from ticklake import Database, RunCompleted
 from ticklake.completeness import Completeness
+from ticklake.coordination import Coordinator, FoundFile, Target
 from ticklake.errors import DamagedTableFile
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.batch import BatchIndexer
@@ -106,6 +107,36 @@ def check_figures(maker: Any, places: list[str], report: Report, ticklake: Comma
         assert figures == [rows, [0, 39], 1, 20, None], command
     assert table_of(report("status", maker.run_id, *places), name)["lag"] == 0
     assert "20 of 40 ticks" in ticklake("gaps", maker.run_id, *places).stdout
+
+
+def test_ticks_that_nobody_wrote_before_a_run_was_abandoned_are_not_missing(
+    maker: Any, report: Report, ticklake: Command
+) -> None:
+    """Ticks 10 to 19 were never written. Ticks 20 to 29 have a file that is not indexed."""
+    maker.metadata()
+    for first in (0, 20, 30):
+        maker.batch(first, first + 9)
+    places = ["--storage", maker.storage.url, "--lake", str(maker.lake.root), "--database", maker.database_url]
+    some_ticks(maker, EnvironmentIndexer)
+    with Database(maker.database_url) as database:
+        folder = maker.folder("environment_data")
+        table = Target(str(DeltaTable(folder).metadata().id), folder.as_uri(), "here")
+        coordinator = Coordinator(database.run(maker.run_id), "EnvironmentIndexer", step=1, table=table)
+        coordinator.register(lambda *_: None)
+        files = [FoundFile(f"{at}", TickRange(at, at + 9)) for at in (0, 20)]
+        coordinator.complete(coordinator.claim(files, 2))
+
+    def shown() -> list[tuple[int, int]]:
+        commands = (["status", maker.run_id, *places], ["top", maker.run_id, "--once", *places])
+        tables = [table_of(report(*one), "environment_data") for one in commands]
+        return [(one["missing"], one["missing_ticks"]) for one in tables]
+
+    def gaps() -> list[int]:
+        return [one["pending"] for one in report("top", maker.run_id, "--once", *places)["gaps"]]
+
+    assert shown() == [(1, 20), (1, 20)] and gaps() == [1]
+    assert ticklake("runs", "close", maker.run_id, "--silent-for", "0", *places[:2]).exit_code == 0
+    assert shown() == [(1, 10), (1, 10)] and gaps() == []
 
 
 def without_statistics(directory: Path) -> None:

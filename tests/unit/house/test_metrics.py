@@ -68,7 +68,8 @@ def test_the_page_has_exactly_the_metrics_there_are() -> None:
 
 
 def _page_order(metric) -> int:
-    return ["node", "service", "topics", "writer", "reader", "group", "run", "backlog"].index(metric.scope.name)
+    order = ["node", "service", "topics", "writer", "reader", "group", "run", "coordinated", "backlog"]
+    return order.index(metric.scope.name)
 
 
 def test_no_two_metrics_have_one_name() -> None:

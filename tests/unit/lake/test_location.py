@@ -90,3 +90,30 @@ def test_a_root_lists_runs_and_what_may_be_tables(tmp_path: Path):
     (tmp_path / "lake" / "gone").symlink_to(tmp_path / "unmounted")
     with pytest.raises(RunFolderUnreadable):
         root.names_in("gone")
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_folder_with_very_many_folders_is_not_searched_to_its_end(
+    tmp_path: Path, deep: bool, monkeypatch: pytest.MonkeyPatch
+):
+    place = tmp_path / "lake" / "run" / "cells"
+    for number in range(1200):
+        (place / f"{number % 40 if deep else number}" / f"{number}").mkdir(parents=True)
+    (place / "_delta_log").mkdir()
+    opened: list[object] = []
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda *path: opened.append(path) or scan(*path))
+    assert not Location.of(place).lacks_log()
+    assert len(opened) < 1002
+
+
+def test_parquet_files_are_found_in_folders_but_not_in_the_log(tmp_path: Path):
+    place = tmp_path / "cells"
+    (place / "_delta_log").mkdir(parents=True)
+    (place / "_delta_log" / "odd").mkdir()
+    (place / "_delta_log" / "odd" / "x.parquet").touch()
+    (place / "folder.parquet").mkdir()
+    assert not Location.of(place).lacks_log()
+    (place / "day=1" / "hour=2").mkdir(parents=True)
+    (place / "day=1" / "hour=2" / "part.parquet").touch()
+    assert Location.of(place).lacks_log()

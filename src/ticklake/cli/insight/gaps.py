@@ -77,6 +77,8 @@ def _show_table(table: TableVerdict) -> None:
     click.echo(
         f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} {table.unit} in {coverage.expected}"
     )
+    if table.unreadable:
+        click.echo(f"  {table.unreadable}")
     click.echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH, table.step)}")
     for label, ranges in (
         ("waiting", coverage.waiting),

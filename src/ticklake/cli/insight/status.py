@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("table", "rows", "files", "size", "ticks", "lag", "missing")
 GROUP_COLUMNS = ("topic", "group", "lag", "claimed", "dead letters", "oldest (s)")
+COORDINATED_COLUMNS = ("coordinated", "table", "files left", "ticks left", "in work", "oldest (s)")
 
 
 @click.command()
@@ -48,3 +49,6 @@ def show(report: RunReport) -> None:
     if report.groups:
         groups = [(g.topic, g.group, g.lag, g.claimed, g.dead_letters, g.oldest_seconds) for g in report.groups]
         print_table(GROUP_COLUMNS, groups, numbers=GROUP_COLUMNS[2:])
+    if report.coordinated:
+        left = [(c.indexer_class, c.table, c.files, c.ticks, c.in_work, c.oldest_seconds) for c in report.coordinated]
+        print_table(COORDINATED_COLUMNS, left, numbers=COORDINATED_COLUMNS[2:])

@@ -70,7 +70,7 @@ def _frames(places: Places, run_id: str | None, node: str | None, interval: floa
 
     seen: Glance | None = None
     rates: dict[str, float] = {}
-    looks = Backlogs(lambda: places.databases)
+    looks = Backlogs(lambda: places.databases, storages=[places.storage] if places.storage else [])
     pause = threading.Event()
     while True:
         problem = None
@@ -85,8 +85,10 @@ def _frames(places: Places, run_id: str | None, node: str | None, interval: floa
         except TickLakeError as error:
             refusal = str(error)
         shown = seen.run_id if seen else run_id
-        others = looks.look_at_all(LOOK_SECONDS).without([shown] if shown else [])
-        yield Frame(time.time(), seen, rates, services, problem, refusal, run_id, others)
+        found = looks.look_at_all(LOOK_SECONDS)
+        counted = seen.with_files(found.coordinated_of(seen.run_id)) if seen else None
+        others = found.without([shown] if shown else [])
+        yield Frame(time.time(), counted, rates, services, problem, refusal, run_id, others)
         pause.wait(interval)
 
 

@@ -68,6 +68,7 @@ def as_json(frame: Frame) -> str:
         "services": None if frame.services is None else [one._asdict() for one in frame.services],
         "groups": [asdict(group) for group in seen.groups] if seen else [],
         "tables": tables,
+        "coordinated": [asdict(one) for one in seen.coordinated] if seen else [],
         "gaps": [asdict(gap) for gap in seen.gaps] if seen else [],
         "dead_letters": seen.dead_letters if seen else None,
         "errors": frame.errors,
@@ -93,6 +94,8 @@ def _figures(found: Backlog | BacklogReport) -> dict[str, Any]:
     return {
         "messages": found.messages,
         "unread_messages": found.unread,
+        "files": found.files,
+        "ticks": found.ticks,
         "oldest_seconds": found.oldest_seconds,
         "dead_letters": found.dead_letters,
         "gaps_pending": found.gaps_pending,
@@ -108,7 +111,7 @@ def picture(frame: Frame) -> RenderableType:
     moment = f"{datetime.fromtimestamp(frame.at, UTC):%H:%M:%S} UTC"
     title = Text.assemble(("ticklake top", "bold"), f"   {moment}   run {run}", no_wrap=True, overflow="ellipsis")
     parts: list[RenderableType] = [title, Text()]
-    tables = (_services(frame), _groups(frame), _tables(frame), _gaps(frame), _others(frame))
+    tables = (_services(frame), _groups(frame), _coordinated(frame), _tables(frame), _gaps(frame), _others(frame))
     parts += [table for table in tables if table is not None]
     parts.append(_summary(frame))
     if unknown := _unknown(frame):
@@ -147,6 +150,16 @@ def _groups(frame: Frame) -> Table | None:
     return _table(("group", "topic", "lag", "oldest", "claimed", "dead"), rows, names=("group", "topic"))
 
 
+def _coordinated(frame: Frame) -> Table | None:
+    rows = [
+        (_name(one.indexer_class), _name(one.table), cell_text(one.files), cell_text(one.ticks),
+         _age(one.oldest_seconds), cell_text(one.in_work))
+        for one in (frame.glance.coordinated if frame.glance else [])
+    ]  # fmt: skip
+    columns = ("coordinated", "table", "files left", "ticks left", "oldest", "in work")
+    return _table(columns, rows, names=("coordinated", "table"))
+
+
 def _tables(frame: Frame) -> Table | None:
     rows = [
         (_name(one.name), cell_text(one.rows), _rate(frame.rates.get(one.name)), cell_text(one.ticks),
@@ -172,12 +185,13 @@ def _others(frame: Frame) -> Table | None:
     rows = [_other(one.run_id, one) for one in found.runs[:OTHERS]]
     if len(found.runs) > 1:
         rows.append(_other(f"all {len(found.runs):,} runs", found))
-    return _table(("other runs", "lag", "unread", "oldest", "dead", "gaps"), rows, names=("other runs",))
+    return _table(("other runs", "lag", "unread", "files", "oldest", "dead", "gaps"), rows, names=("other runs",))
 
 
 def _other(name: str, found: Backlog | BacklogReport) -> tuple[Any, ...]:
-    return (_name(name), cell_text(found.messages), cell_text(found.unread), _age(found.oldest_seconds),
-            _alarm(found.dead_letters), _alarm(found.gaps_pending + found.gaps_permanent))  # fmt: skip
+    return (_name(name), cell_text(found.messages), cell_text(found.unread), cell_text(found.files),
+            _age(found.oldest_seconds), _alarm(found.dead_letters),
+            _alarm(found.gaps_pending + found.gaps_permanent))  # fmt: skip
 
 
 def _unknown(frame: Frame) -> str:

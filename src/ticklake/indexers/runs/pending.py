@@ -38,6 +38,43 @@ class Messages:
             return self._has_work(branch.run(run_id, create=False))
 
 
+class Folders:
+    """Lists the batch files of runs. The times of their folders say whether a run may have new files."""
+
+    def __init__(self, storage: Storage, clock: Callable[[], float] = time.time) -> None:
+        self._storage, self._clock = storage, clock
+        self._known: dict[str, list[str]] = {}
+
+    def names(self, run_id: str) -> list[str]:
+        """Lists the batch files of a run. Remembers the folders in which files can appear."""
+        waiting, names = [run_id], list[str]()
+        for folder in waiting:
+            folders, files = self._storage.entries(folder)
+            waiting += [f"{folder}/{one}" for one in folders]
+            below = folder[len(run_id) + 1 :]
+            names += [f"{below}/{one}".lstrip("/") for one in files if parse_batch_name(one) is not None]
+        self._known[run_id] = waiting
+        return names
+
+    def stamp(self, run_id: str, *, is_over: bool = False) -> object:
+        """Returns a value that changes after a file was added; None if one may have been added just now.
+
+        `is_over`: the run gets no more files, so a storage without times need not list it again.
+        """
+        try:
+            times = [self._storage.changed_at(one) for one in self._known.get(run_id, [run_id])]
+        except OSError:
+            return None  # it is being deleted, or a disk is away: asking it finds out
+        if None in times:
+            return is_over or self._clock() // LIST_SECONDS
+        age = int(self._clock() * 1e9) - max(time for time in times if time is not None)
+        return None if abs(age) < SETTLE_NS else tuple(times)
+
+    def forget(self, run_id: str) -> None:
+        """Forgets all folders of a run but the first."""
+        self._known.pop(run_id, None)
+
+
 class Files:
     """Runs with batch files that indexers of one class have not completed, or whose end they have not recorded.
 
@@ -55,13 +92,12 @@ class Files:
         table_of: TableOf,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._storage, self._database, self._clock = storage, database, clock
+        self._storage, self._database, self._folders = storage, database, Folders(storage, clock)
         self._indexer_class, self._table_of = indexer_class, table_of
-        self._folders: dict[str, list[str]] = {}
         self._ended: set[str] = set()
 
     def stamps(self, run_ids: Sequence[str]) -> Mapping[str, object]:
-        return {run_id: self._stamp(run_id) for run_id in run_ids}
+        return {run_id: self._folders.stamp(run_id, is_over=run_id in self._ended) for run_id in run_ids}
 
     def is_left(self, run_id: str) -> bool:
         end = self._storage.read_completion(run_id)  # before the listing, which then has all files of an ended run
@@ -69,7 +105,7 @@ class Files:
         recorded = End(life.last_tick, life.never_written)
         is_left = self.count(run_id) > 0 or self._recorded_end(run_id) != recorded
         if end is not None and not is_left:
-            self._folders.pop(run_id, None)
+            self._folders.forget(run_id)
         # A run that was abandoned may go on: its producer was only silent, or it is closed at a later tick.
         if not is_left and life.state is RunState.ENDED:
             self._ended.add(run_id)
@@ -79,12 +115,12 @@ class Files:
 
     def count(self, run_id: str) -> int:
         """Returns the number of files of a run that are not completed. Failed files do not count."""
-        names, table = self._names(run_id), self._table_of(run_id)
+        names, table = self._folders.names(run_id), self._table_of(run_id)
         if not names or table is None:
             return len(names)
         try:
             with self._database.branch() as branch:
-                return files_left(branch.run(run_id, create=False), self._indexer_class, table, names)
+                return len(files_left(branch.run(run_id, create=False), self._indexer_class, table, names).names)
         except RunNotInDatabase:
             return len(names)
 
@@ -97,27 +133,6 @@ class Files:
                 return recorded_end(branch.run(run_id, create=False), self._indexer_class, table)
         except RunNotInDatabase:
             return End()
-
-    def _stamp(self, run_id: str) -> object:
-        try:
-            times = [self._storage.changed_at(one) for one in self._folders.get(run_id, [run_id])]
-        except OSError:
-            return None  # it is being deleted, or a disk is away: asking it finds out
-        if None in times:
-            return run_id in self._ended or self._clock() // LIST_SECONDS
-        age = int(self._clock() * 1e9) - max(time for time in times if time is not None)
-        return None if abs(age) < SETTLE_NS else tuple(times)
-
-    def _names(self, run_id: str) -> list[str]:
-        """Lists the batch files of a run. Remembers the folders in which files can appear."""
-        waiting, names = [run_id], list[str]()
-        for folder in waiting:
-            folders, files = self._storage.entries(folder)
-            waiting += [f"{folder}/{one}" for one in folders]
-            below = folder[len(run_id) + 1 :]
-            names += [f"{below}/{one}".lstrip("/") for one in files if parse_batch_name(one) is not None]
-        self._folders[run_id] = waiting
-        return names
 
 
 def unacknowledged(run: Run, topic: str, group: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 LOG = "_delta_log"
 _BLOCK_BYTES = 1 << 20
-_FIRST_FILES = 1000
+_FIRST_ENTRIES = 1000
 
 
 class Facts(NamedTuple):
@@ -61,6 +62,11 @@ class LakeRoot:
     def location(self, run_id: str, table: str) -> Location:
         """Returns the location of a table, whether it exists or not. The caller checks the names."""
         return Location(str(Path(self._path, run_id, table)))
+
+    def is_lake_of(self, location: Location) -> bool:
+        """Returns whether a table, which may be gone, is or was in this lake. A link to the lake is the lake."""
+        lake = Path(str(location)).parent.parent
+        return lake == Path(self._path).absolute() or (lake.is_dir() and lake.samefile(self._path))
 
     def folder(self, run_id: str) -> str:
         """Returns the folder of a run, for messages."""
@@ -154,7 +160,8 @@ class Location:
     def lacks_log(self) -> bool:
         """Returns True if there are Parquet files but no commit: the log is lost, or it never was a Delta table.
 
-        Our tables have a commit before their first file. Looks at the first files only, because pages ask often.
+        Our tables have a commit before their first file. Looks at the first files and folders only, because pages ask
+        often, and what lies in the folder may be anything.
         """
         try:
             if any(name.endswith((".json", ".parquet")) for name in os.listdir(self.log)):  # noqa: PTH208
@@ -163,8 +170,8 @@ class Location:
             pass
         except OSError:
             return False
-        names = (name for folder, _, names in os.walk(self._path) for name in names if not folder.endswith(LOG))
-        return any(name.endswith(".parquet") for name in islice(names, _FIRST_FILES))
+        first = islice(_entries_below(self._path), _FIRST_ENTRIES)
+        return any(entry.name.endswith(".parquet") and not entry.is_dir(follow_symlinks=False) for entry in first)
 
     def has_commits(self) -> bool:
         return any(Path(self._path, LOG).glob("*.json"))
@@ -245,6 +252,17 @@ class TableFile:
     @property
     def _path(self) -> Path:
         return Path(str(self.location), self.path)
+
+
+def _entries_below(path: str) -> Iterator[os.DirEntry[str]]:
+    """Yields the files and folders below a folder, without those of logs. A folder is read while it is iterated."""
+    waiting = [path]
+    for folder in waiting:
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) and entry.name != LOG:
+                    waiting.append(entry.path)
+                yield entry
 
 
 def _may_exist(path: Path, folder: Path) -> bool:

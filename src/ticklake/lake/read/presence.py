@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pyarrow as pa
@@ -74,12 +74,13 @@ class Presence:
         return found
 
 
-def lost_metadata(catalog: Catalog, run_id: str) -> str:
+def lost_metadata(catalog: Catalog, run_id: str, gone: Collection[str] = ()) -> str:
     """Returns that the table `metadata` of a run is gone; an empty text if it can be opened or was never created.
 
-    Indexers of ticks wait for that table before they create their own. So it must have existed if one of those does.
+    Indexers of ticks wait for that table before they create their own. So it must have existed if one of those does, or
+    did: `gone` are the tables of ticks that no longer exist.
     """
-    waited = any(_is_of_ticks(catalog, run_id, name) for name in catalog.tables(run_id))
+    waited = bool(gone) or any(_is_of_ticks(catalog, run_id, name) for name in catalog.tables(run_id))
     if not waited or METADATA in catalog.tables(run_id):  # listed again, because it is created first
         return ""
     location = catalog.location(run_id, METADATA)

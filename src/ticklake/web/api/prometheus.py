@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from ticklake.insights import BacklogReport
-from ticklake.metric_names import BACKLOG, GROUP, HELP, NODE, READER, RUN, SERVICE, TOPICS, WRITER, Scope
+from ticklake.metric_names import BACKLOG, COORDINATED, GROUP, HELP, NODE, READER, RUN, SERVICE, TOPICS, WRITER, Scope
 from ticklake.monitoring import Monitor
 from ticklake.node.node import Node
 from ticklake.services import Service, State
@@ -90,6 +90,12 @@ def _collect_groups(families: Families, sample: LagSample) -> None:
         families.gauge(GROUP, "dead_letters", labels, group.dead_letters)
         families.gauge(GROUP, "oldest_age_seconds", labels, group.oldest_seconds or 0.0)
     for one in sample.worst:
+        for table in one.coordinated:
+            labels = (one.run_id, table.indexer_class, table.table)
+            families.gauge(COORDINATED, "files", labels, table.files)
+            families.gauge(COORDINATED, "ticks", labels, table.ticks)
+            families.gauge(COORDINATED, "in_work", labels, table.in_work)
+            families.gauge(COORDINATED, "oldest_age_seconds", labels, table.oldest_seconds or 0.0)
         families.gauge(RUN, "unread_messages", (one.run_id,), one.unread)
         families.gauge(RUN, "gaps_pending", (one.run_id,), one.gaps_pending)
         families.gauge(RUN, "gaps_permanent", (one.run_id,), one.gaps_permanent)
@@ -99,6 +105,8 @@ def _collect_backlogs(families: Families, found: BacklogReport) -> None:
     figures = {
         "messages": found.messages,
         "unread_messages": found.unread,
+        "files": found.files,
+        "ticks": found.ticks,
         "oldest_age_seconds": found.oldest_seconds or 0.0,
         "dead_letters": found.dead_letters,
         "gaps_pending": found.gaps_pending,

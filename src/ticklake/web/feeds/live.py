@@ -64,7 +64,9 @@ class Watch:
         speed = _speed(before.announced, announced, seen.at - before.glance.at) if before else None
         problems = (*seen.errors, *(table.error for table in seen.tables if table.error))
         errors = (*map(redacted, problems), *self._failures())
-        others = self._site.backlogs.latest().without([self._run_id])
+        backlogs = self._site.backlogs.latest()
+        others = backlogs.without([self._run_id])
+        seen = seen.with_files(backlogs.coordinated_of(self._run_id))
         return Flow(seen, announced, rates, speed, self._producer(), errors, others)
 
     def _producer(self) -> Producer | None:

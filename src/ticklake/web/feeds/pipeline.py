@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ticklake.insights import Announcement, BacklogReport, GapsReport, Glance, GroupReport, TableReport
+from ticklake.insights import (
+    Announcement,
+    BacklogReport,
+    CoordinatedReport,
+    GapsReport,
+    Glance,
+    GroupReport,
+    TableReport,
+)
 from ticklake.web.rendering import age, number, short
 
 NAME_LENGTH = 19
@@ -64,11 +72,19 @@ class Flow:
 
     @property
     def lag_seconds(self) -> float | None:
-        return self._known(max((group.oldest_seconds or 0.0 for group in self.glance.groups), default=None))
+        lags = [one.oldest_seconds or 0.0 for one in self.glance.groups]
+        lags += [one.oldest_seconds or 0.0 for one in self.glance.coordinated]
+        return self._known(max(lags, default=None))
+
+    @property
+    def lag_files(self) -> int | None:
+        """The files that the coordinated table that is furthest behind still needs; None without such a table."""
+        return self._known(max((one.files for one in self.glance.coordinated), default=None))
 
     @property
     def lag_ticks(self) -> int | None:
         behind = [self.behind(table) for table in self.glance.tables if table.ticks is not None]
+        behind += [one.ticks for one in self.glance.coordinated]
         worst = max((one for one in behind if one is not None), default=None)
         return None if None in behind and not worst else worst
 
@@ -135,6 +151,7 @@ def stages(flow: Flow) -> list[list[Stage]]:
         [_topic(topic, flow.glance.groups, topic == moving) for topic in topics]
         or [_nothing("topic", "/topics", flow)],
         [_indexer(group, flow.glance.gaps, flow.rates) for group in flow.glance.groups]
+        + [_coordinated(one, flow.glance.gaps, flow.rates) for one in flow.glance.coordinated]
         or [_nothing("indexers", "/topics", flow)],
         [_table(table, flow) for table in _in_order(flow)] or [_nothing("tables", "/tables", flow)],
     ]
@@ -179,9 +196,18 @@ def _indexer(group: GroupReport, gaps: Sequence[GapsReport], rates: dict[str, fl
     return Stage("indexer", group.group, figures, state, "/topics", flows, reads=group.topic)
 
 
+def _coordinated(one: CoordinatedReport, gaps: Sequence[GapsReport], rates: dict[str, float]) -> Stage:
+    oldest = f", {age(one.oldest_seconds)} old" if one.oldest_seconds is not None and one.files else ""
+    lag = f"{number(one.files)} file{'' if one.files == 1 else 's'} left{oldest}" if one.files else "caught up"
+    lost = sum(gap.permanent for gap in gaps if gap.indexer_class == one.indexer_class)
+    state = "error" if lost else "warn" if one.files > 100 else "ok"
+    figures = (lag, f"{number(one.in_work)} claimed")
+    return Stage("indexer", one.indexer_class, figures, state, "/completeness", rates.get(one.table, 0) > 0)
+
+
 def _table(table: TableReport, flow: Flow) -> Stage:
     if table.error:
-        return Stage("table", table.name, ("cannot be read",), "error", "/tables")
+        return Stage("table", table.name, ("is gone" if table.gone else "cannot be read",), "error", "/tables")
     if table.rows == 0:
         return Stage("table", table.name, ("no rows yet",), "idle", "/tables")
     behind = flow.behind(table)
@@ -222,8 +248,8 @@ def _nothing(kind: str, page: str, flow: Flow) -> Stage:
 
 
 def _names_match(group: str, table: str) -> bool:
-    """Compares the first words: environment-indexer writes environment_data."""
-    first = group.replace("_", "-").lower().split("-")[0]
+    """Compares the first words: environment-indexer and EnvironmentIndexer write environment_data."""
+    first = group.replace("_", "-").lower().removesuffix("indexer").split("-")[0]
     return table.lower().split("_")[0] == first
 
 

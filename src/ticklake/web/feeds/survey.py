@@ -72,13 +72,24 @@ class TableMap:
     waiting: Ranges
     lost: Ranges
     missing: Ranges
+    problem: str = ""
+    """Why the table cannot be read."""
 
     @classmethod
     def of(cls, found: TableVerdict) -> TableMap:
         coverage = found.coverage
-        kinds = (coverage.covered, coverage.waiting, coverage.lost, coverage.missing)
         return cls(
-            found.table, found.verdict, found.step, found.unit, coverage.expected, coverage.ticks, *map(Ranges, kinds)
+            found.table,
+            found.verdict,
+            found.step,
+            found.unit,
+            coverage.expected,
+            coverage.ticks,
+            Ranges(coverage.covered),
+            Ranges(coverage.waiting),
+            Ranges(coverage.lost),
+            Ranges(coverage.missing),
+            found.unreadable,
         )
 
     def seen(self, shown: TickRange | None) -> TickRange | None:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from ticklake.insights import TableReport, tables_of
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.read import Catalog
+from ticklake.separate_reads import Attempts
 from ticklake.web.rendering import chosen_run, explained, nothing, page, site_of
 
 COMMITS = 15
@@ -39,11 +40,15 @@ class TableView:
 
 @explained
 def show_tables(request: Request) -> Response:
-    run_id, catalog = chosen_run(request), site_of(request).catalog
-    if run_id is None or catalog is None or not catalog.tables(run_id):
+    run_id, catalog, attempts = chosen_run(request), site_of(request).catalog, Attempts()
+    tables = []
+    if run_id is not None and catalog is not None:
+        tables = [_view(catalog, run_id, report) for report in tables_of(catalog, run_id, None)]
+        tables += [TableView(gone, [], []) for gone in site_of(request).places.gone_tables(run_id, attempts)]
+    if not tables:
+        attempts.raise_first()
         hint = f"ticklake index {run_id or 'RUN'} --storage DIR --lake DIR"
         return nothing(request, "Tables", run_id, hint=hint)
-    tables = [_view(catalog, run_id, report) for report in tables_of(catalog, run_id, None)]
     return page(request, "tables.html", run_id=run_id, tables=tables)
 
 

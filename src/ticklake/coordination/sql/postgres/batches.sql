@@ -125,6 +125,11 @@ DELETE FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND tabl
     SELECT table_id FROM coordinator_frontiers
     WHERE indexer_class = %(indexer_class)s AND table_id <> %(table_id)s AND location = %(location)s AND host = %(host)s)
 
+-- name: claimed_batches
+-- Batches that are claimed or given back, and whether an indexer works on them now (idx_coordinator_claimed).
+SELECT batch_filename, indexer_instance_id IS NOT NULL AND lease_until > now_ms() FROM coordinator_batches
+WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status = 'claimed'
+
 -- name: live_claims
 -- Batches that an indexer works on, in all tables of the run (idx_coordinator_claimed).
 SELECT count(*) FROM coordinator_batches
