@@ -8,7 +8,7 @@ KILLS := 100
 CUTS := 200
 N := 10000000
 BIN := .venv/bin
-PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+PARALLEL := -n auto --maxprocesses 8 --dist worksteal
 PYTEST := $(BIN)/pytest $(PARALLEL)
 QUICK := not slow and not long and not delta_jar
 

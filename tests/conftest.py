@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -63,20 +64,28 @@ def pytest_sessionfinish() -> None:
         measured.save()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two workers begin with what takes long: one has the Spark session, the other starts and kills processes.
+def pytest_xdist_auto_num_workers() -> int:
+    """Two for each core: half of the time a test waits for another process."""
+    return 2 * (os.cpu_count() or 1)
 
-    Each has half of the list. What one takes over from the other in the end is short, and one JVM serves them all.
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Every worker begins with what takes long: the first has the Spark session, the others start and kill processes.
+
+    Each has an equal part of the list. What one takes over in the end is short, and one JVM serves them all.
     """
     sharing = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
-    session = [item for item in items if item.path in sharing]
     others = [item for item in items if item.path not in sharing]
-    processes = {item.path for item in others for name in ("spark", "chaos") if item.get_closest_marker(name)}
-    long = [item for item in others if item.path in processes]
-    short = [item for item in others if item.path not in processes]
-    first = max(0, len(items) // 2 - len(session))
-    items[:] = [*session, *short[:first], *long, *short[first:]]
+    starting = {item.path for item in others for name in ("spark", "chaos") if item.get_closest_marker(name)}
+    short = iter([item for item in others if item.path not in starting])
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    parts = [[item for item in items if item.path in sharing], *([] for _ in range(workers - 1))]
+    for number, path in enumerate(sorted(starting)):
+        parts[-1 - number % max(1, workers - 1)] += [item for item in others if item.path == path]
+    for part in parts:
+        part.extend(islice(short, max(0, len(items) // workers - len(part))))
+    items[:] = [*chain(*parts), *short]
 
 
 @pytest.fixture(scope="session")
