@@ -89,9 +89,11 @@ WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at 
   AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
 
 -- name: claims
--- For operators: all held claims, or only the stuck ones.
+-- For operators: all held claims, or only the stuck ones. A poll that finds an expired claim replaces the end of its
+-- lease (topic_claim), so only the beginning is known.
 SELECT topic_name, consumer_group, message_id, claimed_by, claim_version, attempts,
-       greatest(0, now_ms() - (extract(epoch FROM claimed_at) * 1000)::bigint), lease_until - now_ms()
+       greatest(0, now_ms() - (extract(epoch FROM claimed_at) * 1000)::bigint),
+       CASE WHEN lease_until < since THEN least(-1, since - now_ms()) ELSE lease_until - now_ms() END
 FROM topic_consumer_group
 WHERE acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NULL
   AND (%(topic)s::text IS NULL OR topic_name = %(topic)s) AND (%(group)s::text IS NULL OR consumer_group = %(group)s)
