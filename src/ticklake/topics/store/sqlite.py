@@ -36,12 +36,15 @@ class SqliteTopicStore(TopicStore):
 
     def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
         now = self.schema.now_ms()
-        new = self.statements_in(connection).publish.many(
+        sql = self.statements_in(connection)
+        ((before,),) = sql.changes()
+        sql.publish.many(
             {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
             for e in envelopes
         )
+        ((after,),) = sql.changes()
         connection.notify(topic)
-        return len(new)
+        return int(after - before)
 
     def lock_groups(self, topic: str, transaction: Transaction) -> None:
         """Does nothing: no other transaction writes until this one ends."""
