@@ -55,6 +55,30 @@ def test_messages_of_a_process_that_was_killed_come_again_together(
     assert [len(found) for found in polls(open_reader())] == [1] * 500, "one of them may end every process"
 
 
+def test_with_one_attempt_all_messages_of_a_process_that_was_killed_are_dead_letters(
+    run: Run, batch: Batch, open_reader: Callable[..., TopicReader], pass_time: PassTime
+) -> None:
+    send(run, 3, batch)
+    assert len(open_reader(1).poll_many(2, 0)) == 2
+    pass_time(2 * LEASE)
+    with open_reader(1) as reader:
+        assert polls(reader) == [[(2, 1)]]
+    assert run.dead_letters.count() == 2
+
+
+@pytest.mark.parametrize("attempts", [2, 6])
+def test_a_lowered_limit_counts_at_once_and_a_raised_one_adds_deliveries(
+    run: Run, batch: Batch, open_reader: Callable[..., TopicReader], pass_time: PassTime, attempts: int
+) -> None:
+    send(run, 2, batch)
+    for _ in range(2):
+        assert len(open_reader(4, alone=False).poll_many(100, 0)) == 2
+        pass_time(2 * LEASE)
+    delivered = [[], []] if attempts == 2 else [[(0, 3)], [(1, 3)]]
+    assert polls(open_reader(attempts)) == [found for found in delivered if found]
+    assert run.dead_letters.count() == (2 if attempts == 2 else 0)
+
+
 def test_messages_that_failed_come_again_together_until_two_deliveries_are_left(
     run: Run, batch: Batch, open_reader: Callable[..., TopicReader]
 ) -> None:

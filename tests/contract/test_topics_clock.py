@@ -44,6 +44,28 @@ def test_a_lease_that_began_before_the_clock_was_set_back_ends_in_time(
         assert next_.ack(message)
 
 
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED")
+def test_an_expired_claim_that_a_poll_had_no_room_for_is_delivered_after_the_clock_was_set_back(
+    run: Run, batch: Callable[[int], BatchInfo], pass_time: Callable[[float], None]
+) -> None:
+    with (
+        run.writer("t") as writer,
+        run.reader("t", group="g", claim_timeout=LEASE) as gone,
+        run.reader("t", group="g", claim_timeout=LEASE) as next_,
+    ):
+        writer.send_many(batch(number) for number in range(2))
+        assert len(gone.poll_many(2, 0)) == 2
+        pass_time(LEASE + 1)
+        assert next_.poll(0) is not None
+        (found,) = [claim for claim in run.claims.list(stuck=True) if claim.consumer == gone.consumer]
+        assert found.expires_in_ms is not None
+        assert -1000 * (LEASE + 60) < found.expires_in_ms < 0
+        pass_time(-HOUR)
+        message = next_.poll(0)
+        assert message is not None
+        assert message.payload.tick_start == 1  # type: ignore[attr-defined]
+
+
 @pytest.mark.usefixtures("sent")
 def test_a_delay_that_began_before_the_clock_was_set_back_ends_in_time(
     run: Run, pass_time: Callable[[float], None]

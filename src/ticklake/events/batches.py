@@ -128,13 +128,14 @@ class Batches:
             batch_id = growing or str(uuid4())
             new = _new(sql, lines, batch_id, now)
             faults.reach("events.batch")
+            count = len(new)
             if new and growing:
-                sql.append_to_batch(batch_id=batch_id, count=len(new), data=joined(new))
+                ((count,),) = sql.append_to_batch(batch_id=batch_id, count=count, data=joined(new))
             elif new:
-                sql.add_batch(batch_id=batch_id, created_at=now, count=len(new), data=joined(new))
+                sql.add_batch(batch_id=batch_id, created_at=now, count=count, data=joined(new))
                 sql.add_sequence(batch_id=batch_id)
                 transaction.after_commit(partial(self._opened, batch_id, time.monotonic() + self._timeout - age))
-            if new and sql.size_of_pending(batch_id=batch_id)[0][0] >= self._batch_size:
+            if count >= self._batch_size:
                 transaction.after_commit(self._closed)
             faults.reach("events.commit")
         faults.reach("events.committed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, takewhile
 from typing import NamedTuple
@@ -124,9 +124,9 @@ class Buffer:
         return list(islice(self._lines, max(1, fitting)))
 
     def _append(self, lines: Sequence[Line]) -> None:
-        if not self._has_room(lines)():
+        if not self._has_room(len(lines)):
             self._blocked.add()
-            self._emptied.wait_for(self._has_room(lines))
+            self._emptied.wait_for(lambda: self._has_room(len(lines)))
         if self._closed:
             raise QueueNotRunning(queue=self._name)
         before = len(self._lines)
@@ -136,8 +136,8 @@ class Buffer:
         if not before or before < self._triggers.batch_size <= len(self._lines):
             self._filled.notify()
 
-    def _has_room(self, lines: Sequence[Line]) -> Callable[[], bool]:
-        return lambda: self._closed or len(self._lines) + len(lines) <= self._triggers.capacity
+    def _has_room(self, count: int) -> bool:
+        return self._closed or len(self._lines) + count <= self._triggers.capacity
 
     def _due(self) -> bool:
         if not self._lines:

@@ -21,6 +21,8 @@ DEEPEST = 100
 LARGEST = 64 * 1024 * 1024
 """The most bytes of a stored event. A batch is one value, and SQLite limits a value to a thousand million bytes."""
 
+_NESTED = (dict, list, tuple)
+_TEXT = frozenset((str,))
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
@@ -92,15 +94,15 @@ def _depth(text: str) -> int:
 def _check_keys(payload: object) -> None:
     """Raises `ValueError` if two keys become the same text in JSON. Only one of their values would be stored."""
     if isinstance(payload, dict):
-        if any(type(key) is not str for key in payload):
+        if not _TEXT.issuperset(map(type, payload)):
             names = json.loads(_encoder.encode(dict.fromkeys(payload)))
             if len(names) < len(payload):
                 raise ValueError(f"two keys of its payload are the same as text: {reprlib.repr(list(payload))}")
         payload = payload.values()
-    elif not isinstance(payload, list | tuple):
+    elif not isinstance(payload, _NESTED):
         return
     for inner in payload:
-        if isinstance(inner, dict | list | tuple):
+        if isinstance(inner, _NESTED):
             _check_keys(inner)
 
 

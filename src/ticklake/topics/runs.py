@@ -180,7 +180,7 @@ class Run:
 
         `redeliver_alone`: a poll returns a message alone if it may be what ends its process: its claim was lost after
         its second delivery, or it was delivered before and has only two deliveries left. So it cannot make other
-        messages dead letters.
+        messages dead letters, unless `max_delivery_attempts` is 1: then the first delivery is the last.
         """
         check_name("topic", topic)
         if not isinstance(group, str) or not group.strip():

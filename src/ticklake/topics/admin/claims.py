@@ -16,7 +16,10 @@ _ALL = 1 << 60
 
 
 class HeldClaim(NamedTuple):
-    """A claimed message. `expires_in_ms` is negative after the lease has ended, and None if it never ends."""
+    """A claimed message. `expires_in_ms` is negative after the lease has ended, and None if it never ends.
+
+    If a poll has found the expired claim, but had no room for it, the time since the lease began counts instead.
+    """
 
     topic: str
     group: str

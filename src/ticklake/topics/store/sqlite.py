@@ -36,12 +36,15 @@ class SqliteTopicStore(TopicStore):
 
     def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
         now = self.schema.now_ms()
-        new = self.statements_in(connection).publish.many(
+        sql = self.statements_in(connection)
+        ((before,),) = sql.changes()
+        sql.publish.many(
             {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
             for e in envelopes
         )
+        ((after,),) = sql.changes()
         connection.notify(topic)
-        return len(new)
+        return int(after - before)
 
     def lock_groups(self, topic: str, transaction: Transaction) -> None:
         """Does nothing: no other transaction writes until this one ends."""
@@ -105,13 +108,15 @@ class SqliteTopicStore(TopicStore):
         rows = sql.available(**values, limit=limit)
         sizes = {message_id: size for message_id, *_, size in rows}
         found = [Claim(message_id, version, attempts, b"", holder) for message_id, version, attempts, holder, _ in rows]
-        spent = [claim for claim in found if claim.attempts >= consumer.max_attempts]
-        for claim in spent:
-            reason = f"delivered {claim.attempts} times and never acknowledged"
-            self._bury(sql, consumer, claim, reason, holder=claim.previous_holder)
         free = [claim for claim in found if claim.attempts < consumer.max_attempts]
         together = _claimed_together(free, consumer)
         again = free[: min(together, count_fitting(sizes[claim.message_id] for claim in free))]
+        # In order, as on PostgreSQL: what comes after a message that is left waits with it.
+        end = found.index(free[len(again)]) if len(again) < len(free) else len(found)
+        spent = [claim for claim in found[:end] if claim.attempts >= consumer.max_attempts]
+        for claim in spent:
+            reason = f"delivered {claim.attempts} times and never acknowledged"
+            self._bury(sql, consumer, claim, reason, holder=claim.previous_holder)
         is_apart = consumer.alone and any(claim.attempts for claim in again)
         sql.reclaim.many({**values, "message_id": claim.message_id} for claim in again)
         ids = json.dumps([claim.message_id for claim in again])

@@ -121,7 +121,8 @@ class TopicStore(ABC):
 
         If the consumer is `alone`, a message is claimed alone if its claim was lost after its second delivery, or if it
         was delivered before and has only two deliveries left. Other redeliveries are claimed together, without new
-        messages. So no message becomes a dead letter that was only claimed together with others.
+        messages. So no message becomes a dead letter that was only claimed together with others, unless `max_attempts`
+        is 1 or is lowered meanwhile.
         """
 
     @abstractmethod

@@ -22,9 +22,11 @@ WHERE topic_name = %(topic)s AND sent_at IS NULL
 ORDER BY id LIMIT %(limit)s FOR UPDATE NOWAIT
 
 -- name: results
--- The rows of `unsent` that fit in one read (primary key).
-SELECT id, message_id, timestamp, envelope FROM outbox_messages
-WHERE id = ANY (ARRAY(SELECT value::bigint FROM json_array_elements_text(%(ids)s::json))) ORDER BY id
+-- The rows of `unsent` that fit in one read. One probe each (primary key), with any statistics.
+SELECT o.id, o.message_id, o.timestamp, o.envelope
+FROM json_array_elements_text(%(ids)s::json) WITH ORDINALITY AS r (value, place)
+CROSS JOIN LATERAL (SELECT * FROM outbox_messages WHERE id = r.value::bigint OFFSET 0) AS o
+ORDER BY r.place
 
 -- name: mark_sent
 SELECT consumer_mark_sent(%(ids)s::json)

@@ -2,7 +2,7 @@
 
 -- name: add_to_outbox
 INSERT INTO outbox_messages (topic_name, event_id, message_id, timestamp, envelope, created_at)
-SELECT :topic, value ->> 0, value ->> 1, value ->> 2, unhex(value ->> 3), now_ms() FROM json_each(:rows)
+SELECT :topic, value ->> 0, value ->> 1, value ->> 2, unhex(value ->> 3), (SELECT now_ms()) FROM json_each(:rows)
 
 -- name: outbox_head
 -- The oldest unsent message: its attempts, the age of the last attempt, and its id (idx_outbox_unsent). If the last
@@ -22,7 +22,7 @@ SELECT id, message_id, timestamp, envelope FROM outbox_messages
 WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY id
 
 -- name: mark_sent
-UPDATE outbox_messages SET sent_at = now_ms() WHERE id IN (SELECT value FROM json_each(:ids))
+UPDATE outbox_messages SET sent_at = (SELECT now_ms()) WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: record_attempt
 UPDATE outbox_messages SET attempts = attempts + 1, attempted_at = now_ms(), error = :error

@@ -8,7 +8,7 @@ WHERE consumer_group = :group AND event_id IN (SELECT value FROM json_each(:even
 -- The constraint decides (uk_processed_message). Returns the events that this transaction has marked. The others were
 -- processed before. A file has one writer, so no other transaction is marking an event.
 INSERT INTO processed_messages (event_id, consumer_group, topic, processed_at)
-SELECT value, :group, :topic, now_ms() FROM json_each(:event_ids) WHERE true
+SELECT value, :group, :topic, (SELECT now_ms()) FROM json_each(:event_ids) WHERE true
 ON CONFLICT (event_id, consumer_group) DO NOTHING
 RETURNING event_id, 1
 

@@ -1,12 +1,13 @@
 -- Batch files and their claims, in the order of a claim's life. The version grows with every claim, and each change of a
 -- claim checks it, so an indexer that is too late changes nothing. Only a transaction that has called `lock_frontier`
--- creates or takes over claims.
+-- creates or takes over claims. `|| ''` hides the columns of the table from planners: the file is found by its name
+-- (primary key), with any statistics.
 
 -- name: never_claimed
+-- One probe for each name. With NOT EXISTS, a planner without statistics reads all batches.
 SELECT value FROM json_array_elements_text(%(filenames)s::json)
-WHERE NOT EXISTS (
-    SELECT 1 FROM coordinator_batches WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename = value
-)
+WHERE (SELECT true FROM coordinator_batches
+       WHERE indexer_class || '' = %(indexer_class)s AND table_id || '' = %(table_id)s AND batch_filename = value) IS NULL
 
 -- name: add_claims
 INSERT INTO coordinator_batches
@@ -43,7 +44,7 @@ LIMIT %(limit)s
 UPDATE coordinator_batches SET indexer_instance_id = %(instance)s, claim_timestamp = now_at(),
     lease_until = now_ms() + %(lease_ms)s::bigint, claim_version = claim_version + 1,
     lost_claims = lost_claims + CASE WHEN indexer_instance_id IS NULL THEN 0 ELSE 1 END
-WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename IN (SELECT value FROM json_array_elements_text(%(filenames)s::json))
+WHERE indexer_class || '' = %(indexer_class)s AND table_id || '' = %(table_id)s AND batch_filename = ANY (ARRAY(SELECT json_array_elements_text(%(filenames)s::json)))
 
 -- name: renew
 UPDATE coordinator_batches SET lease_until = now_ms() + %(lease_ms)s::bigint, claim_timestamp = least(claim_timestamp, now_at())
@@ -86,7 +87,7 @@ RETURNING batch_filename, lacks
 
 -- name: set_missing
 UPDATE coordinator_batches SET lacks = %(lacks)s, file_stamp = %(stamp)s
-WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND batch_filename = %(filename)s
+WHERE indexer_class || '' = %(indexer_class)s AND table_id || '' = %(table_id)s AND batch_filename = %(filename)s
 
 -- name: fail
 UPDATE coordinator_batches SET status = 'failed', completion_timestamp = now_at(), error_message = %(error)s,
@@ -98,8 +99,8 @@ RETURNING batch_filename
 -- name: reopen
 UPDATE coordinator_batches SET status = 'claimed', indexer_instance_id = NULL, lease_until = 0, error_message = NULL,
     completion_timestamp = NULL, claim_version = claim_version + 1, lost_claims = 0
-WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status <> 'claimed'
-  AND batch_filename IN (SELECT value FROM json_array_elements_text(%(filenames)s::json))
+WHERE indexer_class || '' = %(indexer_class)s AND table_id || '' = %(table_id)s AND status <> 'claimed'
+  AND batch_filename = ANY (ARRAY(SELECT json_array_elements_text(%(filenames)s::json)))
 
 -- name: batches
 SELECT batch_filename, tick_start, tick_end, status, coalesce(error_message, ''), lacks, file_stamp FROM coordinator_batches

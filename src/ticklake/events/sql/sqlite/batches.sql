@@ -13,6 +13,7 @@ SELECT event_count, length(events_data) FROM pending_batches WHERE batch_id = :b
 UPDATE pending_batches
 SET event_count = event_count + :count, events_data = CAST(events_data || :data AS BLOB)
 WHERE batch_id = :batch_id AND status = 'pending'
+RETURNING event_count
 
 -- name: add_sequence
 INSERT INTO batch_sequence (batch_id, waiting) VALUES (:batch_id, 1)

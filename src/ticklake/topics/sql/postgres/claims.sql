@@ -37,27 +37,14 @@ SELECT message_id, envelope FROM topic_messages
 WHERE topic_name = %(topic)s AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json)))
 
 -- name: extend
--- Only claims that this consumer still holds, and only in this version (primary key).
-UPDATE topic_consumer_group SET lease_until = now_ms() + nullif(%(lease_ms)s::bigint, 0), since = now_ms(),
-    claimed_at = least(claimed_at, now_at())
-WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
-  AND claimed_by = %(consumer)s
-  AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
-RETURNING message_id
+-- Only claims that this consumer still holds, and only in this version. The function (schema/011_claims_by_key.sql) finds
+-- them by primary key, with any statistics.
+SELECT topic_extend(%(topic)s, %(group)s, %(consumer)s, %(version)s::integer, %(message_ids)s::json, %(lease_ms)s::bigint)
 
 -- name: release
--- Only claims that this consumer still holds, and only in this version (primary key). `forgiven` is 1 if the delivery
--- does not count as an attempt.
-UPDATE topic_consumer_group
-SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, since = now_ms(),
-    attempts = attempts - %(forgiven)s::integer,
-    not_before = CASE WHEN %(delay_ms)s::bigint > 0 THEN now_ms() + %(delay_ms)s::bigint ELSE (
-        SELECT p.free FROM topic_group_positions AS p
-        WHERE p.topic_name = %(topic)s AND p.consumer_group = %(group)s) END
-WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
-  AND claimed_by = %(consumer)s
-  AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
-RETURNING message_id
+-- Like `extend`. `forgiven` is 1 if the delivery does not count as an attempt.
+SELECT topic_release(%(topic)s, %(group)s, %(consumer)s, %(version)s::integer, %(message_ids)s::json, %(delay_ms)s::bigint,
+                     %(forgiven)s::integer)
 
 -- name: release_unknown
 -- The answer to a claim was lost with the connection, so the consumer does not know what it holds. The lost delivery
@@ -70,17 +57,8 @@ WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at 
   AND claimed_by = %(consumer)s AND message_id NOT IN (SELECT json_array_elements_text(%(held)s::json))
 
 -- name: ack
--- Also removes the dead letter: a group that was set back may get a dead letter again and acknowledge it.
-WITH acked AS (
-    UPDATE topic_consumer_group SET acknowledged_at = (SELECT now_at())
-    WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
-      AND claimed_by = %(consumer)s
-      AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
-    RETURNING message_id),
-undead AS (
-    DELETE FROM topic_dead_letters
-    WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND message_id = ANY (ARRAY(SELECT message_id FROM acked)))
-SELECT count(*) FROM acked
+-- Like `extend`. Also removes the dead letter: a group that was set back may get a dead letter again and acknowledge it.
+SELECT topic_ack(%(topic)s, %(group)s, %(consumer)s, %(version)s::integer, %(message_ids)s::json)
 
 -- name: acknowledged
 -- Which of these claims are already acknowledged. A repeated ack is not a stale ack.
@@ -89,9 +67,11 @@ WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at 
   AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json))) AND claim_version = %(version)s::integer
 
 -- name: claims
--- For operators: all held claims, or only the stuck ones.
+-- For operators: all held claims, or only the stuck ones. A poll that finds an expired claim replaces the end of its
+-- lease (topic_claim), so only the beginning is known.
 SELECT topic_name, consumer_group, message_id, claimed_by, claim_version, attempts,
-       greatest(0, now_ms() - (extract(epoch FROM claimed_at) * 1000)::bigint), lease_until - now_ms()
+       greatest(0, now_ms() - (extract(epoch FROM claimed_at) * 1000)::bigint),
+       CASE WHEN lease_until < since THEN least(-1, since - now_ms()) ELSE lease_until - now_ms() END
 FROM topic_consumer_group
 WHERE acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NULL
   AND (%(topic)s::text IS NULL OR topic_name = %(topic)s) AND (%(group)s::text IS NULL OR consumer_group = %(group)s)
@@ -103,11 +83,12 @@ LIMIT %(limit)s::bigint
 
 -- name: force_release
 -- For operators, and for a node whose earlier processes have ended: releases the claim of any consumer. The holder's ack
--- will be refused. `forgiven` is 1 if the delivery does not count as an attempt.
+-- will be refused. `forgiven` is 1 if the delivery does not count as an attempt. Primary key (`coalesce` hides the other
+-- index, which has all open claims of the group).
 UPDATE topic_consumer_group SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL,
     attempts = attempts - %(forgiven)s::integer,
     not_before = (SELECT p.free FROM topic_group_positions AS p
                   WHERE p.topic_name = %(topic)s::text AND p.consumer_group = %(group)s::text)
 WHERE topic_name = %(topic)s::text AND consumer_group = %(group)s::text AND message_id = %(message_id)s::text AND claim_version = %(version)s::integer
-  AND acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NULL
+  AND coalesce(acknowledged_at, set_aside_at) IS NULL AND claimed_by IS NOT NULL
 RETURNING message_id

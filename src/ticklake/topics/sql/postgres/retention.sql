@@ -22,11 +22,11 @@ ORDER BY m.id
 LIMIT %(limit)s::bigint
 
 -- name: remove_claims
+-- Of all groups of the topic (primary key, which begins with the message).
 DELETE FROM topic_consumer_group
-WHERE (topic_name, consumer_group, message_id) IN (
-    SELECT p.topic_name, p.consumer_group, m.value
-    FROM topic_groups AS p, json_array_elements_text(%(message_ids)s::json) AS m WHERE p.topic_name = %(topic)s)
+WHERE topic_name = %(topic)s AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json)))
 
 -- name: remove_messages
+-- uk_topic_message.
 DELETE FROM topic_messages
-WHERE topic_name = %(topic)s AND message_id IN (SELECT json_array_elements_text(%(message_ids)s::json))
+WHERE topic_name = %(topic)s AND message_id = ANY (ARRAY(SELECT json_array_elements_text(%(message_ids)s::json)))

@@ -18,18 +18,19 @@ WHERE p.topic_name = :topic AND p.consumer_group = :group
 
 -- name: restart
 -- A lease or delay that begins in the future was stored before the clock was set back. It begins again now, with the same
--- length (idx_topic_group_since).
+-- length (idx_topic_group_since). A lease that `expire` has ended stays so.
 UPDATE topic_consumer_group
-SET lease_until = :now + (lease_until - since), not_before = max(0, :now + (not_before - since)),
+SET lease_until = iif(lease_until > 0, :now + (lease_until - since), lease_until), not_before = max(0, :now + (not_before - since)),
     since = :now, claimed_at = min(claimed_at, :now)
 WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NULL AND set_aside_at IS NULL
   AND since > :now
 
 -- name: expire
 -- Messages whose lease or delay has ended become available, so that the oldest one comes first (idx_topic_group_open).
+-- Earlier versions may have stored an end below 0 when the clock was set back.
 UPDATE topic_consumer_group SET lease_until = 0, not_before = 0
 WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NULL AND set_aside_at IS NULL
-  AND available_at > 0 AND available_at <= now_ms()
+  AND available_at <> 0 AND available_at <= now_ms()
 
 -- name: available
 -- Messages that were delivered before and are available again, oldest first, with their sizes (idx_topic_group_open).
@@ -43,7 +44,7 @@ LIMIT :limit
 -- name: reclaim
 -- Claims rows of `available` in the same transaction. The version grows, so the ack of the last holder is refused.
 UPDATE topic_consumer_group
-SET claimed_by = :consumer, claimed_at = now_ms(), since = now_ms(), lease_until = now_ms() + nullif(:lease_ms, 0), not_before = 0,
+SET claimed_by = :consumer, claimed_at = :now, since = :now, lease_until = :now + nullif(:lease_ms, 0), not_before = 0,
     claim_version = claim_version + 1, attempts = attempts + 1
 WHERE topic_name = :topic AND consumer_group = :group AND message_id = :message_id
 
@@ -138,9 +139,10 @@ WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NOT
   AND message_id IN (SELECT value FROM json_each(:message_ids)) AND claim_version = :version
 
 -- name: claims
--- For operators: all held claims, or only the stuck ones.
+-- For operators: all held claims, or only the stuck ones. A poll that finds an expired claim replaces the end of its
+-- lease (`expire`), so only the beginning is known.
 SELECT topic_name, consumer_group, message_id, claimed_by, claim_version, attempts, max(0, now_ms() - claimed_at),
-       lease_until - now_ms()
+       iif(lease_until < since, min(-1, since - now_ms()), lease_until - now_ms())
 FROM topic_consumer_group
 WHERE acknowledged_at IS NULL AND set_aside_at IS NULL AND claimed_by IS NOT NULL
   AND (:topic IS NULL OR topic_name = :topic) AND (:group IS NULL OR consumer_group = :group)
