@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from ticklake import BatchInfo, Database
-from ticklake.indexers import subscription
+from ticklake.indexers import suspects
 from ticklake.indexers.base import IndexerOptions, IndexerResources
+from ticklake.indexers.batches import TopicBatches
 from ticklake.indexers.subscription import open_reader
+from ticklake.monitoring import Monitor
 from ticklake.storage import Storage
 from ticklake.topics import Run, TopicReader
 
@@ -82,33 +85,37 @@ def test_nodes_that_compete_are_killed_often_and_lose_no_message(open_as: Open, 
         assert len(reader.poll_many(10, 0)) < 3  # the last one is alive
 
 
-@pytest.mark.warns("DEAD_LETTER")
-def test_a_message_that_ends_its_process_again_and_again_becomes_a_dead_letter(
-    open_as: Open, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subscription, "MANY_CLAIMS", 10)
-    lives = 0
-    while open_as(f"{NODE}/{lives:08x}").poll_many(10, 0):
-        lives += 1
-        assert lives < 60
-    assert lives > 10
-    assert [(one.lag, one.dead_letters) for one in run.groups.list(TOPIC)] == [(0, 3)]
-
-
-@pytest.mark.warns("DEAD_LETTER")
+@pytest.mark.warns("is indexed alone: it may have ended earlier processes")
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_only_the_message_that_ends_its_process_becomes_a_dead_letter(
-    place: int, open_as: Open, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_a_message_that_ends_its_process_comes_alone_and_is_never_given_up(
+    place: int, open_as: Open, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever claims it dies, with all that it holds. The others are delivered without it, and acknowledged."""
-    monkeypatch.setattr(subscription, "MANY_CLAIMS", 10)
-    culprit = run.browse(TOPIC)[place].message_id
-    lives = acknowledged = 0
-    while run.groups.lag(TOPIC, GROUP) or lives == 0:
-        reader = open_as(f"{NODE}/{lives:08x}")
-        lives += 1
-        assert lives < 40
-        while (found := reader.poll_many(10, 0)) and culprit not in {message.id for message in found}:
-            acknowledged += sum(reader.ack_many(found))
-    assert acknowledged == 2
-    assert [letter.message_id for letter in run.dead_letters.list()] == [culprit]
+    monkeypatch.setattr(suspects, "LONGEST", 0.2)
+    with open_as(f"{NODE}/ffffffff") as reader, run.writer(TOPIC) as writer:
+        reader.ack_many(reader.poll_many(10, 5))
+        for tick in range(3):
+            key = f"{run.id}/batch_{tick:010d}_{tick:010d}.pb"
+            (tmp_path / "storage" / run.id).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "storage" / key).touch()
+            writer.send(BatchInfo(simulation_run_id=run.id, storage_key=key, tick_start=tick, tick_end=tick))
+    culprit = run.browse_last(TOPIC, 3)[place].message_id
+    done = 0
+    for life in range(20):
+        reader = open_as(f"{NODE}/{life:08x}")
+        batches = TopicBatches(run, reader, 600, Storage(tmp_path / "storage"), Monitor("test"), None)
+        while not (found := batches.poll(10, 1)) or culprit not in [one.message.id for one in found if one.message]:
+            batches.done(found)
+            done += len(found)
+        assert len(found) == 1 or life < 5
+    assert done == 2
+    assert [(one.lag, one.dead_letters) for one in run.groups.list(TOPIC)] == [(1, 0)]
+
+
+def test_many_kills_and_releases_of_a_healthy_message_never_bury_it(open_as: Open, run: Run) -> None:
+    with open_as(f"{NODE}/00000000") as reader:
+        for _ in range(40):
+            reader.release(reader.poll_many(10, 0))
+    for life in range(1, 40):
+        assert open_as(f"{NODE}/{life:08x}").poll_many(10, 0)
+    assert [(one.lag, one.dead_letters) for one in run.groups.list(TOPIC)] == [(3, 0)]

@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from ticklake import RunCompleted
-from ticklake.coordination import Coordinator, FoundFile, Target, files_left, recorded_end
+from ticklake.coordination import Coordinator, End, FoundFile, Target, files_left, recorded_end
 from ticklake.indexers.base import IndexerOptions, IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
@@ -78,7 +78,7 @@ def test_old_runs_and_new_ones_are_indexed_from_their_files(
         assert len(indexer.runs) <= PLACES
     for number in range(2 * PLACES):
         run = database.run(run_of(number), create=False)
-        assert recorded_end(run, "EnvironmentIndexer", target(maker, number)) == 9
+        assert recorded_end(run, "EnvironmentIndexer", target(maker, number)) == End(9)
     assert indexer.monitor.counter("ticks_processed").value == 10 * (2 * PLACES + 1) + 20
 
 
@@ -119,7 +119,7 @@ def test_a_restarted_node_takes_over_what_its_ended_process_has_claimed(
     run, table = database.run(run_of(1)), target(maker, 1)
     dead = Coordinator(run, "EnvironmentIndexer", step=1, table=table, lease=3600, instance="node/1:a")
     assert dead.claim([FoundFile(name, parse_batch_name(name))], 1)  # type: ignore[arg-type]
-    assert files_left(run, "EnvironmentIndexer", table, [name]) == 1
+    assert files_left(run, "EnvironmentIndexer", table, [name]).in_work == 1
     with following(replace(resources, consumer=lambda: "node/2"), database):
         eventually(lambda: is_indexed(maker, 1, 10))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.coordination.claims import Batch, Claim, CoordinatorStatus, FoundFile
+from ticklake.coordination.claims import LOST_OFTEN, Batch, Claim, CoordinatorStatus, FoundFile
 from ticklake.coordination.coordinator import Coordinator, frontiers
 from ticklake.coordination.destination import Destination, Topic, destination_of, topics_with
 from ticklake.coordination.gaps import (
@@ -35,6 +35,7 @@ from ticklake.coordination.reconcile import (
 from ticklake.coordination.target import NO_TABLE, Target
 
 __all__ = [
+    "LOST_OFTEN",
     "NOTHING_MISSING",
     "NO_TABLE",
     "PENDING",

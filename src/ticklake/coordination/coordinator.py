@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -148,17 +148,17 @@ class Coordinator:
         with self._run.reading() as transaction:
             return self._never_claimed(transaction.sql(PACKAGE), names)
 
-    def take_over(self, limit: int, *, suspects: bool = True) -> list[Claim]:
+    def take_over(self, limit: int, is_due: Callable[[int], bool] = lambda _: True) -> list[Claim]:
         """Claims batches that were released or whose lease has expired, because their indexer died or is stuck.
 
-        A batch whose claims were lost often may be what ends its process. With `suspects`, such a batch is claimed if
-        there is no other, and alone.
+        A batch whose claims were lost often may be what ends its process. It is claimed alone, and only if there is no
+        other. `is_due` returns whether a batch that was lost so often is tried now.
         """
         started = time.monotonic()
         values = self._key | {"lease_ms": self._lease_ms}
         with self._locked() as (sql, _):
             rows = sql.expired(**values, limit=limit)
-            rows = [row for row in rows if row[-1] < LOST_OFTEN] or rows[: int(suspects)]
+            rows = [row for row in rows if row[-1] < LOST_OFTEN] or [row for row in rows[:1] if is_due(row[-1])]
             if rows:
                 names = json.dumps([row[0] for row in rows])
                 sql.take_over(**values, instance=self._instance, filenames=names)

@@ -15,6 +15,7 @@ from ticklake.contracts import BatchInfo
 from ticklake.database import OUTAGES
 from ticklake.errors import TickLakeError
 from ticklake.indexers.errors import KeyOfAnotherRun, NotABatchMessage
+from ticklake.indexers.suspects import Suspects
 from ticklake.lake.delta import Location
 from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import StorageUnavailable, TableUnreadable
@@ -136,6 +137,7 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
         self._processed, self._has_ticks = processed, has_ticks
         self._held: set[str] = set()
         self._found_nothing = False
+        self._suspects = Suspects(monitor)
         self.lease = lease
 
     @property
@@ -211,7 +213,13 @@ class TopicBatches(AbstractContextManager["TopicBatches"]):
                 self._reader.ack(message)
                 return None
             file = self._storage.batch(info.storage_key)
-            return Delivery(file, file.ticks, message, alone=self._reader.is_suspect(message))
+            if alone := self._reader.is_suspect(message):
+                losses = message.claim_version - message.attempts
+                if seconds := self._suspects.seconds_until_try(losses):
+                    self._reader.release([message], delay=seconds)
+                    return None
+                self._suspects.report(file.key, losses, message.claim_version)
+            return Delivery(file, file.ticks, message, alone=alone)
         except OUTAGES as error:
             self._monitor.errors.record("DATABASE_UNAVAILABLE", error)
             log.warning("%s", error)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TypeVar
 
 from ticklake.coordination import (
+    LOST_OFTEN,
     NOTHING_MISSING,
     PENDING,
     Claim,
@@ -25,9 +26,8 @@ from ticklake.coordination import (
 from ticklake.errors import TickLakeError
 from ticklake.indexers.base import IndexerOptions
 from ticklake.indexers.batches import Delivery
-from ticklake.indexers.reopening import (
-    failed_files,
-)
+from ticklake.indexers.reopening import failed_files
+from ticklake.indexers.suspects import Suspects
 from ticklake.lake.empty import joined
 from ticklake.lake.errors import StorageUnavailable
 from ticklake.lives import Life, life_of
@@ -48,9 +48,6 @@ _CLAIM_PAGE = 500
 _QUERY_PAGE = 5_000
 # How often to check whether the run has ended.
 _END_SECONDS = 5.0
-
-MAX_LOST = 30
-"""A file whose process has ended this often is not tried again. Most of these times it was claimed alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +83,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self._held: set[Claim] = set()
         self._uncertain = False
         self._found: list[FoundFile] = []
-        self._suspects_next = False
+        self._suspects = Suspects(monitor)
         self._gaps_pending = 0
         self._recorded: Life | None = None
         self._end_is_bad = False
@@ -156,14 +153,11 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         return deliveries
 
     def _claim(self, limit: int) -> list[Claim]:
-        """Claims expired batches first, then files in gaps, then new files.
-
-        Batches that may end this process are claimed after the files of each listing, so that those are indexed.
-        """
+        """Claims expired batches first, then files in gaps, then new files."""
         self._resolve_uncertainty()
         status = self._coordinator.status()
         self._gaps_pending = status.gaps_pending
-        if status.expired and (claims := self._coordinator.take_over(limit, suspects=self._suspects_next)):
+        if status.expired and (claims := self._coordinator.take_over(limit, self._is_due)):
             self.exhausted = False
             return claims
         end = self._read_end()  # before the listing, which then includes all files of an ended run
@@ -173,14 +167,9 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             claims = self._coordinator.claim(page, limit)
             # All files up to the last claimed one are claimed by now, or the whole page if none could be claimed.
             self._found = page[page.index(_found(claims[-1])) + 1 :] + rest if claims else rest
-            self._suspects_next = not self._found
             if claims:
                 self.exhausted = False
                 return claims
-        self._suspects_next = True
-        if status.expired and (claims := self._coordinator.take_over(limit)):
-            self.exhausted = False
-            return claims
         listed_all = listed and self._watch.whole
         if listed and end is not None:
             self._record_end(end)
@@ -189,6 +178,9 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         exhausted = listed_all and not self._coordinator.claimed_except(self._held)
         self.exhausted = exhausted and (self.exhausted or self._refresh_failed())
         return []
+
+    def _is_due(self, lost: int) -> bool:
+        return not self._suspects.seconds_until_try(lost - LOST_OFTEN)
 
     def _list_files(self, *, list_all: bool) -> bool:
         """Lists the changed folders of the storage; with `list_all`, every folder.
@@ -284,11 +276,10 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         return [delivery for claim in claims if (delivery := self._delivery(claim)) is not None]
 
     def _delivery(self, claim: Claim) -> Delivery | None:
-        if claim.lost >= MAX_LOST:
-            self._fail(claim, f"the processes that read it ended {claim.lost} times; it was claimed alone")
-            return None
         try:
             file = self._storage.batch(f"{self._run_id}/{claim.name}")
+            if claim.is_suspect:
+                self._suspects.report(file.key, claim.lost - LOST_OFTEN, claim.version)
             return ClaimedDelivery(file, file.ticks, claim=claim, alone=claim.is_suspect)
         except (OSError, StoredFileMissing) as error:
             if isinstance(error, StoredFileMissing) and self._storage.reachable(self._run_id):

@@ -26,8 +26,6 @@ from ticklake.topics import Message, Run, TopicReader, new_consumer_id
 
 log = logging.getLogger(__name__)
 
-MANY_CLAIMS = 30
-"""A message that was claimed this often may end the process that indexes it: each kill counts as an attempt then."""
 _ALONE = 2
 """A message that has this many attempts left is delivered alone (see `Run.reader`, `redeliver_alone`)."""
 
@@ -96,9 +94,8 @@ def _release_earlier(
 ) -> None:
     """Releases claims of ended processes of this node.
 
-    A process that is killed or restarted says little about its messages. So the first of these deliveries count as
-    attempts only until the message is delivered alone; it can then harm no other. From then on they do not count, until
-    there are very many: then the message is probably what ends the process.
+    A process that is killed or restarted says little about its messages. So these deliveries count as attempts only
+    until the message is delivered alone. Then it can harm no other.
     """
     node = life.partition("/")[0]
     held = run.claims.list(topic=topic, group=group, limit=None)
@@ -107,7 +104,7 @@ def _release_earlier(
         others = {_life_in(one.consumer) for one in earlier}
         over = {other for other in others if is_over(other)}
         earlier = [one for one in earlier if _life_in(one.consumer) in over]
-    forgiven = [one for one in earlier if max_attempts - one.attempts < _ALONE and one.version < MANY_CLAIMS]
+    forgiven = [one for one in earlier if max_attempts - one.attempts < _ALONE]
     released = run.claims.release(forgiven, forgiven=True)
     released += run.claims.release([one for one in earlier if one not in forgiven])
     if released:

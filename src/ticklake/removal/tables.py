@@ -56,7 +56,8 @@ class TablesCopy(AbstractContextManager["TablesCopy"]):
         if _listed(self._source) != self._before:
             raise TablesChanging(run_id=self._run_id)
         if self._partial.exists():
-            self._partial.rename(self._target)
+            with faults.around("archive.tables"):
+                self._partial.rename(self._target)
             sync(self._target.parent)
         for left in self._target.parent.glob(f".{self._target.name}.*partial"):  # by a command that was killed
             remove_tree(left)
