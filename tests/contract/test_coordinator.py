@@ -501,6 +501,14 @@ def test_an_end_that_was_too_late_leaves_no_gap_behind(coordinator: Open):
         assert (ticks_of(one), one.frontier()) == ([(100, 490), (500, 590)], frontier)
 
 
+def test_ticks_that_were_never_written_are_no_gap_if_the_table_lacks_them(coordinator: Open):
+    one = coordinator()
+    claim_all(one, batch(200, 290))
+    one.record_end(290, [TickRange(0, 190)])
+    assert one.reopen_missing([TickRange(0, 190)]) == []
+    assert gaps_of(one) == []
+
+
 def test_a_bad_file_with_ticks_that_were_never_written_is_a_gap(coordinator: Open):
     one = coordinator()
     claim_all(one, batch(0, 90), batch(200, 290))

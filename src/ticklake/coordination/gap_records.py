@@ -41,11 +41,14 @@ class GapRecords:
         log.debug("Gap in %s: %s", self._indexer_class, gap.ticks)
 
     def record(self, sql: Statements, ticks: TickRange) -> None:
-        """Records the ticks that no good batch has as gaps. A very large number of gaps becomes one gap."""
-        known = map(read_batch, sql.batches(**self._key, first=ticks.start, last=ticks.end))
+        """Records the ticks that no good batch has as gaps. A very large number of gaps becomes one gap.
+
+        Ticks that were never written to an abandoned run are no gaps.
+        """
+        known = list(map(read_batch, sql.batches(**self._key, first=ticks.start, last=ticks.end)))
         good = [part for batch in known if batch.status != "failed" for part in batch.present_ticks(self._step)]
         gaps = [gap.ticks for gap in self.overlapping(sql, ticks)]
-        missing = joined_if_many(subtract([ticks], [*gaps, *good], self._step))
+        missing = joined_if_many(subtract([ticks], [*gaps, *good, *self._excused(sql, known)], self._step))
         for gap in subtract(missing, gaps, self._step):
             self.add(sql, Gap(gap, 0), new=True)
 
@@ -123,6 +126,10 @@ class GapRecords:
         lacks = json.dumps(missing.ranges) if missing.ranges else None
         sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp)
 
+    def _excused(self, sql: Statements, batches: Sequence[Batch]) -> list[TickRange]:
+        """Returns the ticks that nobody expects. Ticks that one of these files promises are expected."""
+        return subtract(self.known_end(sql).never_written, [batch.ticks for batch in batches], self._step)
+
     def _batches(self, sql: Statements) -> list[Batch]:
         return list(map(read_batch, sql.batches(**self._key, first=ALL_TICKS.start, last=ALL_TICKS.end)))
 
@@ -131,14 +138,14 @@ class GapRecords:
 
         Only this way is a gap exact that stands for the many holes of a file.
         """
-        batches, end = self._batches(sql), self.known_end(sql)
+        batches, end = self._batches(sql), self.known_end(sql).last_tick
         before = self.overlapping(sql, ALL_TICKS)
         sql.remove_gaps(**self._key)
         good = [batch for batch in batches if batch.status != "failed"]
         reach = max([batch.ticks.end for batch in batches], default=-1)
-        reach = reach if end.last_tick is None else max(reach, end.last_tick)
-        excused = subtract(end.never_written, [batch.ticks for batch in batches], self._step)
-        for ticks in subtract([TickRange(0, reach)], [*excused, *(batch.ticks for batch in good)], self._step):
+        reach = reach if end is None else max(reach, end)
+        there = [*self._excused(sql, batches), *(batch.ticks for batch in good)]
+        for ticks in subtract([TickRange(0, reach)], there, self._step):
             self.add(sql, Gap(ticks, 0), new=True)
         for batch in good:
             if missing := merged(batch.missing.ranges, self._step):
