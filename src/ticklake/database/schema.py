@@ -42,6 +42,7 @@ class Transaction(ABC):
         self.foreign = False
         self.prepares = False
         self._after_commit: dict[object, Callable[[], None]] = {}
+        self._after_end: list[Callable[[], None]] = []
         self._savepoints = 0
 
     def sql(self, package: str) -> Statements:
@@ -56,6 +57,10 @@ class Transaction(ABC):
         self.check_open()
         self._after_commit.setdefault(object() if once is None else once, act)
 
+    def after_end(self, act: Callable[[], None]) -> None:
+        """Calls `act` after the commit or the rollback, when this thread can begin another transaction."""
+        self._after_end.append(act)
+
     def check_open(self) -> None:
         """Raises `TransactionOver` after the end, when the connection may belong to another transaction.
 
@@ -68,11 +73,19 @@ class Transaction(ABC):
 
     def committed(self) -> None:
         """Calls the acts after the commit. A failure is only logged, because the commit has succeeded."""
-        for act in self._after_commit.values():
+        self._call(self._after_commit.values(), "commit")
+
+    def ended(self) -> None:
+        """Calls the acts after the end, each once. A failure is only logged."""
+        acts, self._after_end = self._after_end, []
+        self._call(acts, "end")
+
+    def _call(self, acts: Iterable[Callable[[], None]], after: str) -> None:
+        for act in acts:
             try:
                 act()
             except Exception as error:
-                _log.warning("Run %s: a callback after the commit failed: %r", self.run_id, error)
+                _log.warning("Run %s: a callback after the %s failed: %r", self.run_id, after, error)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -295,8 +308,11 @@ class Schema(Protocol):
     def check_process(self) -> None:
         """Raises `DatabaseForked` if the process that opened it forked this one."""
 
+    def open_transaction(self) -> Transaction | None:
+        """Returns a transaction of this thread that can write and is still open; None if there is none."""
+
     def check_nesting(self) -> None:
-        """Raises `NestedTransaction` if a transaction would wait for one of this same thread."""
+        """Raises `NestedTransaction` if this thread has a transaction open: another one could wait for it."""
 
     @property
     def inherited(self) -> bool:

@@ -224,9 +224,18 @@ class PostgresSchema:
     def check_process(self) -> None:
         self._backend.check_process(self._backend.name)
 
+    def open_transaction(self) -> PostgresTransaction | None:
+        for user in self._backend.connections.users():
+            if isinstance(user, PostgresWork) and user.is_mine_in(self) and user.transaction is not None:
+                return user.transaction
+        return None
+
     def check_nesting(self) -> None:
-        """Another connection would be used. But if many threads do this, all wait for a connection of the others."""
-        if any(isinstance(user, PostgresWork) and user.is_mine_in(self) for user in self._backend.connections.users()):
+        """Another connection would be used, and wait for a lock of this thread for ever.
+
+        If many threads do this, all also wait for a connection of the others.
+        """
+        if self.open_transaction() is not None:
             raise NestedTransaction(database=self.database)
 
     @property
@@ -363,11 +372,12 @@ class PostgresWork(Work[PostgresTransaction]):
         self._begin_with = begin
         self._patient = patient
         self._reference = backend.connections.reference(self)
-        self._transaction: PostgresTransaction | None = None
+        self.transaction: PostgresTransaction | None = None
 
     def is_mine_in(self, schema: PostgresSchema) -> bool:
         """Returns whether this is a transaction of the current thread that can write to a schema."""
-        return self._schema is schema and self._begin_with == BEGIN and self.thread == threading.get_ident()
+        mine = self._begin_with == BEGIN and self.thread == threading.get_ident()
+        return mine and self._schema is not None and self._schema.name == schema.name
 
     def _begin(self) -> PostgresTransaction:
         self.thread = threading.get_ident()
@@ -381,15 +391,15 @@ class PostgresWork(Work[PostgresTransaction]):
         if self._schema is not None and connection.pooler:
             connection.enter(self._schema.name, self._durable)
         run_id = "" if self._schema is None else self._schema.run_id
-        self._transaction = PostgresTransaction(run_id, connection, self._backend, self._begin_with)
-        return self._transaction
+        self.transaction = PostgresTransaction(run_id, connection, self._backend, self._begin_with)
+        return self.transaction
 
     def _commit(self) -> None:
         connection = self._connection
         if self._begin_with and connection is not None:
             faults.reach("database.commit.before")
-            if self._transaction is not None:
-                self._transaction.check_open()
+            if self.transaction is not None:
+                self.transaction.check_open()
             if self._commit_on(connection) != "COMMIT":
                 reason = "a statement had failed, so the transaction was rolled back"
                 raise DatabaseUnusable(database=self._backend.name, reason=reason)
@@ -397,24 +407,28 @@ class PostgresWork(Work[PostgresTransaction]):
 
     def _commit_on(self, connection: Connection) -> str | None:
         failed = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.INERROR
-        if self._schema is None or self._transaction is None or not self._transaction.foreign or failed:
+        if self._schema is None or self.transaction is None or not self.transaction.foreign or failed:
             return connection.execute(b"COMMIT").statusmessage
         return connection.clean_and_commit(self._schema.name, self._durable)
 
     def _committed(self) -> None:
-        if self._transaction is not None:
-            self._transaction.committed()
+        if self.transaction is not None:
+            self.transaction.committed()
+
+    def _ended(self) -> None:
+        if self.transaction is not None:
+            self.transaction.ended()
 
     def _end(self, *, clean: bool) -> None:
-        if self._transaction is not None:
-            self._transaction.over = True
+        if self.transaction is not None:
+            self.transaction.over = True
         connection = self._connection
         try:
-            clean = clean and not (self._transaction is not None and self._transaction.prepares)
+            clean = clean and not (self.transaction is not None and self.transaction.prepares)
             if connection is not None and (not clean or connection.read_only or not _rolled_back(connection)):
                 self._backend.connections.discard(self._reference)
-            if connection is not None and self._schema is not None and self._transaction is not None:
-                self._schema.count_statements(self._transaction.executed)
+            if connection is not None and self._schema is not None and self.transaction is not None:
+                self._schema.count_statements(self.transaction.executed)
         finally:
             self._backend.connections.release(self._reference)
 

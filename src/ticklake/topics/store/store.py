@@ -202,6 +202,8 @@ class TopicStore(ABC):
         return bool(found)
 
     def mark_processed(self, indexer_class: str, batch_ids: Sequence[str], connection: Transaction | None) -> None:
+        if connection is None:
+            self.schema.check_nesting()
         with self._autocommit(connection) as sql:
             sql.mark_processed(indexer_class=indexer_class, batch_ids=json.dumps(batch_ids))
 
