@@ -165,6 +165,9 @@ class Transaction(ABC):
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]: ...
 
     @abstractmethod
+    def _count(self, text: str, values: Iterable[Mapping[str, Any]]) -> int: ...
+
+    @abstractmethod
     def _execute_script(self, text: str) -> None: ...
 
     @abstractmethod
@@ -225,6 +228,11 @@ class Statement:
         self._transaction.executed += 1
         return self._transaction._execute_many(self._text, values)
 
+    def count(self, values: Iterable[Mapping[str, Any]]) -> int:
+        """Like `many`, but returns the number of rows that it changed. Rows that triggers change do not count."""
+        self._transaction.executed += 1
+        return self._transaction._count(self._text, values)
+
 
 class ForeignStatement(Statement):
     """A statement of a package that is not ours."""
@@ -256,6 +264,10 @@ class FaultyStatement(Statement):
     def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         with faults.around(self._point):
             return super().many(values)
+
+    def count(self, values: Iterable[Mapping[str, Any]]) -> int:
+        with faults.around(self._point):
+            return super().count(values)
 
 
 class Listener(Protocol):

@@ -322,6 +322,13 @@ class PostgresTransaction(Transaction):
         except psycopg.Error as error:
             raise self._translate(error) from error
 
+    def _count(self, text: str, values: Iterable[Mapping[str, Any]]) -> int:
+        self.check_open()
+        try:
+            return sum(self._connection.statements.execute(text.encode(), one).rowcount for one in values)
+        except psycopg.Error as error:
+            raise self._translate(error) from error
+
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return [row for one in values for row in self._execute(text, one)]
 

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +145,19 @@ class SqliteTransaction(Transaction):
 
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return self._rows(self._connection.executemany, text, values)
+
+    def _count(self, text: str, values: Iterable[Mapping[str, Any]]) -> int:
+        """Needs no other statement: the driver asks for the next values after it has executed the statement."""
+        changed = 0
+
+        def counted() -> Iterator[Mapping[str, Any]]:
+            nonlocal changed
+            for one in values:
+                yield one
+                changed += self._connection.changes()
+
+        self._rows(self._connection.executemany, text, counted())
+        return changed
 
     def _execute_script(self, text: str) -> None:
         self._execute(text, {})

@@ -215,17 +215,23 @@ class TopicStore(ABC):
             raise OtherDatabase(database=self.schema.database, other=connection.database)
         return connection.sql(PACKAGE)
 
-    @staticmethod
+    @classmethod
     def _for_held(
-        statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object
+        cls, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object
     ) -> list[tuple[int, Any]]:
         """Executes a statement that changes only claims that are still held. Returns versions and first columns."""
-        values |= {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
         return [
-            (version, row[0])
-            for version, message_ids in _by_version(claims).items()
-            for row in statement(**values, version=version, message_ids=json.dumps(message_ids))
+            (held["version"], row[0])
+            for held in cls._held_values(consumer, claims)
+            for row in statement(**values, **held)
         ]
+
+    @staticmethod
+    def _held_values(consumer: Consumer, claims: Sequence[Claim]) -> Iterator[dict[str, Any]]:
+        """Yields the values of a statement for the claims of each version."""
+        place = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        for version, message_ids in _by_version(claims).items():
+            yield {**place, "version": version, "message_ids": json.dumps(message_ids)}
 
     @contextmanager
     def _autocommit(self, connection: Transaction | None = None) -> Iterator[Statements]:

@@ -2,7 +2,7 @@
 
 -- name: publish
 -- A sender that got no answer sends again. The message is stored only once (uk_topic_message). Returns nothing, because
--- that would double the cost. `changes` counts the new messages.
+-- that would double the cost. The driver counts the new messages.
 INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope, created_at)
 VALUES (:topic, :message_id, :timestamp, :envelope, :now)
 ON CONFLICT (topic_name, message_id) DO NOTHING
