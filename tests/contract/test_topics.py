@@ -24,6 +24,7 @@ from ticklake.errors import (
     NotAMessage,
     OtherRun,
     StatementOfSavepoint,
+    TickLakeError,
     TopicClosed,
     TransactionAborted,
 )
@@ -821,3 +822,37 @@ def test_rows_that_triggers_write_are_not_counted(run: Run, batch: Batch, pass_t
             assert reader.ack_many([lost, held]) == [False, True]
             assert run.monitor.snapshot()["messages_acknowledged"] == 1
             assert other.ack(taken)
+
+
+_REFUSE_SECOND = {
+    "sqlite": "CREATE TRIGGER refuse BEFORE UPDATE ON topic_consumer_group WHEN old.claim_version = 2 "
+    "BEGIN SELECT raise(ABORT, 'not this one'); END",
+    "postgres": "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql"
+    " AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;"
+    "CREATE TRIGGER refuse BEFORE UPDATE ON topic_consumer_group"
+    " FOR EACH ROW WHEN (old.claim_version = 2) EXECUTE FUNCTION refuse()",
+}
+
+
+@pytest.mark.parametrize("act", [TopicReader.ack_many, TopicReader.extend])
+def test_claims_of_several_versions_are_changed_together_or_not_at_all(
+    run: Run, batch: Batch, pass_time: Callable[[float], None], act: Callable[..., list[bool]]
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=100) as reader:
+        writer.send(batch(1))
+        reader.release(reader.poll_many(1, 0))
+        (second,) = reader.poll_many(1, 0)
+        writer.send(batch(2))
+        (first,) = reader.poll_many(1, 0)
+        assert (first.claim_version, second.claim_version) == (1, 2)
+        with run.transaction() as transaction:
+            transaction.execute_script(_REFUSE_SECOND[transaction.dialect])
+        pass_time(50)
+        with pytest.raises(TickLakeError, match="not this one"):
+            act(reader, [first, second])
+        assert all(claim.expires_in_ms is not None and claim.expires_in_ms < 60_000 for claim in run.claims.list())
+        assert len(run.claims.list()) == 2
+        with run.transaction() as transaction:
+            where = " ON topic_consumer_group" if transaction.dialect == "postgres" else ""
+            transaction.execute_script(f"DROP TRIGGER refuse{where}")
+        assert act(reader, [second, first]) == [True, True]
