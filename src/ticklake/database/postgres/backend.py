@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import select
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -46,7 +45,6 @@ BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """Our statements rely on this level, so it is set explicitly and not left to the default of a server or role."""
 READING = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 READ_ONLY = "25006"
-_UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
@@ -74,7 +72,7 @@ class PostgresBackend(Inheritable):
         self.damaged: list[str] = []
         self._owns_connections = connections is None
         keep = min(min_idle, max_pool_size)
-        self.connections = connections or Pool(self._connect, _usable, size=max_pool_size, keep=keep)
+        self.connections = connections or Pool(self._connect, Connection.is_usable, size=max_pool_size, keep=keep)
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
         name = schema_name(run_id)
@@ -187,15 +185,6 @@ class PostgresBackend(Inheritable):
         return translate(postgres_fault(error.sqlstate, lost=lost), self.name, reason)
 
     def _disown(self, fork: Fork) -> None: ...
-
-
-def _usable(connection: Connection) -> bool:
-    """Returns whether an idle connection is usable. If there is something to read, the server has closed it."""
-    if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-        return False
-    watched = select.poll()
-    watched.register(connection.fileno(), select.POLLIN)
-    return not watched.poll(0)
 
 
 class PostgresSchema:
@@ -432,7 +421,7 @@ class PostgresWork(Work[PostgresTransaction]):
         connection = self._connection
         try:
             clean = clean and not (self.transaction is not None and self.transaction.prepares)
-            if connection is not None and (not clean or connection.read_only or not _rolled_back(connection)):
+            if connection is not None and (not clean or connection.read_only or not connection.roll_back()):
                 self._backend.connections.discard(self._reference)
             if connection is not None and self._schema is not None and self.transaction is not None:
                 self._schema.count_statements(self.transaction.executed)
@@ -446,15 +435,6 @@ class PostgresWork(Work[PostgresTransaction]):
     def _connection(self) -> Connection | None:
         """The acquired connection; None before and after."""
         return self._backend.connections.held(self._reference)
-
-
-def _rolled_back(connection: Connection) -> bool:
-    """Rolls back an open transaction. Returns whether none is open any more."""
-    status = connection.pgconn.transaction_status
-    if status in (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR):
-        with suppress(psycopg.Error):
-            connection.execute(_UNDO, prepare=False)
-    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 def _has_rows(cursor: psycopg.Cursor[Row]) -> bool:
