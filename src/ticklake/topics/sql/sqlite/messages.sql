@@ -43,6 +43,6 @@ LIMIT :limit
 SELECT coalesce(min(id) - 1, (SELECT max(id) FROM topic_messages WHERE topic_name = :topic), 0) FROM (
     SELECT id FROM topic_messages WHERE topic_name = :topic ORDER BY id DESC LIMIT :limit) AS newest
 
--- name: batons
--- The topic of a baton has no other message.
-SELECT message_id FROM topic_messages WHERE topic_name = :topic ORDER BY id LIMIT 2
+-- name: baton
+-- One probe (uk_topic_message).
+SELECT id FROM topic_messages WHERE topic_name = :topic AND message_id = :message_id
