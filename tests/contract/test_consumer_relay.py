@@ -16,8 +16,9 @@ from ticklake.consumer import IdempotentConsumer, Outbox, Relay
 from ticklake.consumer.outbox import Attempts, Row
 from ticklake.consumer.relay import _batch, _pause
 from ticklake.database import Transaction
-from ticklake.errors import BatonPassedOver, InvalidName, InvalidOption, TransactionAborted
+from ticklake.errors import BatonPassedOver, InvalidName, InvalidOption, ReservedTopic, TransactionAborted
 from ticklake.topics import GroupStatus, Run
+from ticklake.topics.store import baton_id
 
 TOPIC = "validation-topic"
 
@@ -309,10 +310,32 @@ def test_the_relays_of_an_outbox_cannot_be_set_past_their_baton(run: Run, outbox
 
 
 def test_a_topic_of_another_kind_is_not_taken_for_an_outbox(run: Run) -> None:
-    with run.writer("outbox/mine") as writer, run.reader("outbox/mine", group="relay"):
+    with run.baton_writer("outbox/mine") as writer, run.reader("outbox/mine", group="relay"):
         writer.send(MetadataInfo(written_at_ms=1))
     (status,) = run.groups.list()
     assert status.lag == 1
+
+
+def test_only_relays_write_to_the_topic_of_a_baton(run: Run) -> None:
+    with pytest.raises(ReservedTopic, match="Choose another name"):
+        run.writer(f"outbox/{TOPIC}")
+    with pytest.raises(ReservedTopic):
+        IdempotentConsumer(run, "in", "g", lambda payload, _: payload, publishes="outbox/mine")
+    assert run.groups.list() == []
+
+
+def test_another_message_next_to_the_baton_makes_no_second_leader(run: Run, outbox: Outbox, relays) -> None:
+    """An earlier version accepted such messages."""
+    first, second = relays(), relays()
+    with run.baton_writer(f"outbox/{TOPIC}") as writer:
+        writer.send_many([MetadataInfo(written_at_ms=1), MetadataInfo(written_at_ms=2)])
+    assert first.relay() == 0
+    add(run, outbox, 1, 2)
+    assert second.relay() == 0
+    assert [claim.message_id for claim in run.claims.list()] == [baton_id(f"outbox/{TOPIC}")]
+    (status,) = run.groups.list(f"outbox/{TOPIC}")
+    assert status.lag == 2, "those of the outbox"
+    assert first.relay() == 2
 
 
 def test_a_topic_whose_baton_would_have_too_long_a_name_is_refused_before_any_work(run: Run) -> None:

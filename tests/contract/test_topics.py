@@ -24,11 +24,12 @@ from ticklake.errors import (
     NotAMessage,
     OtherRun,
     StatementOfSavepoint,
+    TickLakeError,
     TopicClosed,
     TransactionAborted,
 )
 from ticklake.topics import Message, Run, TopicReader
-from ticklake.topics.envelope import wrap_all
+from ticklake.topics.envelope import wrap, wrap_all
 
 Batch = Callable[[int], BatchInfo]
 PassTime = Callable[[float], None]
@@ -786,3 +787,72 @@ def test_a_send_inside_of_ones_own_transaction_is_refused(run: Run, batch: Batch
             writer.send(batch(3))
         writer.send(batch(4))
     assert {m.payload.tick_start for s in run.browse("t") if (m := s.opened())} - {1} == {2, 3, 4}  # type: ignore[attr-defined]
+
+
+_AUDIT = {
+    "sqlite": "CREATE TABLE audit (message_id TEXT);"
+    "CREATE TRIGGER acked AFTER UPDATE OF acknowledged_at ON topic_consumer_group"
+    " BEGIN INSERT INTO audit VALUES (new.message_id); END;"
+    "CREATE TRIGGER published AFTER INSERT ON topic_messages BEGIN INSERT INTO audit VALUES (new.message_id); END;",
+    "postgres": "CREATE TABLE audit (message_id TEXT);"
+    "CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql"
+    " AS $$ BEGIN INSERT INTO audit VALUES (new.message_id); RETURN new; END $$;"
+    "CREATE TRIGGER acked AFTER UPDATE OF acknowledged_at ON topic_consumer_group"
+    " FOR EACH ROW EXECUTE FUNCTION audit();"
+    "CREATE TRIGGER published AFTER INSERT ON topic_messages FOR EACH ROW EXECUTE FUNCTION audit()",
+}
+
+
+@pytest.mark.warns("STUCK_MESSAGE_REASSIGNED", "STALE_ACK_REJECTED")
+def test_rows_that_triggers_write_are_not_counted(run: Run, batch: Batch, pass_time: Callable[[float], None]) -> None:
+    """A stale ack next to a held one was taken for both."""
+    with run.transaction() as transaction:
+        transaction.execute_script(_AUDIT[transaction.dialect])
+    known = wrap(batch(1), 1)
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=10) as reader:
+        writer.forward([known])
+        writer.forward([known, wrap(batch(2), 1), known])
+        assert run.monitor.snapshot()["messages_published"] == 2
+        lost, held = reader.poll_many(2, 0)
+        pass_time(11)
+        with run.reader("t", group="g") as other:
+            taken = other.poll(0)
+            assert taken is not None
+            assert taken.id == lost.id
+            assert reader.ack_many([lost, held]) == [False, True]
+            assert run.monitor.snapshot()["messages_acknowledged"] == 1
+            assert other.ack(taken)
+
+
+_REFUSE_SECOND = {
+    "sqlite": "CREATE TRIGGER refuse BEFORE UPDATE ON topic_consumer_group WHEN old.claim_version = 2 "
+    "BEGIN SELECT raise(ABORT, 'not this one'); END",
+    "postgres": "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql"
+    " AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;"
+    "CREATE TRIGGER refuse BEFORE UPDATE ON topic_consumer_group"
+    " FOR EACH ROW WHEN (old.claim_version = 2) EXECUTE FUNCTION refuse()",
+}
+
+
+@pytest.mark.parametrize("act", [TopicReader.ack_many, TopicReader.extend])
+def test_claims_of_several_versions_are_changed_together_or_not_at_all(
+    run: Run, batch: Batch, pass_time: Callable[[float], None], act: Callable[..., list[bool]]
+) -> None:
+    with run.writer("t") as writer, run.reader("t", group="g", claim_timeout=100) as reader:
+        writer.send(batch(1))
+        reader.release(reader.poll_many(1, 0))
+        (second,) = reader.poll_many(1, 0)
+        writer.send(batch(2))
+        (first,) = reader.poll_many(1, 0)
+        assert (first.claim_version, second.claim_version) == (1, 2)
+        with run.transaction() as transaction:
+            transaction.execute_script(_REFUSE_SECOND[transaction.dialect])
+        pass_time(50)
+        with pytest.raises(TickLakeError, match="not this one"):
+            act(reader, [first, second])
+        assert all(claim.expires_in_ms is not None and claim.expires_in_ms < 60_000 for claim in run.claims.list())
+        assert len(run.claims.list()) == 2
+        with run.transaction() as transaction:
+            where = " ON topic_consumer_group" if transaction.dialect == "postgres" else ""
+            transaction.execute_script(f"DROP TRIGGER refuse{where}")
+        assert act(reader, [second, first]) == [True, True]

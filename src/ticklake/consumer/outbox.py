@@ -17,7 +17,7 @@ from ticklake.database.names import check_name
 from ticklake.text import error_text
 from ticklake.topics import Run
 from ticklake.topics.envelope import Envelope, client_clock_ms, wrap
-from ticklake.topics.store import baton_topic, check_size, count_fitting, in_parts
+from ticklake.topics.store import baton_topic, check_not_reserved, check_size, count_fitting, in_parts
 
 COUNT_LIMIT = 1_000_000
 STILL_SECONDS = 60.0
@@ -52,7 +52,7 @@ class Outbox:
     """The messages to publish on a topic, in order."""
 
     def __init__(self, run: Run, topic: str) -> None:
-        check_name("topic", baton_topic(topic))
+        check_name("topic", baton_topic(check_not_reserved(topic)))
         run.prepare(PACKAGE)
         self.topic = topic
         self._run = run

@@ -21,7 +21,7 @@ from ticklake.monitoring import Monitor
 from ticklake.topics import Message, Run
 from ticklake.topics.envelope import client_clock_ms, wrap
 from ticklake.topics.errors import TopicClosed
-from ticklake.topics.store import BATON_GROUP, baton_id, baton_topic
+from ticklake.topics.store import BATON_GROUP, baton_id, baton_topic, is_baton
 
 LEASE_SECONDS = 5.0
 LONGEST_RETRY = 60.0
@@ -147,8 +147,16 @@ class Relay:
             self._baton, self._renewed = (self._baton if held else None), time.monotonic()
         if self._baton is None:
             self._renewed = time.monotonic()
-            self._baton = self._batons.poll(max(0.0, deadline - time.monotonic()))
+            self._baton = self._next_baton(deadline)
         return self._baton is not None
+
+    def _next_baton(self, deadline: float) -> Message | None:
+        """Waits for the baton. Acknowledges any other message, which an earlier version accepted in this topic."""
+        while found := self._batons.poll(max(0.0, deadline - time.monotonic())):
+            if is_baton(found.topic, found.id):
+                return found
+            self._batons.ack(found)
+        return None
 
     def _wait(self, deadline: float, pause: float | None) -> None:
         if self._listener is None:
@@ -209,5 +217,5 @@ def _batch(size: int, attempts: Attempts) -> int:
 def _add_baton(run: Run, topic: str) -> None:
     """Publishes the baton, unless it exists. Its id is always the same."""
     baton = wrap(TopicEnvelope(), client_clock_ms(), baton_id(topic))
-    with run.writer(topic) as writer:
+    with run.baton_writer(topic) as writer:
         writer.forward([baton])

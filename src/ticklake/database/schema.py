@@ -42,6 +42,7 @@ class Transaction(ABC):
         self.foreign = False
         self.prepares = False
         self._after_commit: dict[object, Callable[[], None]] = {}
+        self._after_end: list[Callable[[], None]] = []
         self._savepoints = 0
 
     def sql(self, package: str) -> Statements:
@@ -56,6 +57,10 @@ class Transaction(ABC):
         self.check_open()
         self._after_commit.setdefault(object() if once is None else once, act)
 
+    def after_end(self, act: Callable[[], None]) -> None:
+        """Calls `act` after the commit or the rollback, when this thread can begin another transaction."""
+        self._after_end.append(act)
+
     def check_open(self) -> None:
         """Raises `TransactionOver` after the end, when the connection may belong to another transaction.
 
@@ -68,11 +73,19 @@ class Transaction(ABC):
 
     def committed(self) -> None:
         """Calls the acts after the commit. A failure is only logged, because the commit has succeeded."""
-        for act in self._after_commit.values():
+        self._call(self._after_commit.values(), "commit")
+
+    def ended(self) -> None:
+        """Calls the acts after the end, each once. A failure is only logged."""
+        acts, self._after_end = self._after_end, []
+        self._call(acts, "end")
+
+    def _call(self, acts: Iterable[Callable[[], None]], after: str) -> None:
+        for act in acts:
             try:
                 act()
             except Exception as error:
-                _log.warning("Run %s: a callback after the commit failed: %r", self.run_id, error)
+                _log.warning("Run %s: a callback after the %s failed: %r", self.run_id, after, error)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -152,6 +165,9 @@ class Transaction(ABC):
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]: ...
 
     @abstractmethod
+    def _count(self, text: str, values: Iterable[Mapping[str, Any]]) -> int: ...
+
+    @abstractmethod
     def _execute_script(self, text: str) -> None: ...
 
     @abstractmethod
@@ -212,6 +228,11 @@ class Statement:
         self._transaction.executed += 1
         return self._transaction._execute_many(self._text, values)
 
+    def count(self, values: Iterable[Mapping[str, Any]]) -> int:
+        """Like `many`, but returns the number of rows that it changed. Rows that triggers change do not count."""
+        self._transaction.executed += 1
+        return self._transaction._count(self._text, values)
+
 
 class ForeignStatement(Statement):
     """A statement of a package that is not ours."""
@@ -243,6 +264,10 @@ class FaultyStatement(Statement):
     def many(self, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         with faults.around(self._point):
             return super().many(values)
+
+    def count(self, values: Iterable[Mapping[str, Any]]) -> int:
+        with faults.around(self._point):
+            return super().count(values)
 
 
 class Listener(Protocol):
@@ -295,8 +320,11 @@ class Schema(Protocol):
     def check_process(self) -> None:
         """Raises `DatabaseForked` if the process that opened it forked this one."""
 
+    def open_transaction(self) -> Transaction | None:
+        """Returns a transaction of this thread that can write and is still open; None if there is none."""
+
     def check_nesting(self) -> None:
-        """Raises `NestedTransaction` if a transaction would wait for one of this same thread."""
+        """Raises `NestedTransaction` if this thread has a transaction open: another one could wait for it."""
 
     @property
     def inherited(self) -> bool:

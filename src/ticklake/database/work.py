@@ -59,14 +59,17 @@ class Work(ABC, Generic[_Transaction]):
     def leave(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:  # noqa: ARG002
         clean = False
         try:
-            clean = self._finish(error)
-        finally:
             try:
-                self._end(clean=clean)
+                clean = self._finish(error)
             finally:
-                self._end(clean=False)
-        if error is None:
-            self._committed()
+                try:
+                    self._end(clean=clean)
+                finally:
+                    self._end(clean=False)
+            if error is None:
+                self._committed()
+        finally:
+            self._ended()
 
     def __del__(self) -> None:
         with suppress(Exception):
@@ -109,7 +112,11 @@ class Work(ABC, Generic[_Transaction]):
 
     @abstractmethod
     def _committed(self) -> None:
-        """Called last, after a commit."""
+        """Called after a commit."""
+
+    @abstractmethod
+    def _ended(self) -> None:
+        """Called last, after a commit or a rollback."""
 
     @abstractmethod
     def _end(self, *, clean: bool) -> None:

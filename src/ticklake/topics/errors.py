@@ -56,6 +56,11 @@ class UnknownGroup(TickLakeError):
     group: str
 
 
+class ReservedTopic(TickLakeError):
+    message = "Only relays write to {topic!r}: topics of outboxes begin with outbox/. Choose another name."
+    topic: str
+
+
 class BatonPassedOver(TickLakeError):
     message = (
         "The only message of {topic!r} decides who relays. After a reset past it, no relay would publish to {outbox!r} "

@@ -171,17 +171,15 @@ class TopicReader:
     def close(self) -> None:
         """Releases all claims that are not acknowledged. Can be repeated if it fails or is interrupted.
 
-        Does nothing in a forked process: the claims belong to the parent.
+        If this thread has a transaction open, which may acknowledge some of them, they are released after it. Does
+        nothing in a forked process: the claims belong to the parent.
         """
         if self._store.schema.inherited:
             return
         self._closed = True
         self.wake()
         try:
-            if claims := self._held.claims():
-                self._release(claims, 0, forgiven=True)
-                self._held.forget(claims)
-            self._retry_releases()
+            self._release_all()
         finally:
             if self._listener is not None:
                 self._listener.close()
@@ -298,6 +296,17 @@ class TopicReader:
             self._unreleased += [(claim, forgiven) for claim in claims]
             raise
 
+    def _release_all(self) -> None:
+        if self._store.schema.inherited:
+            return
+        if (transaction := self._store.schema.open_transaction()) is not None:
+            transaction.after_end(self._release_all)
+            return
+        if claims := self._held.claims():
+            self._release(claims, 0, forgiven=True)
+            self._held.forget(claims)
+        self._retry_releases()
+
     def _retry_releases(self) -> None:
         """Tries once more to release claims. If that fails too, they expire."""
         for forgiven in {forgiven for _, forgiven in self._unreleased}:
@@ -338,6 +347,7 @@ class TopicReader:
         self._warn("DEAD_LETTER", message_id, reason)
 
     def _retry(self, errors: str, act: Callable[[], _Result]) -> _Result:
+        self._store.schema.check_nesting()  # what the open transaction has changed is locked: this would wait for ever
         return retry_while_unavailable(act, on_error=lambda error: self._unavailable(errors, error))
 
     def _forget(self, claims: Sequence[Claim]) -> None:

@@ -38,7 +38,14 @@ from ticklake.topics.publisher import Publisher
 from ticklake.topics.reader import TopicReader, new_consumer_id
 from ticklake.topics.removed import files as removed_files
 from ticklake.topics.removed import topics as topics_of_removed_files
-from ticklake.topics.store import PACKAGE, Consumer, OpenTransaction, TopicStore, has_foreign_numbers
+from ticklake.topics.store import (
+    PACKAGE,
+    Consumer,
+    OpenTransaction,
+    TopicStore,
+    check_not_reserved,
+    has_foreign_numbers,
+)
 from ticklake.topics.writer import TopicWriter
 
 _log = logging.getLogger(__name__)
@@ -160,9 +167,16 @@ class Run:
         While the database is away, `send` retries for `patience` seconds, then it raises.
         """
         check_seconds("patience", patience)
+        return self._writer(check_not_reserved(check_name("topic", topic)), patience)
+
+    def baton_writer(self, topic: str) -> TopicWriter:
+        """Opens a writer to the topic of a baton. Only relays use it: any other message there confuses operators."""
+        return self._writer(topic, defaults.SEND_PATIENCE_SECONDS)
+
+    def _writer(self, topic: str, patience: float) -> TopicWriter:
         self.upgrades = True
         store, publisher = self._topics()
-        return TopicWriter(store, publisher, check_name("topic", topic), self._metrics, patience)
+        return TopicWriter(store, publisher, topic, self._metrics, patience)
 
     def reader(
         self,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import select
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -46,7 +45,6 @@ BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL READ COMMITTED"
 """Our statements rely on this level, so it is set explicitly and not left to the default of a server or role."""
 READING = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 READ_ONLY = "25006"
-_UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": CONNECT_SECONDS,
@@ -74,7 +72,7 @@ class PostgresBackend(Inheritable):
         self.damaged: list[str] = []
         self._owns_connections = connections is None
         keep = min(min_idle, max_pool_size)
-        self.connections = connections or Pool(self._connect, _usable, size=max_pool_size, keep=keep)
+        self.connections = connections or Pool(self._connect, Connection.is_usable, size=max_pool_size, keep=keep)
 
     def schema(self, run_id: str, *, create: bool = True) -> PostgresSchema:
         name = schema_name(run_id)
@@ -189,15 +187,6 @@ class PostgresBackend(Inheritable):
     def _disown(self, fork: Fork) -> None: ...
 
 
-def _usable(connection: Connection) -> bool:
-    """Returns whether an idle connection is usable. If there is something to read, the server has closed it."""
-    if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-        return False
-    watched = select.poll()
-    watched.register(connection.fileno(), select.POLLIN)
-    return not watched.poll(0)
-
-
 class PostgresSchema:
     """The schema of one run."""
 
@@ -224,9 +213,18 @@ class PostgresSchema:
     def check_process(self) -> None:
         self._backend.check_process(self._backend.name)
 
+    def open_transaction(self) -> PostgresTransaction | None:
+        for user in self._backend.connections.users():
+            if isinstance(user, PostgresWork) and user.is_mine_in(self) and user.transaction is not None:
+                return user.transaction
+        return None
+
     def check_nesting(self) -> None:
-        """Another connection would be used. But if many threads do this, all wait for a connection of the others."""
-        if any(isinstance(user, PostgresWork) and user.is_mine_in(self) for user in self._backend.connections.users()):
+        """Another connection would be used, and wait for a lock of this thread for ever.
+
+        If many threads do this, all also wait for a connection of the others.
+        """
+        if self.open_transaction() is not None:
             raise NestedTransaction(database=self.database)
 
     @property
@@ -313,6 +311,13 @@ class PostgresTransaction(Transaction):
         except psycopg.Error as error:
             raise self._translate(error) from error
 
+    def _count(self, text: str, values: Iterable[Mapping[str, Any]]) -> int:
+        self.check_open()
+        try:
+            return sum(self._connection.statements.execute(text.encode(), one).rowcount for one in values)
+        except psycopg.Error as error:
+            raise self._translate(error) from error
+
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return [row for one in values for row in self._execute(text, one)]
 
@@ -363,11 +368,12 @@ class PostgresWork(Work[PostgresTransaction]):
         self._begin_with = begin
         self._patient = patient
         self._reference = backend.connections.reference(self)
-        self._transaction: PostgresTransaction | None = None
+        self.transaction: PostgresTransaction | None = None
 
     def is_mine_in(self, schema: PostgresSchema) -> bool:
         """Returns whether this is a transaction of the current thread that can write to a schema."""
-        return self._schema is schema and self._begin_with == BEGIN and self.thread == threading.get_ident()
+        mine = self._begin_with == BEGIN and self.thread == threading.get_ident()
+        return mine and self._schema is not None and self._schema.name == schema.name
 
     def _begin(self) -> PostgresTransaction:
         self.thread = threading.get_ident()
@@ -381,15 +387,15 @@ class PostgresWork(Work[PostgresTransaction]):
         if self._schema is not None and connection.pooler:
             connection.enter(self._schema.name, self._durable)
         run_id = "" if self._schema is None else self._schema.run_id
-        self._transaction = PostgresTransaction(run_id, connection, self._backend, self._begin_with)
-        return self._transaction
+        self.transaction = PostgresTransaction(run_id, connection, self._backend, self._begin_with)
+        return self.transaction
 
     def _commit(self) -> None:
         connection = self._connection
         if self._begin_with and connection is not None:
             faults.reach("database.commit.before")
-            if self._transaction is not None:
-                self._transaction.check_open()
+            if self.transaction is not None:
+                self.transaction.check_open()
             if self._commit_on(connection) != "COMMIT":
                 reason = "a statement had failed, so the transaction was rolled back"
                 raise DatabaseUnusable(database=self._backend.name, reason=reason)
@@ -397,24 +403,28 @@ class PostgresWork(Work[PostgresTransaction]):
 
     def _commit_on(self, connection: Connection) -> str | None:
         failed = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.INERROR
-        if self._schema is None or self._transaction is None or not self._transaction.foreign or failed:
+        if self._schema is None or self.transaction is None or not self.transaction.foreign or failed:
             return connection.execute(b"COMMIT").statusmessage
         return connection.clean_and_commit(self._schema.name, self._durable)
 
     def _committed(self) -> None:
-        if self._transaction is not None:
-            self._transaction.committed()
+        if self.transaction is not None:
+            self.transaction.committed()
+
+    def _ended(self) -> None:
+        if self.transaction is not None:
+            self.transaction.ended()
 
     def _end(self, *, clean: bool) -> None:
-        if self._transaction is not None:
-            self._transaction.over = True
+        if self.transaction is not None:
+            self.transaction.over = True
         connection = self._connection
         try:
-            clean = clean and not (self._transaction is not None and self._transaction.prepares)
-            if connection is not None and (not clean or connection.read_only or not _rolled_back(connection)):
+            clean = clean and not (self.transaction is not None and self.transaction.prepares)
+            if connection is not None and (not clean or connection.read_only or not connection.roll_back()):
                 self._backend.connections.discard(self._reference)
-            if connection is not None and self._schema is not None and self._transaction is not None:
-                self._schema.count_statements(self._transaction.executed)
+            if connection is not None and self._schema is not None and self.transaction is not None:
+                self._schema.count_statements(self.transaction.executed)
         finally:
             self._backend.connections.release(self._reference)
 
@@ -425,15 +435,6 @@ class PostgresWork(Work[PostgresTransaction]):
     def _connection(self) -> Connection | None:
         """The acquired connection; None before and after."""
         return self._backend.connections.held(self._reference)
-
-
-def _rolled_back(connection: Connection) -> bool:
-    """Rolls back an open transaction. Returns whether none is open any more."""
-    status = connection.pgconn.transaction_status
-    if status in (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR):
-        with suppress(psycopg.Error):
-            connection.execute(_UNDO, prepare=False)
-    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 def _has_rows(cursor: psycopg.Cursor[Row]) -> bool:

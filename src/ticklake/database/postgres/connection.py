@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+from contextlib import suppress
 from functools import cached_property
 
 import psycopg
@@ -10,6 +12,7 @@ from ticklake.database.schema import Row
 from ticklake.database.statements import statements
 
 OWN = "ticklake.database"
+_UNDO = b"ROLLBACK; SELECT pg_advisory_unlock_all()"
 _CLEAN = (
     b"SET CONSTRAINTS ALL IMMEDIATE; "
     b"SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); CLOSE ALL; "
@@ -58,6 +61,22 @@ class Connection(psycopg.Connection[Row]):
         while cursor.nextset():
             pass
         return cursor.statusmessage
+
+    def is_usable(self) -> bool:
+        """Returns whether an idle connection is usable. If there is something to read, the server has closed it."""
+        if self.closed or self.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            return False
+        watched = select.poll()
+        watched.register(self.fileno(), select.POLLIN)
+        return not watched.poll(0)
+
+    def roll_back(self) -> bool:
+        """Rolls back an open transaction. Returns whether none is open any more."""
+        status = self.pgconn.transaction_status
+        if status in (psycopg.pq.TransactionStatus.INTRANS, psycopg.pq.TransactionStatus.INERROR):
+            with suppress(psycopg.Error):
+                self.execute(_UNDO, prepare=False)
+        return self.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
     def _settings(self, schema: str, durable: bool) -> dict[str, object]:
         return {"search_path": f'"{schema}", pg_temp', "commit": "on" if durable else "off", "local": self.pooler}

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,10 @@ class SqliteSchema:
 
     def check_process(self) -> None:
         self._writer.check_process(self.path)
+
+    def open_transaction(self) -> SqliteTransaction | None:
+        work = self._writer.work_of_this_thread()
+        return None if work is None else work.transaction
 
     def check_nesting(self) -> None:
         self._writer.check_nesting()
@@ -142,6 +146,19 @@ class SqliteTransaction(Transaction):
     def _execute_many(self, text: str, values: Iterable[Mapping[str, Any]]) -> list[Row]:
         return self._rows(self._connection.executemany, text, values)
 
+    def _count(self, text: str, values: Iterable[Mapping[str, Any]]) -> int:
+        """Needs no other statement: the driver asks for the next values after it has executed the statement."""
+        changed = 0
+
+        def counted() -> Iterator[Mapping[str, Any]]:
+            nonlocal changed
+            for one in values:
+                yield one
+                changed += self._connection.changes()
+
+        self._rows(self._connection.executemany, text, counted())
+        return changed
+
     def _execute_script(self, text: str) -> None:
         self._execute(text, {})
 
@@ -172,7 +189,7 @@ class SqliteWork(Work[SqliteTransaction]):
         self._shared = shared
         self._begin_with = begin
         self._durable = durable
-        self._transaction: SqliteTransaction | None = None
+        self.transaction: SqliteTransaction | None = None
         self._reference = shared.turn.reference(self)
 
     def _begin(self) -> SqliteTransaction:
@@ -186,14 +203,14 @@ class SqliteWork(Work[SqliteTransaction]):
         self._shared.remember_place()
         connection.execute(self._begin_with)
         self._shared.guard.begin()
-        self._transaction = SqliteTransaction(self._schema, connection, self._shared.guard)
-        return self._transaction
+        self.transaction = SqliteTransaction(self._schema, connection, self._shared.guard)
+        return self.transaction
 
     def _commit(self) -> None:
         faults.reach("database.commit.before")
-        if self._transaction is not None:
-            self._transaction.check_open()
-            if self._transaction.foreign:
+        if self.transaction is not None:
+            self.transaction.check_open()
+            if self.transaction.foreign:
                 check_hidden(self._shared.connected(), self._schema.run_id)
         self._shared.guard.may_commit = True
         self._shared.connected().execute("COMMIT")
@@ -201,20 +218,24 @@ class SqliteWork(Work[SqliteTransaction]):
         faults.reach("database.commit.after")
 
     def _committed(self) -> None:
-        if self._transaction is not None:
-            self._transaction.committed()
+        if self.transaction is not None:
+            self.transaction.committed()
+
+    def _ended(self) -> None:
+        if self.transaction is not None:
+            self.transaction.ended()
 
     def _end(self, *, clean: bool) -> None:  # noqa: ARG002  SQLite itself knows the state of its connection
-        if self._transaction is not None:
-            self._transaction.over = True
+        if self.transaction is not None:
+            self.transaction.over = True
         if not self._shared.turn.held(self._reference):
             return
         try:
             self._shared.roll_back()
-            if self._transaction is not None:
-                if self._transaction.foreign:
+            if self.transaction is not None:
+                if self.transaction.foreign:
                     self._shared.clean()
-                self._schema.count_statements(self._transaction.executed)
+                self._schema.count_statements(self.transaction.executed)
         finally:
             self._shared.turn.release(self._reference)
 
@@ -258,8 +279,13 @@ class _SharedConnection(Inheritable):
             raise DatabaseBusy(database=self._path, seconds=LOCK_SECONDS)
 
     def check_nesting(self) -> None:
-        if self._is_mine():
+        if self.work_of_this_thread() is not None:
             raise NestedTransaction(database=self._path)
+
+    def work_of_this_thread(self) -> SqliteWork | None:
+        """Returns the work for which this thread holds the connection."""
+        holder = self.turn.holder
+        return holder if isinstance(holder, SqliteWork) and holder.thread == threading.get_ident() else None
 
     def connected(self) -> apsw.Connection:
         if self._closed:
@@ -338,7 +364,7 @@ class _SharedConnection(Inheritable):
         """Closes the connection. SQLite records its locks per process; a child inherits the record but not the locks,
         so its own connections would be unprotected. The next transaction opens the connection again.
         """
-        if not self._is_mine() and self.turn.acquire(self.turn.reference(fork), fork.seconds):
+        if self.work_of_this_thread() is None and self.turn.acquire(self.turn.reference(fork), fork.seconds):
             self._disconnect()
 
     def _after_fork(self, fork: Fork) -> None:
@@ -347,12 +373,7 @@ class _SharedConnection(Inheritable):
     def _disown(self, fork: Fork) -> None:
         if self._connection is not None or self.turn.holder not in (None, fork):
             forked_files.forbid(self._path, self._place)
-            if not self._is_mine():
+            if self.work_of_this_thread() is None:
                 forked_files.forbid_all(self._path)
             leak(self._connection)
             self._connection = None
-
-    def _is_mine(self) -> bool:
-        """Returns whether this thread holds the connection."""
-        holder = self.turn.holder
-        return isinstance(holder, SqliteWork) and holder.thread == threading.get_ident()

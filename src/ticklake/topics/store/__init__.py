@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ticklake.topics.store.baton import BATON_GROUP, backlog, baton_id, baton_topic, is_baton, outbox_of
+from ticklake.topics.store.baton import (
+    BATON_GROUP,
+    backlog,
+    baton_id,
+    baton_topic,
+    check_not_reserved,
+    is_baton,
+    outbox_of,
+)
 from ticklake.topics.store.numbering import has_foreign_numbers
 from ticklake.topics.store.parts import check_size, count_fitting, in_parts
 from ticklake.topics.store.postgres import PostgresTopicStore
@@ -29,6 +37,7 @@ __all__ = [
     "backlog",
     "baton_id",
     "baton_topic",
+    "check_not_reserved",
     "check_size",
     "count_fitting",
     "has_foreign_numbers",

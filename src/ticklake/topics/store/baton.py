@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import NAMESPACE_URL, uuid5
 
 from ticklake.database import Transaction
+from ticklake.topics.errors import ReservedTopic
 from ticklake.topics.store.store import PACKAGE
 
 OUTBOXES = "ticklake.consumer"
@@ -12,6 +13,13 @@ OUTBOXES = "ticklake.consumer"
 
 BATON_GROUP = "relay"
 _PREFIX = "outbox/"
+
+
+def check_not_reserved(topic: str) -> str:
+    """Returns the topic. Raises `ReservedTopic` if only relays may write to it."""
+    if topic.startswith(_PREFIX):
+        raise ReservedTopic(topic=topic)
+    return topic
 
 
 def baton_topic(topic: str) -> str:
@@ -33,8 +41,8 @@ def outbox_of(topic: str, group: str, transaction: Transaction) -> str | None:
     """Returns the topic of the outbox whose baton is in `topic`; None if there is no baton."""
     if group != BATON_GROUP or not topic.startswith(_PREFIX):
         return None
-    found = transaction.sql(PACKAGE).batons(topic=topic)
-    return topic.removeprefix(_PREFIX) if found == [(baton_id(topic),)] else None
+    found = transaction.sql(PACKAGE).baton(topic=topic, message_id=baton_id(topic))
+    return topic.removeprefix(_PREFIX) if found else None
 
 
 def backlog(outbox: str, limit: int, transaction: Transaction) -> tuple[int, int | None]:

@@ -36,15 +36,12 @@ class SqliteTopicStore(TopicStore):
 
     def _publish(self, topic: str, envelopes: Sequence[Envelope], connection: Transaction) -> int:
         now = self.schema.now_ms()
-        sql = self.statements_in(connection)
-        ((before,),) = sql.changes()
-        sql.publish.many(
+        new = self.statements_in(connection).publish.count(
             {"topic": topic, "message_id": e.message_id, "timestamp": e.timestamp, "envelope": e.data, "now": now}
             for e in envelopes
         )
-        ((after,),) = sql.changes()
         connection.notify(topic)
-        return int(after - before)
+        return new
 
     def lock_groups(self, topic: str, transaction: Transaction) -> None:
         """Does nothing: no other transaction writes until this one ends."""
@@ -79,12 +76,10 @@ class SqliteTopicStore(TopicStore):
             return self._bury(transaction.sql(PACKAGE), consumer, claim, error, holder=consumer.id)
 
     def _acknowledge(self, sql: Statements, consumer: Consumer, claims: Sequence[Claim]) -> int:
-        ((before,),) = sql.changes()
-        self._for_held(sql.ack, consumer, claims)
-        ((after,),) = sql.changes()
+        new = sql.ack.count(self._held_values(consumer, claims))
         message_ids = json.dumps([claim.message_id for claim in claims])
         sql.drop_done_dead_letters(topic=consumer.topic, group=consumer.group, message_ids=message_ids)
-        return int(after - before)
+        return new
 
     @staticmethod
     def _bury(

@@ -166,7 +166,7 @@ class TopicStore(ABC):
 
     def ack(self, consumer: Consumer, claims: Sequence[Claim], connection: Transaction | None = None) -> Acked:
         """Acknowledges claims. A repeated ack succeeds too."""
-        with self._autocommit(connection) as sql:
+        with self._together(claims, connection) as sql:
             new = self._acknowledge(sql, consumer, claims)
             if new == len(claims):
                 return Acked([True] * len(claims), new)
@@ -175,7 +175,7 @@ class TopicStore(ABC):
 
     def extend(self, consumer: Consumer, claims: Sequence[Claim]) -> list[bool]:
         """Starts the leases of claims again. Returns whether each is still held."""
-        with self._autocommit() as sql:
+        with self._together(claims) as sql:
             held = self._for_held(sql.extend, consumer, claims, lease_ms=consumer.lease_ms)
         return _flags(claims, held)
 
@@ -202,6 +202,8 @@ class TopicStore(ABC):
         return bool(found)
 
     def mark_processed(self, indexer_class: str, batch_ids: Sequence[str], connection: Transaction | None) -> None:
+        if connection is None:
+            self.schema.check_nesting()
         with self._autocommit(connection) as sql:
             sql.mark_processed(indexer_class=indexer_class, batch_ids=json.dumps(batch_ids))
 
@@ -213,17 +215,33 @@ class TopicStore(ABC):
             raise OtherDatabase(database=self.schema.database, other=connection.database)
         return connection.sql(PACKAGE)
 
-    @staticmethod
+    @classmethod
     def _for_held(
-        statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object
+        cls, statement: Statement, consumer: Consumer, claims: Sequence[Claim], **values: object
     ) -> list[tuple[int, Any]]:
         """Executes a statement that changes only claims that are still held. Returns versions and first columns."""
-        values |= {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
         return [
-            (version, row[0])
-            for version, message_ids in _by_version(claims).items()
-            for row in statement(**values, version=version, message_ids=json.dumps(message_ids))
+            (held["version"], row[0])
+            for held in cls._held_values(consumer, claims)
+            for row in statement(**values, **held)
         ]
+
+    @staticmethod
+    def _held_values(consumer: Consumer, claims: Sequence[Claim]) -> Iterator[dict[str, Any]]:
+        """Yields the values of a statement for the claims of each version."""
+        place = {"topic": consumer.topic, "group": consumer.group, "consumer": consumer.id}
+        for version, message_ids in _by_version(claims).items():
+            yield {**place, "version": version, "message_ids": json.dumps(message_ids)}
+
+    @contextmanager
+    def _together(self, claims: Sequence[Claim], connection: Transaction | None = None) -> Iterator[Statements]:
+        """Opens statements that change claims: all of them or none. One version needs one statement."""
+        if connection is not None or len({claim.version for claim in claims}) == 1:
+            with self._autocommit(connection) as sql:
+                yield sql
+            return
+        with self.schema.transaction(durable=False) as transaction:
+            yield transaction.sql(PACKAGE)
 
     @contextmanager
     def _autocommit(self, connection: Transaction | None = None) -> Iterator[Statements]:
@@ -236,11 +254,14 @@ class TopicStore(ABC):
 
 
 def _by_version(claims: Sequence[Claim]) -> dict[int, list[str]]:
-    """Groups claims by version. Nearly always there is only one, so one statement is enough."""
+    """Groups claims by version. Nearly always there is only one, so one statement is enough.
+
+    In order, so that two transactions do not wait for each other.
+    """
     found: dict[int, list[str]] = {}
     for claim in claims:
         found.setdefault(claim.version, []).append(claim.message_id)
-    return found
+    return dict(sorted(found.items()))
 
 
 def _flags(claims: Sequence[Claim], found: Iterable[tuple[int, str]]) -> list[bool]:

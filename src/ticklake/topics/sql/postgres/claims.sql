@@ -48,13 +48,16 @@ SELECT topic_release(%(topic)s, %(group)s, %(consumer)s, %(version)s::integer, %
 
 -- name: release_unknown
 -- The answer to a claim was lost with the connection, so the consumer does not know what it holds. The lost delivery
--- does not count as an attempt.
+-- does not count as an attempt. A locked claim is known: a transaction acknowledges it, perhaps one of this thread.
 UPDATE topic_consumer_group
 SET claimed_by = NULL, claimed_at = NULL, lease_until = NULL, attempts = attempts - 1,
     not_before = (SELECT p.free FROM topic_group_positions AS p
                   WHERE p.topic_name = %(topic)s AND p.consumer_group = %(group)s)
-WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND acknowledged_at IS NULL AND set_aside_at IS NULL
-  AND claimed_by = %(consumer)s AND message_id NOT IN (SELECT json_array_elements_text(%(held)s::json))
+WHERE topic_name = %(topic)s AND consumer_group = %(group)s AND message_id IN (
+    SELECT c.message_id FROM topic_consumer_group AS c
+    WHERE c.topic_name = %(topic)s AND c.consumer_group = %(group)s AND c.acknowledged_at IS NULL AND c.set_aside_at IS NULL
+      AND c.claimed_by = %(consumer)s AND c.message_id NOT IN (SELECT json_array_elements_text(%(held)s::json))
+    FOR UPDATE SKIP LOCKED)
 
 -- name: ack
 -- Like `extend`. Also removes the dead letter: a group that was set back may get a dead letter again and acknowledge it.

@@ -45,6 +45,6 @@ LIMIT %(limit)s::bigint
 SELECT coalesce(min(id) - 1, (SELECT max(id) FROM topic_messages WHERE topic_name = %(topic)s::text), 0) FROM (
     SELECT id FROM topic_messages WHERE topic_name = %(topic)s::text ORDER BY id DESC LIMIT %(limit)s::bigint) AS newest
 
--- name: batons
--- The topic of a baton has no other message.
-SELECT message_id FROM topic_messages WHERE topic_name = %(topic)s ORDER BY id LIMIT 2
+-- name: baton
+-- One probe (uk_topic_message).
+SELECT id FROM topic_messages WHERE topic_name = %(topic)s AND message_id = %(message_id)s

@@ -122,15 +122,11 @@ WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NUL
   AND claimed_by = :consumer AND message_id NOT IN (SELECT value FROM json_each(:held))
 
 -- name: ack
--- Returns no ids, because that would double the cost. `changes` counts the rows, `acknowledged` returns their ids.
+-- Returns no ids, because that would double the cost. The driver counts the rows, `acknowledged` returns their ids.
 UPDATE topic_consumer_group SET acknowledged_at = (SELECT now_ms())
 WHERE topic_name = :topic AND consumer_group = :group AND acknowledged_at IS NULL AND set_aside_at IS NULL
   AND claimed_by = :consumer
   AND message_id IN (SELECT value FROM json_each(:message_ids)) AND claim_version = :version
-
--- name: changes
--- The number of rows that this connection has changed so far.
-SELECT total_changes()
 
 -- name: acknowledged
 -- Which of these claims are already acknowledged. A repeated ack is not a stale ack.

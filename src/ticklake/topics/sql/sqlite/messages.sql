@@ -2,7 +2,7 @@
 
 -- name: publish
 -- A sender that got no answer sends again. The message is stored only once (uk_topic_message). Returns nothing, because
--- that would double the cost. `changes` counts the new messages.
+-- that would double the cost. The driver counts the new messages.
 INSERT INTO topic_messages (topic_name, message_id, timestamp, envelope, created_at)
 VALUES (:topic, :message_id, :timestamp, :envelope, :now)
 ON CONFLICT (topic_name, message_id) DO NOTHING
@@ -43,6 +43,6 @@ LIMIT :limit
 SELECT coalesce(min(id) - 1, (SELECT max(id) FROM topic_messages WHERE topic_name = :topic), 0) FROM (
     SELECT id FROM topic_messages WHERE topic_name = :topic ORDER BY id DESC LIMIT :limit) AS newest
 
--- name: batons
--- The topic of a baton has no other message.
-SELECT message_id FROM topic_messages WHERE topic_name = :topic ORDER BY id LIMIT 2
+-- name: baton
+-- One probe (uk_topic_message).
+SELECT id FROM topic_messages WHERE topic_name = :topic AND message_id = :message_id
