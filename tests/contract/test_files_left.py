@@ -20,6 +20,7 @@ from ticklake.doctor import CHECKS, Subject
 from ticklake.doctor.subject import Store
 from ticklake.insights import Backlog, Backlogs, Places
 from ticklake.storage import Storage, parse_batch_name
+from ticklake.web.pages.system import _findings
 from ticklake.web.site import Site
 
 CELLS = Target("cells-1", "file:///lake/run/cells", "here")
@@ -168,6 +169,18 @@ def test_the_doctor_names_files_that_nobody_indexes(made: Made, tmp_path: Path, 
     made.coordinator.claim(files, 1)
     with Subject(stores=(Store(database_url, (made.root,)),), storages=(made.root,)) as subject:
         assert not [one for one in CHECKS["backlog"](subject) if made.run_id in "".join(one.details)]
+
+
+def test_the_doctor_counts_them_in_the_given_places_and_on_its_page(made: Made, database_url: str) -> None:
+    made.add(3)
+    given = ["doctor", "--json", "--database", database_url]
+    done = CliRunner().invoke(cli, [*given, "--storage", str(made.root)], catch_exceptions=False)
+    line = f"{made.run_id}: 3 files, 30 ticks of CellIndexer, 1.0 h old"
+    assert line in [text for one in json.loads(done.stdout)["findings"] for text in one["details"]]
+    shown = _findings(Site(made.storage, None, [made.database]))
+    assert line in [text for one in shown for text in one.details]
+    unknown = CliRunner().invoke(cli, given, env={"TICKLAKE_STORAGE": ""}, catch_exceptions=False)
+    assert "no files that nobody indexes" not in unknown.stdout
 
 
 @pytest.mark.parametrize("shown", ["it", "another"])

@@ -93,7 +93,8 @@ def backlogs(subject: Subject) -> Iterator[Finding]:
         late = [one for one in found.runs if one.without_reader or one.is_unread]
         unindexed = [one for one in found.runs if one.without_indexer]
         if not late and not unindexed:
-            yield ok("backlog", f"{store.name}: no messages that nobody reads, no files that nobody indexes{scope}")
+            files = ", no files that nobody indexes" if store.counts_files else ""
+            yield ok("backlog", f"{store.name}: no messages that nobody reads{files}{scope}")
         if unindexed:
             yield _files_finding(subject, store, unindexed)
         if late:
