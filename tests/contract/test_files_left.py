@@ -20,6 +20,8 @@ from ticklake.doctor import CHECKS, Subject
 from ticklake.doctor.subject import Store
 from ticklake.insights import Backlog, Backlogs, Places
 from ticklake.storage import Storage, parse_batch_name
+from ticklake.web.feeds.live import Watch
+from ticklake.web.pages.overview import picture
 from ticklake.web.pages.system import _findings
 from ticklake.web.site import Site
 
@@ -30,13 +32,14 @@ Eventually = Callable[..., None]
 class Made:
     """A run with empty batch files of ten sampled ticks, which are an hour old."""
 
-    def __init__(self, root: Path, database: Database) -> None:
+    def __init__(self, root: Path, database: Database, *, begun: bool = True) -> None:
         self.root, self.database, self.storage = root / "storage", database, Storage(root / "storage")
         self.run_id = f"99991101-120000-{time.time_ns():020}-{uuid4().hex[:8]}"
         metadata = SimulationMetadata(simulation_run_id=self.run_id, sampling_interval=5)
         self.storage.write_metadata(metadata)
         self.coordinator = Coordinator(database.run(self.run_id), "CellIndexer", step=5, table=CELLS)
-        self.coordinator.register(lambda *_: None)
+        if begun:
+            self.coordinator.register(lambda *_: None)
 
     def add(self, count: int, folder: str = "") -> list[FoundFile]:
         """Adds files after those that are there."""
@@ -183,6 +186,24 @@ def test_the_doctor_counts_them_in_the_given_places_and_on_its_page(made: Made, 
     assert "no files that nobody indexes" not in unknown.stdout
 
 
+def test_views_say_that_only_files_of_runs_that_were_begun_are_counted(made: Made, database_url: str) -> None:
+    waiting = Made(made.root.parent, made.database, begun=False)
+    waiting.add(2)
+    given = ["--storage", str(made.root), "--database", database_url]
+    calm = CliRunner().invoke(cli, ["doctor", "--json", *given]).stdout
+    made.add(3)
+    late = CliRunner().invoke(cli, ["doctor", "--json", *given]).stdout
+    for shown in (calm, late):
+        lines = [one["message"] for one in json.loads(shown)["findings"] if one["check"] == "backlog"]
+        (line,) = [one for one in lines if " files that no" in one]
+        assert "runs that an indexer has begun" in line
+    for run_id in (made.run_id, waiting.run_id):
+        top = CliRunner().invoke(cli, ["top", run_id, "--once", *given], env={"COLUMNS": "80"}).stdout
+        assert "Files are counted only in runs that an indexer has begun." in top
+    page = picture(Watch(Site(made.storage, None, [made.database]), waiting.run_id), "")
+    assert "Files are counted only in runs that an indexer has begun." in page
+
+
 @pytest.mark.parametrize("shown", ["it", "another"])
 def test_top_shows_them(made: Made, database_url: str, shown: str) -> None:
     made.add(3)
@@ -235,7 +256,6 @@ def test_nothing_is_said_of_files_that_cannot_be_counted(made: Made, database_ur
 
 
 def test_the_overview_shows_them(made: Made) -> None:
-    from ticklake.web.feeds.live import Watch
     from ticklake.web.feeds.pipeline import stages
 
     files = made.add(3)
