@@ -150,6 +150,39 @@ def test_a_run_that_has_ended_and_is_complete_is_not_listed_again(
     eventually(is_calm)
 
 
+def test_a_large_run_is_counted_for_at_most_a_tenth_of_the_time(
+    made: Made, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Made(made.root.parent, database)
+    now, listed = [0.0], list[str]()
+    entries = Storage.entries
+
+    def slow(storage: Storage, folder: str) -> tuple[list[str], list[str]]:
+        listed.append(folder)
+        now[0] += 1.0 if folder == made.run_id else 0.0
+        return entries(storage, folder)
+
+    monkeypatch.setattr(Storage, "entries", slow)
+    looks = Backlogs(lambda: [database], lambda: now[0], [made.storage])
+    made.add(1)
+    small.add(1)
+    looks.look_at_all(1e9)
+    listed.clear()
+    started, counts = now[0], dict[str, set[int]]({made.run_id: set(), small.run_id: set()})
+    for _ in range(50):
+        made.add(1)
+        small.add(1)
+        now[0] += 2.0
+        report = looks.look()
+        for run_id, seen in counts.items():
+            found = report.of(run_id)
+            assert found is not None
+            seen.add(found.files)
+    assert 3 <= listed.count(made.run_id) <= (now[0] - started) / 10 + 1
+    assert len(counts[small.run_id]) == 50, "a small run does not wait for a large one"
+    assert 3 <= len(counts[made.run_id]) < 15
+
+
 def test_without_a_storage_nothing_is_claimed_about_files(made: Made) -> None:
     made.add(3)
     assert Backlogs(lambda: [made.database]).look_at_all(60).of(made.run_id) is None
