@@ -214,7 +214,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         messages="Messages that the groups of all runs have not acknowledged; one that two groups need counts twice.",
         unread_messages="Messages that announce batch files, in topics of all runs that no group reads.",
-        files="Batch files that coordinated tables of all runs still need; one that two tables need counts twice.",
+        files="Batch files that coordinated tables need, of runs that an indexer has begun; twice if two need it.",
         ticks="Ticks of these files.",
         oldest_age_seconds="Age of the oldest of these messages and files; 0 if there is none.",
         dead_letters="Dead letters of the groups of all runs.",

@@ -14,7 +14,7 @@ from ticklake.coordination.claims import LOST_OFTEN, FoundFile
 from ticklake.coordination.coordinator import Coordinator
 from ticklake.coordination.gaps import PENDING, PERMANENT
 from ticklake.errors import DatabaseUnavailable
-from ticklake.indexers import suspects
+from ticklake.indexers import coordinated, suspects
 from ticklake.indexers.coordinated import CoordinatedBatches
 from ticklake.monitoring import Monitor
 from ticklake.storage.files import Storage
@@ -113,6 +113,23 @@ def test_the_oldest_pending_gap_is_filled_before_anything_new(put: Callable[...,
         put(start, start + 990)
     assert taken(batches) == [(0, 990), (2000, 2990), (4000, 4990)]
     assert gaps() == []
+
+
+@pytest.mark.warns("is not known")
+def test_an_end_that_was_damaged_and_repaired_is_read_by_the_running_indexer(
+    put: Callable[..., None], open_batches: Open, gaps: Any, run: Run, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinated, "_END_SECONDS", 0.0)
+    put(0, 90)
+    batches = open_batches(monitor=(monitor := Monitor("test")))
+    assert taken(batches) == [(0, 90)]
+    end = Path(storage.url) / run.id / "completed.pb"
+    end.write_bytes(b"\xff\xff\xfftorn")
+    assert nothing(batches) and nothing(batches) and gaps() == []
+    assert [one.code for one in monitor.errors] == ["BAD_COMPLETION"]
+    end.unlink()
+    storage.write_completion(RunCompleted(simulation_run_id=run.id, last_tick=190))
+    assert nothing(batches) and gaps() == [(100, 190, "pending")]
 
 
 @pytest.mark.warns("Permanent gap")

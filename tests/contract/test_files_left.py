@@ -20,6 +20,9 @@ from ticklake.doctor import CHECKS, Subject
 from ticklake.doctor.subject import Store
 from ticklake.insights import Backlog, Backlogs, Places
 from ticklake.storage import Storage, parse_batch_name
+from ticklake.web.feeds.live import Watch
+from ticklake.web.pages.overview import picture
+from ticklake.web.pages.system import _findings
 from ticklake.web.site import Site
 
 CELLS = Target("cells-1", "file:///lake/run/cells", "here")
@@ -29,13 +32,14 @@ Eventually = Callable[..., None]
 class Made:
     """A run with empty batch files of ten sampled ticks, which are an hour old."""
 
-    def __init__(self, root: Path, database: Database) -> None:
+    def __init__(self, root: Path, database: Database, *, begun: bool = True) -> None:
         self.root, self.database, self.storage = root / "storage", database, Storage(root / "storage")
         self.run_id = f"99991101-120000-{time.time_ns():020}-{uuid4().hex[:8]}"
         metadata = SimulationMetadata(simulation_run_id=self.run_id, sampling_interval=5)
         self.storage.write_metadata(metadata)
         self.coordinator = Coordinator(database.run(self.run_id), "CellIndexer", step=5, table=CELLS)
-        self.coordinator.register(lambda *_: None)
+        if begun:
+            self.coordinator.register(lambda *_: None)
 
     def add(self, count: int, folder: str = "") -> list[FoundFile]:
         """Adds files after those that are there."""
@@ -146,6 +150,39 @@ def test_a_run_that_has_ended_and_is_complete_is_not_listed_again(
     eventually(is_calm)
 
 
+def test_a_large_run_is_counted_for_at_most_a_tenth_of_the_time(
+    made: Made, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = Made(made.root.parent, database)
+    now, listed = [0.0], list[str]()
+    entries = Storage.entries
+
+    def slow(storage: Storage, folder: str) -> tuple[list[str], list[str]]:
+        listed.append(folder)
+        now[0] += 1.0 if folder == made.run_id else 0.0
+        return entries(storage, folder)
+
+    monkeypatch.setattr(Storage, "entries", slow)
+    looks = Backlogs(lambda: [database], lambda: now[0], [made.storage])
+    made.add(1)
+    small.add(1)
+    looks.look_at_all(1e9)
+    listed.clear()
+    started, counts = now[0], dict[str, set[int]]({made.run_id: set(), small.run_id: set()})
+    for _ in range(50):
+        made.add(1)
+        small.add(1)
+        now[0] += 2.0
+        report = looks.look()
+        for run_id, seen in counts.items():
+            found = report.of(run_id)
+            assert found is not None
+            seen.add(found.files)
+    assert 3 <= listed.count(made.run_id) <= (now[0] - started) / 10 + 1
+    assert len(counts[small.run_id]) == 50, "a small run does not wait for a large one"
+    assert 3 <= len(counts[made.run_id]) < 15
+
+
 def test_without_a_storage_nothing_is_claimed_about_files(made: Made) -> None:
     made.add(3)
     assert Backlogs(lambda: [made.database]).look_at_all(60).of(made.run_id) is None
@@ -168,6 +205,36 @@ def test_the_doctor_names_files_that_nobody_indexes(made: Made, tmp_path: Path, 
     made.coordinator.claim(files, 1)
     with Subject(stores=(Store(database_url, (made.root,)),), storages=(made.root,)) as subject:
         assert not [one for one in CHECKS["backlog"](subject) if made.run_id in "".join(one.details)]
+
+
+def test_the_doctor_counts_them_in_the_given_places_and_on_its_page(made: Made, database_url: str) -> None:
+    made.add(3)
+    given = ["doctor", "--json", "--database", database_url]
+    done = CliRunner().invoke(cli, [*given, "--storage", str(made.root)], catch_exceptions=False)
+    line = f"{made.run_id}: 3 files, 30 ticks of CellIndexer, 1.0 h old"
+    assert line in [text for one in json.loads(done.stdout)["findings"] for text in one["details"]]
+    shown = _findings(Site(made.storage, None, [made.database]))
+    assert line in [text for one in shown for text in one.details]
+    unknown = CliRunner().invoke(cli, given, env={"TICKLAKE_STORAGE": ""}, catch_exceptions=False)
+    assert "no files that nobody indexes" not in unknown.stdout
+
+
+def test_views_say_that_only_files_of_runs_that_were_begun_are_counted(made: Made, database_url: str) -> None:
+    waiting = Made(made.root.parent, made.database, begun=False)
+    waiting.add(2)
+    given = ["--storage", str(made.root), "--database", database_url]
+    calm = CliRunner().invoke(cli, ["doctor", "--json", *given]).stdout
+    made.add(3)
+    late = CliRunner().invoke(cli, ["doctor", "--json", *given]).stdout
+    for shown in (calm, late):
+        lines = [one["message"] for one in json.loads(shown)["findings"] if one["check"] == "backlog"]
+        (line,) = [one for one in lines if " files that no" in one]
+        assert "runs that an indexer has begun" in line
+    for run_id in (made.run_id, waiting.run_id):
+        top = CliRunner().invoke(cli, ["top", run_id, "--once", *given], env={"COLUMNS": "80"}).stdout
+        assert "Files are counted only in runs that an indexer has begun." in top
+    page = picture(Watch(Site(made.storage, None, [made.database]), waiting.run_id), "")
+    assert "Files are counted only in runs that an indexer has begun." in page
 
 
 @pytest.mark.parametrize("shown", ["it", "another"])
@@ -222,7 +289,6 @@ def test_nothing_is_said_of_files_that_cannot_be_counted(made: Made, database_ur
 
 
 def test_the_overview_shows_them(made: Made) -> None:
-    from ticklake.web.feeds.live import Watch
     from ticklake.web.feeds.pipeline import stages
 
     files = made.add(3)

@@ -93,7 +93,8 @@ def backlogs(subject: Subject) -> Iterator[Finding]:
         late = [one for one in found.runs if one.without_reader or one.is_unread]
         unindexed = [one for one in found.runs if one.without_indexer]
         if not late and not unindexed:
-            yield ok("backlog", f"{store.name}: no messages that nobody reads, no files that nobody indexes{scope}")
+            files = ", no files that nobody indexes in runs that an indexer has begun" if store.counts_files else ""
+            yield ok("backlog", f"{store.name}: no messages that nobody reads{files}{scope}")
         if unindexed:
             yield _files_finding(subject, store, unindexed)
         if late:
@@ -114,7 +115,8 @@ def _files_finding(subject: Subject, store: Store, unindexed: list[Backlog]) -> 
     count, oldest = sum(one.files for _, one in tables), max(one.oldest_seconds or 0 for _, one in tables)
     text = (
         f"{store.name}: {count:,} batch files that no indexer with a coordinator works on, of {len(unindexed):,} "
-        f"runs{store.backlog_scope}. The oldest is {age_text(oldest)} old, in run {unindexed[0].run_id}."
+        f"runs that an indexer has begun{store.backlog_scope}. The oldest is {age_text(oldest)} old, in run "
+        f"{unindexed[0].run_id}."
     )
     details = tuple(
         f"{run_id}: {one.files:,} files, {one.ticks:,} ticks of {one.indexer_class}, "

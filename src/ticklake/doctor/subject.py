@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -86,6 +86,11 @@ class Store:
         return None
 
     @property
+    def counts_files(self) -> bool:
+        """Whether `backlogs` includes files that indexers with a coordinator have left."""
+        return any(path.is_dir() for path in self._storages)
+
+    @property
     def scope(self) -> str:
         left_out = f", without {len(self._unreadable):,} that cannot be read" if self._unreadable else ""
         return in_newest(len(self.database.runs())) + left_out
@@ -151,13 +156,13 @@ class Subject(AbstractContextManager["Subject"]):
         places = [cast(StorageOptions, one.options).path for one in by_kind["Storage"]]
         storages = tuple(Path(path) for path in places if "://" not in path)
         lakes = [cast(LakeOptions, one.options).path for one in by_kind["Lake"]]
-        return cls(
-            storages,
-            tuple(Path(path) for path in lakes),
-            tuple(Store(url, storages) for url in urls),
-            bool(lakes),
-            machine or Machine(),
-        )
+        found = cls.at(storages, [Path(path) for path in lakes], list(urls))
+        return replace(found, needs_spark=bool(lakes), machine=machine or Machine())
+
+    @classmethod
+    def at(cls, storages: Sequence[Path], lakes: Sequence[Path], databases: Sequence[str]) -> Subject:
+        """Returns a subject with these places. The databases have the coordinators of files in all these storages."""
+        return cls(tuple(storages), tuple(lakes), tuple(Store(url, storages) for url in databases))
 
     @property
     def directories(self) -> dict[str, Path]:

@@ -51,6 +51,7 @@ class IndexerResources:
     An indexer that writes no table needs no lake. `spark` returns the session. Indexers with the same `sharing` read
     each batch file together. `consumer` returns `NODE/LIFE`, the start of the names of this node's consumers: claims of
     its other lives are released if they have ended (`is_over`; None: all have). Empty: nothing is known of them.
+    `own_run` is the run that this node makes.
     """
 
     storage: Storage
@@ -62,6 +63,7 @@ class IndexerResources:
     sharing: Sharing | None = None
     consumer: Callable[[], str] | None = None
     is_over: Callable[[str], bool] | None = None
+    own_run: str = ""
 
     @property
     def tables(self) -> Lake:
@@ -169,6 +171,7 @@ class Indexer(Service):
             interval=seconds,
             until_caught_up=self.options.until_caught_up,
             gauges=self.gauges_of_runs,
+            own_run=self.resources.own_run,
         )
         try:
             while self._proceed_with_children():

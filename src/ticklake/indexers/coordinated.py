@@ -86,7 +86,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         self._suspects = Suspects(monitor)
         self._gaps_pending = 0
         self._recorded: Life | None = None
-        self._end_is_bad = False
+        self._bad_end = ""
         self._end_checked = float("-inf")
         self._woken = threading.Event()
         self._unreachable = False
@@ -220,7 +220,7 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
 
         It is read again from time to time, because a run that was closed after a silence may go on.
         """
-        if self._found or self._end_is_bad or time.monotonic() < self._end_checked + _END_SECONDS:
+        if self._found or time.monotonic() < self._end_checked + _END_SECONDS:
             return None
         try:
             end = self._storage.read_completion(self._run_id)
@@ -228,15 +228,22 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             self._report_unreachable(error)
             return None
         except BadFile as error:
-            self._monitor.errors.record("BAD_COMPLETION", error)
-            log.warning("The end of run %s is not known: %s", self._run_id, error)
-            self._end_is_bad = True
+            self._report_bad_end(error)
+            self._end_checked = time.monotonic()
             return None
+        self._bad_end = ""
         life = life_of(end)
         if life == self._recorded:
             self._end_checked = time.monotonic()
             return None
         return life
+
+    def _report_bad_end(self, error: BadFile) -> None:
+        """Reports an end that cannot be read, once. It may be repaired, so it is read again from time to time."""
+        if str(error) != self._bad_end:
+            self._monitor.errors.record("BAD_COMPLETION", error)
+            log.warning("The end of run %s is not known: %s", self._run_id, error)
+        self._bad_end = str(error)
 
     def _record_end(self, life: Life) -> None:
         """Records the end of the run once every file is claimed. Missing ticks before the end become gaps.

@@ -30,6 +30,10 @@ STAMPED = 2000
 """Asks at most this many unchanged runs for a change in one look."""
 REFRESH_SECONDS = 300.0
 """Reads a run with a backlog again after this time, even without a change: claims expire."""
+SLOW = 0.05
+"""Reading a run is slow if it takes this many seconds: it has very many files or messages."""
+REST = 9
+"""After a slow run was read again, no slow one is read for this many times as long. So it takes a tenth of the time."""
 MOST_OUTAGES = 3
 """After this many runs that do not answer, the database is away."""
 NO_READER_SECONDS = 300.0
@@ -205,7 +209,7 @@ class Backlogs:
         with self._lock:
             now = self._clock()
             databases = list(self._databases())
-            self._watched = {one: self._watched.get(one) or _Watched(one, self._storages) for one in databases}
+            self._watched = {one: self._watched.get(one) or self._watch(one) for one in databases}
             away = {}
             for database, watched in self._watched.items():
                 try:
@@ -213,6 +217,9 @@ class Backlogs:
                 except (TickLakeError, OSError) as error:
                     away[split_password(database.url)[0]] = _line(error)
             return self._report(now, away)
+
+    def _watch(self, database: Database) -> _Watched:
+        return _Watched(database, self._storages, self._clock)
 
     def look_at_all(self, seconds: float) -> BacklogReport:
         """Looks until every run was read, for at most about `seconds`. `unchecked` is the number of the others."""
@@ -242,17 +249,22 @@ class Backlogs:
 
 
 class _Seen(NamedTuple):
-    """The stamp of a run and when it was read. None: it is read again, whatever its stamp is."""
+    """The stamp of a run, and when it was read. None: it is read again, whatever its stamp is.
+
+    `is_slow`: reading it took long.
+    """
 
     stamp: object
     at: float
+    is_slow: bool = False
 
 
 class _Watched:
     """One database. Keeps a stamp of every run, and the backlog of those that have one."""
 
-    def __init__(self, database: Database, storages: Sequence[Storage]) -> None:
-        self._database, self._files = database, WaitingFiles(storages)
+    def __init__(self, database: Database, storages: Sequence[Storage], clock: Callable[[], float]) -> None:
+        self._database, self._files, self._clock = database, WaitingFiles(storages), clock
+        self._rests_until = float("-inf")
         self._seen: dict[str, _Seen] = {}
         self._found: dict[str, Backlog] = {}
         self._failed: dict[str, str] = {}
@@ -286,9 +298,11 @@ class _Watched:
             key=lambda run_id: self._seen[run_id].at,
         )
         for run_id in changed[OPENED:]:
-            self._seen[run_id] = _Seen(None, self._seen[run_id].at)
+            self._seen[run_id] = self._seen[run_id]._replace(stamp=None)
         outages = 0
         for run_id in [*first, *changed[:OPENED]]:
+            if self._is_resting(run_id):
+                continue  # what is known of it stays
             try:
                 self._check(run_id, stamps.get(run_id), now)
             except OUTAGES as error:
@@ -321,6 +335,7 @@ class _Watched:
     def _check(self, run_id: str, stamp: object, now: float) -> None:
         """Reads a run. If that fails while its tables may just be created, the run counts as not read yet."""
         backlog, problem = None, None
+        started, is_new = self._clock(), run_id not in self._seen
         try:
             backlog = self._read(run_id)
         except RunNotInDatabase:
@@ -331,7 +346,11 @@ class _Watched:
             if stamp is None and not isinstance(error, DatabaseDamaged):
                 return self._forget_others(self._seen.keys() - {run_id})
             problem = _line(error)
-        self._seen[run_id] = _Seen(stamp, now)
+        ended = self._clock()
+        is_slow = ended - started >= SLOW
+        if is_slow and not is_new:
+            self._rests_until = ended + REST * (ended - started)
+        self._seen[run_id] = _Seen(stamp, now, is_slow)
         self._failed.pop(run_id, None)
         self._found.pop(run_id, None)
         if backlog:
@@ -339,6 +358,10 @@ class _Watched:
         if problem is not None:
             self._failed[run_id] = problem
         return None
+
+    def _is_resting(self, run_id: str) -> bool:
+        seen = self._seen.get(run_id)
+        return seen is not None and seen.is_slow and self._clock() < self._rests_until
 
     def _read(self, run_id: str) -> Backlog | None:
         with self._database.branch() as branch:

@@ -115,6 +115,7 @@ class IndexerBuilder:
             sharing=self._resources.sharing(name, getattr(service.options, "share", None)),
             consumer=self._instance.consumer,
             is_over=self._instance.is_over if self._settings.node.instances == "compete" else None,
+            own_run=self._run_id,
         )
 
 

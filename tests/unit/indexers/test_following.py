@@ -192,6 +192,23 @@ def test_runs_that_were_there_before_are_named_a_few_times_at_most(
     assert found[-1].startswith("Continuing with more runs")
 
 
+def test_the_new_run_of_the_own_node_is_not_continued(
+    maker: Any, database: Database, announce: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Short(Waiting):
+        def index_run(self, run_id: str) -> None:
+            with self.resources.database.run(run_id).reader(TOPIC, group=GROUP) as reader:  # type: ignore[union-attr]
+                reader.ack(reader.poll(5))
+
+    announce(run_of(1))
+    announce(run_of(2))
+    resources = IndexerResources(maker.storage, database=database, topic=TOPIC, group=GROUP, own_run=run_of(2))
+    with caplog.at_level(logging.INFO, "ticklake.notices"):
+        Short("waiting", resources, IndexerOptions(runs="all", poll_interval_ms=10, until_caught_up=True)).run()
+    found = [record.message for record in caplog.records if record.name == "ticklake.notices"]
+    assert found == [f"Continuing with run {run_of(1)}, which began before this indexer"]
+
+
 def test_a_run_whose_turn_ends_while_its_flushes_fail_counts_as_failing(
     maker: Any, database: Database, announce: Any, eventually: Eventually
 ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ticklake.config import load
 from ticklake.errors import ProducerMissing, RunAndRuns
+from ticklake.indexers.base import Indexer
 from ticklake.node.begun import Begun
 from ticklake.node.directories import _obstacle
 from ticklake.node.node import Node
@@ -39,6 +41,15 @@ def test_a_service_that_lacks_something_is_refused(tmp_path: Path, service: str,
     file.write_text(f"{RESOURCES}\nservices {{ {service} }}")
     with pytest.raises(refusal):
         Node(load(file))
+
+
+def test_an_indexer_knows_the_run_that_its_node_makes(tmp_path: Path) -> None:
+    file = tmp_path / "node.conf"
+    bindings = '{ resources { t = "topic-read:t?consumerGroup=g" }, options { runs = all } }'
+    file.write_text(f"{RESOURCES}\nservices {{ environment-indexer {bindings} }}")
+    with closing(Node(load(file))) as node:
+        (indexer,) = node.services.values()
+        assert isinstance(indexer, Indexer) and indexer.resources.own_run == node.run_id
 
 
 def test_the_begun_runs_in_a_copy_of_the_directory_are_those_of_another_node(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ticklake.insights import Backlog, BacklogReport, Glance
     from ticklake.node.client import ServiceReport
 
+ONLY_BEGUN = "Files are counted only in runs that an indexer has begun."
 UNKNOWN = "\N{EN DASH}"
 OTHERS = 5
 """The picture has at most this many other runs; the JSON object has more."""
@@ -195,11 +196,13 @@ def _other(name: str, found: Backlog | BacklogReport) -> tuple[Any, ...]:
 
 
 def _unknown(frame: Frame) -> str:
-    """Says which other runs are in no figure."""
+    """Says which runs are in no figure."""
     if frame.others is None:
         return ""
     unreadable, unchecked = frame.others.unreadable, frame.others.unchecked
-    texts = [f"{unchecked:,} runs are not read yet."] if unchecked else []
+    begun = frame.others.files or (frame.glance and frame.glance.coordinated)
+    texts = [ONLY_BEGUN] if begun else []
+    texts += [f"{unchecked:,} runs are not read yet."] if unchecked else []
     texts += [f"{len(unreadable):,} runs cannot be read, for example: {unreadable[0]}"] if unreadable else []
     return " ".join(texts)
 

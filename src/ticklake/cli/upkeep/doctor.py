@@ -33,7 +33,6 @@ def doctor(
     from ticklake.checks.places import lake_path, storage_place
     from ticklake.config import load
     from ticklake.doctor import Subject, examine
-    from ticklake.doctor.subject import Store
 
     given = [name for name in ("storage", "lake", "database") if _was_typed(context, name)]
     if config and given:
@@ -42,11 +41,8 @@ def doctor(
         subject = Subject.of(load(config))
     else:
         place = storage_place(storage) if storage else None
-        subject = Subject(
-            (place,) if isinstance(place, Path) else (),
-            (lake_path(lake),) if lake else (),
-            tuple(map(Store, database)),
-        )
+        storages = [place] if isinstance(place, Path) else []
+        subject = Subject.at(storages, [lake_path(lake)] if lake else [], database)
     found = []
     with subject:
         for finding in examine(subject):

@@ -71,8 +71,11 @@ class Following:
         interval: float = 0.0,
         until_caught_up: bool = False,
         gauges: Sequence[str] = (),
+        own_run: str = "",
     ) -> None:
         """Looks for runs every `interval` seconds. `gauges`: more metrics that are the sums of those of the children.
+
+        `own_run`: the run that the node of this indexer makes. It is new, although the first look may find it.
 
         With `until_caught_up`, a run without work leaves its place at once, and a run that fails too often is given up.
         """
@@ -91,6 +94,7 @@ class Following:
         self._unhealthy_since: dict[str, float] = {}
         self._given_up: dict[str, str] = {}
         self._continued: set[str] = set()
+        self._own_run = own_run
         for name in ("current_buffer_size", "claimed_batches_pending", "batches_buffered", "ticks_buffered", *gauges):
             monitor.gauge(name, partial(self._sum, name))
         monitor.gauge("runs_active", lambda: len(self._children))
@@ -204,7 +208,7 @@ class Following:
 
     def _say_if_continued(self, run_id: str) -> None:
         """Says once that a run was there before the indexer and is not finished."""
-        if run_id in self._continued or not self._unfinished.was_there_first(run_id):
+        if run_id in (*self._continued, self._own_run) or not self._unfinished.was_there_first(run_id):
             return
         self._continued.add(run_id)
         if len(self._continued) <= _MAX_NAMED:

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ticklake.doctor import Finding, Subject, examine
-from ticklake.doctor.subject import Store
 from ticklake.errors import TickLakeError
 from ticklake.node.client import address_of, services_of
 from ticklake.web.api import node_json
@@ -76,11 +75,9 @@ def _services(site: Site) -> list[dict[str, object]]:
 
 
 def _findings(site: Site) -> list[Finding]:
-    stores = tuple(Store(database.url) for database in site.databases)
-    storages = (Path(site.storage.url),) if site.storage is not None and "://" not in site.storage.url else ()
-    subject = (
-        Subject.of(site.settings) if site.settings else Subject(storages, (site.lake,) if site.lake else (), stores)
-    )
+    storages = [Path(site.storage.url)] if site.storage is not None and "://" not in site.storage.url else []
+    lakes, databases = [site.lake] if site.lake else [], [one.url for one in site.databases]
+    subject = Subject.of(site.settings) if site.settings else Subject.at(storages, lakes, databases)
     with subject:
         return list(examine(subject))
 
