@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.storage.codec import Decoder, encode_ticks, read_ticks
+from ticklake.storage.codec import encode_ticks, read_ticks
 from ticklake.storage.columns import (
     NO_PARENT,
     CellColumns,
@@ -10,6 +10,7 @@ from ticklake.storage.columns import (
     OrganismColumns,
     TickColumns,
 )
+from ticklake.storage.eras.batches import tick_schema
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.storage.local import create_file, replace_file
 from ticklake.storage.names import (
@@ -28,7 +29,6 @@ __all__ = [
     "NO_PARENT",
     "BatchFile",
     "CellColumns",
-    "Decoder",
     "EncodedTick",
     "OrganismColumns",
     "Storage",
@@ -44,4 +44,5 @@ __all__ = [
     "read_ticks",
     "replace_file",
     "run_started_at",
+    "tick_schema",
 ]

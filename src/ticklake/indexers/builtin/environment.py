@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from ticklake.indexers.batch import BatchIndexer
@@ -29,22 +28,20 @@ class EnvironmentIndexer(BatchIndexer):
     """One row per occupied cell and tick."""
 
     table = Table("environment_data", key=("tick_number", "cell_id"), schema=SCHEMA)
-    reads = ("tick_number", "cells")
+    reads = ("tick_number", "cells", "cells.state")
 
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
         cells = ticks.column("cells").flatten()
         cell_id = cells.field("flat_index")
-        kind, value = cells.field("molecule_type"), cells.field("molecule_value")
-        state = kind.to_numpy() | (value.to_numpy() & 0xFFFF)
         return pa.RecordBatch.from_arrays(
             [
                 tick_per_item(ticks, "cells"),
                 cell_id,
                 *axes(cell_id.to_numpy(), world),
-                pa.array(state.astype(np.int32)),
-                kind,
-                value,
+                cells.field("state"),
+                cells.field("molecule_type"),
+                cells.field("molecule_value"),
                 cells.field("owner_id"),
             ],
             schema=SCHEMA,
