@@ -33,10 +33,7 @@ def bounds(world: World | None, era: Era) -> tuple[Bounds, ...]:
         return organisms  # the decoder of columns has checked the cells
     size = world.cells if world else _INT32 + 1
     bits = 20 if era is Era.B else 16
-    of_a = (
-        Bounds("cells", "molecule_type", -_INT32 - 1, (1 << 20) - 1, "a molecule_type of era B in a file of era A"),
-        Bounds("cells", "marker", 0, 0, "a marker, as of era B, in a file of era A"),
-    )
+    of_a = Bounds("cells", "molecule_type", -_INT32 - 1, (1 << 20) - 1, "a molecule_type of era B in a file of era A")
     return (
         Bounds("cells", "flat_index", 0, size - 1, f"a cell outside the world of {size} cells"),
         Bounds(
@@ -47,7 +44,7 @@ def bounds(world: World | None, era: Era) -> tuple[Bounds, ...]:
             f"a molecule_value outside signed {bits} bit",
         ),
         Bounds("cells", "owner_id", 0, _INT32, "a negative owner_id"),
-        *(of_a if era is Era.A else ()),
+        *([of_a] if era is Era.A else []),
         *organisms,
     )
 

@@ -151,7 +151,7 @@ class Decoder:
             raise ValueError(f"it has columns of cells, but the file has the format of era {self._era}")
         cells = self._cells.array_to_record_batch(raw.values).to_struct_array()
         kind = self.schema.field("cells").type
-        if self._fields.derived:
+        if self._fields.converts_cells:
             cells = with_derived(cells, kind.value_type, self._era)
         return pa.ListArray.from_arrays(raw.offsets, cells, type=kind)
 

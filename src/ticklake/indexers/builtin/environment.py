@@ -20,15 +20,20 @@ SCHEMA = pa.schema(
         ("molecule_type", pa.int32()),
         ("molecule_value", pa.int32()),
         ("owner_id", pa.int32()),
+        ("type", pa.int32()),
+        ("marker", pa.int32()),
     ]
 )
+
+
+_FIRST_OF_CELL = SCHEMA.names.index("state")
 
 
 class EnvironmentIndexer(BatchIndexer):
     """One row per occupied cell and tick."""
 
-    table = Table("environment_data", key=("tick_number", "cell_id"), schema=SCHEMA)
-    reads = ("tick_number", "cells", "cells.state")
+    table = Table("environment_data", key=("tick_number", "cell_id"), schema=SCHEMA, version=2)
+    reads = ("tick_number", "cells", "cells.state", "cells.type", "cells.marker")
 
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
@@ -39,10 +44,7 @@ class EnvironmentIndexer(BatchIndexer):
                 tick_per_item(ticks, "cells"),
                 cell_id,
                 *axes(cell_id.to_numpy(), world),
-                cells.field("state"),
-                cells.field("molecule_type"),
-                cells.field("molecule_value"),
-                cells.field("owner_id"),
+                *(cells.field(name) for name in SCHEMA.names[_FIRST_OF_CELL:]),
             ],
             schema=SCHEMA,
         )

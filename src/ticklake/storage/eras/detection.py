@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.storage.delimited import split
-from ticklake.storage.eras.wire import BYTES, VARINT, BrokenWire, ByteStream, Field, fields, varint
+from ticklake.storage.eras.wire import BYTES, VARINT, BrokenWire, ByteStream, Field, fields, signed, varint
 from ticklake.storage.errors import BadFile
 from ticklake.storage.projection import project
 
@@ -160,7 +160,7 @@ class _Evidence:
             return Era.C
         with suppress(BrokenWire):
             for part in fields(cell):
-                if part.number == 5 or (part.number == 2 and part.value >= _SHIFTED_TYPE):
+                if part.number == 5 or (part.number == 2 and signed(part.value) >= _SHIFTED_TYPE):
                     return Era.B
                 if part.number == 2 and part.value:
                     return Era.A

@@ -31,6 +31,7 @@ _WHOLE = {
     "organisms": [field.name for field in OrganismState.DESCRIPTOR.fields],
 }
 _NOT_RECORDED = {
+    "marker": (Era.OWN, Era.A),
     "entropy_register": (Era.OWN, Era.A),
     "molecule_marker_register": (Era.OWN, Era.A),
     "genome_hash": (Era.OWN, Era.A, Era.B, Era.C, Era.D),
@@ -49,6 +50,7 @@ class Fields:
         needed = {f"cells.{name}" for column in self.derived for name in _DERIVED[column]}
         self.paths = frozenset(wanted - derived | needed)
         """Those that messages have."""
+        self.converts_cells = bool(self.derived) or "cells.marker" in wanted
         self.may_be_unknown = any(f"organisms.{name}" in wanted for name in _NOT_RECORDED)
 
     def below(self, name: str) -> frozenset[str]:
@@ -57,9 +59,9 @@ class Fields:
     def schema(self, of_messages: pa.Schema) -> pa.Schema:
         """Returns the schema of ticks, given that of their messages. It is the same for every era."""
         schema = of_messages
-        if self.derived:
+        if self.converts_cells:
             derived = [pa.field(name, pa.int32(), nullable=False) for name in self.derived]
-            schema = _with_items(schema, "cells", lambda fields: [*fields, *derived])
+            schema = _with_items(schema, "cells", lambda fields: [*map(_nullable, fields), *derived])
         if self.may_be_unknown:
             schema = _with_items(schema, "organisms", lambda fields: [_nullable(field) for field in fields])
         return schema
@@ -84,15 +86,19 @@ def _whole(path: str) -> list[str]:
 def with_derived(cells: pa.StructArray, kind: pa.StructType, era: Era) -> pa.StructArray:
     """Adds the derived columns to cells of the eras up to B, in which each cell is a message."""
     known = {field.name: cells.field(field.name) for field in cells.type.fields}
-    kinds = known["molecule_type"].to_numpy()
     if "type" in kind.names:
-        known["type"] = pa.array(kinds >> np.int32(20 if era is Era.B else 16))
+        known["type"] = pa.array(known["molecule_type"].to_numpy() >> np.int32(20 if era is Era.B else 16))
     if "state" in kind.names:
+        kinds = known["molecule_type"].to_numpy()
         bits = np.int32(_VALUE_BITS if era is Era.B else 0xFFFF)
         state = kinds | (known["molecule_value"].to_numpy() & bits)
         if era is Era.B:
             state |= known["marker"].to_numpy() << np.int32(_MARKER_SHIFT)
         known["state"] = pa.array(state)
+    if "marker" in kind.names and era is not Era.B:
+        if era is Era.A and known["marker"].to_numpy().any():
+            raise ValueError("a cell has a marker, as of era B in a file of era A")
+        known["marker"] = pa.nulls(len(cells), pa.int32())
     return pa.StructArray.from_arrays([known[field.name] for field in kind.fields], fields=list(kind.fields))
 
 
