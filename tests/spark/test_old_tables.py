@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from tests.original import RUN, file_of, metadata
+from tests.crash.original import RUN, file_of, metadata
 from tests.unit.storage.test_eras import some_ticks
 
 from ticklake.completeness.completeness import Completeness

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.original import (
+from tests.crash.original import (
     RUN,
     Organism,
     Tick,
