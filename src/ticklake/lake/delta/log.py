@@ -30,15 +30,7 @@ from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
 from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
-from ticklake.lake.delta.table_properties import (
-    KEY,
-    RUN,
-    check_readable,
-    check_run,
-    growth,
-    one_line,
-    opened_table,
-)
+from ticklake.lake.delta.table_properties import KEY, RUN, check_readable, check_run, growth, one_line, opened_table
 from ticklake.lake.delta.types import columns_of
 from ticklake.lake.errors import (
     DamagedCommit,
@@ -352,6 +344,7 @@ class DeltaLog:
             self._grow(self._growth)
 
     def _grow(self, action: Action) -> None:
+        """Appends the columns that a table of an older version lacks."""
         try:
             self._write("ADD COLUMNS", {}, [], [action], {}, int(time.time() * 1000))
         except CommitConflict:
