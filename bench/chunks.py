@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import zstandard
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
@@ -98,6 +99,25 @@ def write_chunk(root: Path, recorded: list[Recorded], organisms: int = 0, run: s
     return _write(root, "e", _framed(b"".join(parts)), len(recorded))
 
 
+def write_large_chunk(root: Path, shape: Shape, size: int) -> str:
+    """Writes one chunk of at least `size` bytes, piece by piece. A few deltas repeat. Returns its key."""
+    first, *others = world_in_motion(shape._replace(recordings=4))
+    cells = [_bytes(4, _columns(one.listed)) for one in others]
+    count = -(-size // len(cells[0])) + 1
+    head = _bytes(1, RUN.encode()) + _number(3, count - 1) + _number(4, count)
+    head += _bytes(5, _bytes(1, RUN.encode()) + _bytes(5, _columns(first.occupied)))
+    heads = [_number(1, number) + _number(3, 1) for number in range(1, count)]
+    lengths = [len(one) + len(cells[number % len(cells)]) for number, one in enumerate(heads)]
+    total = len(head) + sum(1 + len(varint(length)) + length for length in lengths)
+    key = _key("large", count)
+    (root / key).parent.mkdir(parents=True, exist_ok=True)
+    with (root / key).open("wb") as file, zstandard.ZstdCompressor(level=1).stream_writer(file) as stream:
+        stream.write(varint(total) + head)
+        for number, one in enumerate(heads):
+            stream.write(varint(6 << 3 | 2) + varint(lengths[number]) + one + cells[number % len(cells)])
+    return key
+
+
 def organism(number: int) -> bytes:
     """An organism of about 500 bytes, with the numbers since era E."""
     vector = _bytes(1, varint(12) + varint(34))
@@ -106,10 +126,14 @@ def organism(number: int) -> bytes:
 
 
 def _write(root: Path, name: str, content: bytes, ticks: int) -> str:
-    key = f"{RUN}/{name}/{batch_name(TickRange(0, ticks - 1), compressed=True)}"
+    key = _key(name, ticks)
     (root / key).parent.mkdir(parents=True, exist_ok=True)
     (root / key).write_bytes(compress(content))
     return key
+
+
+def _key(name: str, ticks: int) -> str:
+    return f"{RUN}/{name}/{batch_name(TickRange(0, ticks - 1), compressed=True)}"
 
 
 def _columns(cells: Cells) -> bytes:

@@ -17,7 +17,7 @@ from ticklake.storage.eras.detection import (
     check_chunk_field,
     is_renumbered,
 )
-from ticklake.storage.eras.molecules import Cells, cells_of
+from ticklake.storage.eras.molecules import Cells, State, cells_of
 from ticklake.storage.eras.wire import BYTES, VARINT, ByteStream, Field, signed, varint
 from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.files import BatchFile
@@ -83,6 +83,7 @@ class _Chunk:
         self.run_id = ""
         self.first = self.last = self.count = 0
         self.snapshot: Recording | None = None
+        self.world: State | None = None
         self.ticks: list[int] = []
         self.kinds: list[int] = []
         self.listed: dict[int, list[int]] = {}
@@ -205,9 +206,12 @@ class ChunkReader:
         found = Recording(part.start, interval=chunk.interval() or self._interval)
         content = self._read_content(stream, part, found, layout)
         self._add(chunk, found, layout)
-        if self._wanted.cells:
-            before = chunk.snapshot.cells if chunk.snapshot else Cells()
-            found.cells = before.changed_by(content) if layout is _OF_DELTA else content.occupied()
+        if chunk.world is not None:
+            chunk.world.apply(content)
+        elif self._wanted.cells:
+            chunk.world = State(content, self._size)
+        if chunk.world is not None and self._is_wanted(found.tick):
+            found.cells = chunk.world.cells()
         if found.organisms and is_renumbered(found.organisms[0], part.start) != self._era.renumbered:
             raise ValueError(f"an organism has other field numbers than those of era {self._era}")
         chunk.snapshot = found
