@@ -16,11 +16,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from ticklake.completeness.completeness import Completeness
+from ticklake.completeness.judging import Verdict
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
 from ticklake.indexers.finished_run import FinishedRun
 from ticklake.lake.lake import Lake
+from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
 
@@ -29,24 +32,28 @@ SHARED = Path(__file__).parents[3] / "shared" / "data" / "newer"
 RESUMED = "20261116-13544087-6f32c9e9-85d9-417e-98b0-2fa0daac03ff"
 EVERY_TICK = "20261116-13530649-a0c3adcd-127c-4805-863a-5c402d9fe4df"
 TYPES = ("CODE", "DATA", "ENERGY", "STRUCTURE", "LABEL", "LABELREF", "REGISTER", "STATE")
-Index = Callable[..., dict[str, pa.Table]]
+Index = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
 def index(spark: SparkSession, tmp_path: Path) -> Index:
     """Indexes ranges of a run, one after the other, and returns its tables in the order of their keys."""
 
-    def index(storage: Path, run_id: str, *parts: TickRange | None) -> dict[str, pa.Table]:
+    def index(storage: Path, run_id: str, *parts: TickRange | None) -> dict[str, Any]:
         lake = tmp_path / f"lake-{len(list(tmp_path.iterdir()))}"
         resources = IndexerResources(Storage(storage), Lake(lake), spark=lambda: spark)
         for part in parts or (None,):
             work = FinishedRun(resources, run_id, [EnvironmentIndexer, OrganismIndexer], part).start()
             while not work.wait(60):
                 pass
-        found = {}
+        found: dict[str, Any] = {}
         for table, key in (("environment_data", "cell_id"), ("organism_data", "organism_id")):
             rows = DeltaTable(lake / run_id / table).to_pyarrow_table()
             found[table] = rows.sort_by([("tick_number", "ascending"), (key, "ascending")])
+            commits = DeltaTable(lake / run_id / table).history()
+            sources = [json.loads(one.get("ticklake.sources", "[]")) for one in commits]
+            found["formats"] = sorted({source["format"] for commit in sources for source in commit})
+        found["verdict"] = Completeness(run_id, Storage(storage), Catalog(lake), ended=True).verify(spark=spark)
         return found
 
     return index
@@ -142,6 +149,10 @@ def test_every_figure_of_a_resumed_run_is_in_the_tables_whichever_file_comes_fir
     check(tables, expected)
     assert tables["organism_data"]["generation"].null_count == tables["organism_data"].num_rows
     backwards = index(DATA / "newer", RESUMED, TickRange(504, 833), TickRange(330, 497), TickRange(0, 329))
+    assert tables["formats"] == ["E"]
+    for verdict in (tables.pop("verdict"), backwards.pop("verdict")):
+        assert (verdict.verdict, verdict.storage.format, verdict.storage.overlapping) == (Verdict.COMPLETE, "E", 1)
+        assert [table.deep.flaws for table in verdict.tables if table.deep] == [0, 0]
     assert backwards == tables
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.storage.codec import encode_ticks, read_ticks
+from ticklake.storage.codec import FORMAT, encode_ticks, format_of, read_ticks
 from ticklake.storage.columns import (
     NO_PARENT,
     CellColumns,
@@ -25,6 +25,7 @@ from ticklake.storage.names import (
 from ticklake.storage.watch import Watch
 
 __all__ = [
+    "FORMAT",
     "MAX_TICK",
     "NO_PARENT",
     "BatchFile",
@@ -38,6 +39,7 @@ __all__ = [
     "check_run_id",
     "create_file",
     "encode_ticks",
+    "format_of",
     "is_safe",
     "new_run_id",
     "parse_batch_name",

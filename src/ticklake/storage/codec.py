@@ -41,6 +41,20 @@ _ENCODED = frozenset({
 _ROWS_A_CALL = 1 << 20
 
 
+_HEAD_BYTES = 1 << 16
+FORMAT = b"ticklake.format"
+"""The metadata of a batch's schema with the format of its file."""
+
+
+def format_of(storage: Storage, key: str) -> str:
+    """Returns the format of a batch file: `TickLake`, or the era of the original. Reads the whole file only if it must.
+
+    Raises `BadBatchFile` if it has none that is known.
+    """
+    with storage.open(key) as stream:
+        return _era(storage, key, stream.read(_HEAD_BYTES)).value
+
+
 def read_ticks(
     storage: Storage,
     file: BatchFile,
@@ -60,14 +74,21 @@ def read_ticks(
     with storage.open(file.key) as stream:
         try:
             head = stream.read(BLOCK_BYTES)
-            era = era_of(head, lambda: storage.open(file.key))
-        except UnknownShape as error:
-            raise BadBatchFile(key=file.key, offset=error.offset, tick=None, reason=error) from error
         except BadFile as error:
             raise BadBatchFile(key=file.key, offset=error.offset, tick=None, reason=error.reason) from error
+        era = _era(storage, file.key, head)
         wanted = Fields(("tick_number", *fields))
         decode = decoded_recordings if era.has_chunks else _decoded_ticks
-        yield from decode(stream, head, Request(file, ticks, skip, era, wanted, world, chunk_bytes))
+        for batch in decode(stream, head, Request(file, ticks, skip, era, wanted, world, chunk_bytes)):
+            yield batch.replace_schema_metadata({FORMAT: era.value})
+            del batch
+
+
+def _era(storage: Storage, key: str, head: bytes) -> Era:
+    try:
+        return era_of(head, lambda: storage.open(key))
+    except UnknownShape as error:
+        raise BadBatchFile(key=key, offset=error.offset, tick=None, reason=error) from error
 
 
 def _decoded_ticks(stream: BinaryIO, head: bytes, asked: Request) -> Iterator[pa.RecordBatch]:

@@ -30,7 +30,7 @@ from tests.crash.original import (
 
 from ticklake.contracts import SimulationMetadata
 from ticklake.storage import zstd
-from ticklake.storage.codec import encode_ticks, read_ticks
+from ticklake.storage.codec import FORMAT, encode_ticks, format_of, read_ticks
 from ticklake.storage.columns import CellColumns, OrganismColumns, TickColumns
 from ticklake.storage.delimited import frame
 from ticklake.storage.eras.batches import tick_schema
@@ -101,6 +101,14 @@ def cells_in(row: dict[str, Any]) -> dict[int, tuple[int, int]]:
 @pytest.mark.parametrize("era", ERAS)
 def test_each_era_is_recognised(era: str) -> None:
     assert era_in(file_of(era, some_ticks(era=era))) == era
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_format_of_a_file_is_known_without_reading_it_all(tmp_path: Path, era: str) -> None:
+    file = put(tmp_path, file_of(era, some_ticks(era=era)), TickRange(0, 11))
+    assert format_of(Storage(tmp_path), file.key) == era
+    (batch, *_) = read_ticks(Storage(tmp_path), file, fields=CELLS, world=WORLD)
+    assert batch.schema.metadata == {FORMAT: era.encode()}
 
 
 @pytest.mark.parametrize("era", ERAS)
