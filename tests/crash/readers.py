@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mutation
+import original
 
 from ticklake import BatchInfo
 from ticklake.config import load
@@ -41,6 +42,7 @@ BATCH = "batch_0000000000_0000000002.pb"
 TABLE: Any = EnvironmentIndexer.table
 PLACES = {
     "batch": (f"{RUN_ID}/{BATCH}",),
+    "newer": (f"{original.RUN}/{BATCH}",),
     "compressed": (f"{RUN_ID}/{BATCH}.zst",),
     "envelope": ("message cannot be decoded: ",),
     "metadata": (f"{RUN_ID}/metadata.pb", f"run {RUN_ID!r}"),
@@ -75,7 +77,8 @@ def kinds() -> dict[str, Kind]:
     # As other engines write them too: behind a checksum little is ever looked at.
     written = [ours, re.sub(rb',"ticklake.checksum":"[^"]*"', b"", ours)]
     return {
-        "batch": Kind(2600, [plain], mutation.changed_file),
+        "batch": Kind(1600, [plain], mutation.changed_file),
+        "newer": Kind(1000, _newer_files(), mutation.changed_file),
         "compressed": Kind(1200, [plain], _spoil_compressed),
         "envelope": Kind(3000, [wrap(told, 1).data, wrap(MetadataInfo(), 1).data], mutation.changed_message),
         "metadata": Kind(2800, [frame([described.SerializeToString()])], mutation.changed_file),
@@ -83,6 +86,14 @@ def kinds() -> dict[str, Kind]:
         "log": Kind(3, written, mutation.changed_text),
         "configuration": Kind(5, [STARTER.read_bytes(), *_good_ones()], mutation.changed_text),
     }
+
+
+def _newer_files() -> list[bytes]:
+    """A file of each format that the original has written since its first one."""
+    lives = [original.Organism(1, opcode=3), original.Organism(2, 1, 1, -3, (9, 8), True, 1, 40, 3, -5, 17, "x", 1)]
+    worlds = ({1: (1 << 20 | 5, 1), 7: (9 << 28 | 2 << 20, 0)}, {7: (3 << 20, 2)}, {1: (2 << 20, 0), 35: (1 << 20, 2)})
+    ticks = [original.Tick(number, cells, lives) for number, cells in enumerate(worlds)]
+    return [original.file_of(era, ticks) for era in "BCDEFG"]
 
 
 def _good_ones() -> list[bytes]:
@@ -137,13 +148,16 @@ class Readers:
             assert any(place in text for place in PLACES[kind]), f"an error that says not where: {text}"
             text.encode()
 
-    def _batch(self, data: bytes, name: str = BATCH) -> None:
+    def _batch(self, data: bytes, name: str = BATCH, run_id: str = RUN_ID) -> None:
         """As the tasks of both indexers do, to the rows."""
-        self._memory.key, self._memory.data = f"{RUN_ID}/{name}", data
+        self._memory.key, self._memory.data = f"{run_id}/{name}", data
         file = self._storage.batch(self._memory.key)
         indexer = (EnvironmentIndexer, OrganismIndexer)[len(data) % 2]
         for ticks in read_ticks(self._storage, file, fields=indexer.reads, world=self._world):
             indexer.rows(ticks, self._world)
+
+    def _newer(self, data: bytes) -> None:
+        self._batch(data, run_id=original.RUN)
 
     def _compressed(self, data: bytes) -> None:
         self._batch(data, f"{BATCH}.zst")

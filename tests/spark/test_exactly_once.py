@@ -27,7 +27,7 @@ def test_ticks_become_rows(maker: Any, index_topic: Index) -> None:
     first = min(maker.rows().to_pylist(), key=lambda one: (one["tick_number"], one["cell_id"]))
     assert first == {
         "tick_number": 0, "cell_id": 0, "x": 0, "y": 0, "z": None, "state": 1 << 16 | (-50 & 0xFFFF),
-        "molecule_type": 1 << 16, "molecule_value": -50, "owner_id": 0,
+        "molecule_type": 1 << 16, "molecule_value": -50, "owner_id": 0, "type": 1, "marker": None,
     }  # fmt: skip
     assert indexer.monitor.counter("ticks_processed").value == 300
     assert indexer.monitor.counter("batches_processed").value == 3
@@ -40,6 +40,9 @@ def test_organisms_become_rows(maker: Any, index_topic: Index) -> None:
     assert sorted(maker.rows("organism_data").to_pylist(), key=lambda row: row["tick_number"])[2] == {
         "tick_number": 20, "organism_id": 1, "x": 0, "y": 3, "z": None, "energy": 20, "age": 20, "parent_id": None,
         "birth_tick": 0, "program_id": "p", "is_dead": False,
+        **dict.fromkeys(("death_tick", "genome_hash", "entropy", "marker", "initial_x", "initial_y", "initial_z")),
+        **dict.fromkeys(("opcode", "failure_reason", "energy_cost", "generation", "parent_genome_hash")),
+        "instruction_failed": False,
     }  # fmt: skip
 
 

@@ -69,7 +69,8 @@ class Story:
 
     def tick(self, number: int) -> TickData:
         """Who lives at a tick; with `records_dead` also who died since the recording before."""
-        tick = TickData(simulation_run_id=self.run_id, tick_number=number, capture_time_ms=number)
+        # Without a version, types of this size mean a later format of the original.
+        tick = TickData(simulation_run_id=self.run_id, tick_number=number, capture_time_ms=number, format_version=1)
         for life in self.lives:
             alive = life.birth <= number and (life.death is None or number < life.death)
             just_died = life.death is not None and number - self.step < life.death <= number

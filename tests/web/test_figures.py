@@ -295,7 +295,7 @@ def test_frames_are_what_the_files_have_and_a_missing_tick_is_no_empty_world(tol
         ids, x, y, energy = whole[2 * cells :][: 4 * organisms].reshape(4, organisms).tolist()
         shown = list(zip(ids, x, y, energy, strict=True))
         assert shown == [(one.organism_id, *one.ip.components, one.energy) for one in truth.organisms]
-        values = np.frombuffer(data, "<i2", cells, HEADER.size + whole.nbytes)
+        values = np.frombuffer(data, "<i4", cells, HEADER.size + whole.nbytes)
         assert values.tolist() == [one.molecule_value for one in truth.cells]
         types = np.frombuffer(data, "<i2", cells, HEADER.size + whole.nbytes + values.nbytes)
         assert types.tolist() == [one.molecule_type >> 16 for one in truth.cells]

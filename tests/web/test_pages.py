@@ -107,7 +107,7 @@ class TestFrames:
     ) -> None:
         data = pages.get(f"/api/runs/{indexed.RUN_ID}/frame?tick=77").content
         magic, cells, organisms, _, tick = HEADER.unpack_from(data)
-        assert (magic, tick, len(data)) == (b"TLF2", 77, HEADER.size + cells * 12 + organisms * 17)
+        assert (magic, tick, len(data)) == (b"TLF2", 77, HEADER.size + cells * 14 + organisms * 17)
         table = DeltaTable(Path(run_site.lake or "") / indexed.RUN_ID / "environment_data").to_pyarrow_table(
             filters=[("tick_number", "=", 77)]
         )
@@ -115,7 +115,7 @@ class TestFrames:
         columns = np.frombuffer(data, "<i4", 2 * cells + 4 * organisms, HEADER.size)
         assert np.array_equal(columns[:cells], table["cell_id"])
         assert np.array_equal(columns[cells : 2 * cells], table["owner_id"])
-        values = np.frombuffer(data, "<i2", cells, HEADER.size + columns.nbytes)
+        values = np.frombuffer(data, "<i4", cells, HEADER.size + columns.nbytes)
         assert np.array_equal(values, table["molecule_value"])
         kinds = np.frombuffer(data, "<i2", cells, HEADER.size + columns.nbytes + values.nbytes)
         assert np.array_equal(kinds, np.asarray(table["molecule_type"]) >> 16)

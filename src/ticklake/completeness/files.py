@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from ticklake.completeness.judging import Expected
 from ticklake.completeness.verdicts import FilesVerdict
 from ticklake.coordination import Batch, stored
+from ticklake.errors import TickLakeError
 from ticklake.lake.empty import Ticks
 from ticklake.lake.errors import StorageUnavailable
 from ticklake.lives import life_of
-from ticklake.storage import Storage
+from ticklake.storage import Storage, format_of
 from ticklake.ticks import TickRange, merged, on_grid
 
 
@@ -78,7 +79,16 @@ class Files:
             abandoned_by=self._life.cause,
             never_written=self.expected.excused,
             passed_over=self._storage.passed_over(self._run_id),
+            format=self._format(),
         )
+
+    def _format(self) -> str:
+        """Returns the format of the first file; empty if it cannot be read, which others report."""
+        first = min(self.by_key, key=lambda key: self.by_key[key], default=None)
+        try:
+            return format_of(self._storage, first) if first is not None else ""
+        except (TickLakeError, OSError):
+            return ""
 
     def _silent_since(self) -> datetime | None:
         """Returns the time of the last change of the run's folders; None if it is unknown."""

@@ -41,6 +41,8 @@ class FilesVerdict:
     """Why the run was abandoned: command, silence or restart."""
     never_written: list[TickRange] = field(default_factory=list)
     """Ticks of an abandoned run that no file ever had. No table has to have them."""
+    format: str = ""
+    """The format of the first file: TickLake, an era of the original, or empty if it is not known."""
 
     @property
     def life(self) -> Life:

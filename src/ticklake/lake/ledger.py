@@ -18,6 +18,7 @@ from ticklake.errors import TickLakeError
 from ticklake.lake.delta import (
     INDEXER,
     RUN,
+    SCHEMA,
     Commit,
     CommitConflict,
     DeltaError,
@@ -72,7 +73,14 @@ class Ledger(DeltaLog):
     ) -> None:
         self.table = table
         self._indexer = ""
-        super().__init__(location, table.name, table.schema, table.key, create=create, properties=properties)
+        super().__init__(
+            location,
+            table.name,
+            table.schema,
+            table.key,
+            create=create,
+            properties={**(properties or {}), **({SCHEMA: str(table.version)} if table.version > 1 else {})},
+        )
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
         """Returns the ticks of these ranges that the table has. Reads only files whose bounds overlap a range."""

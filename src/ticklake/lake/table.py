@@ -36,6 +36,8 @@ class Table:
     name: str
     schema: pa.Schema
     key: tuple[str, ...]
+    version: int = 1
+    """The version of the schema. A table of an older one gets the columns that were appended since, as null."""
 
     def __post_init__(self) -> None:
         if not is_table_name(self.name):

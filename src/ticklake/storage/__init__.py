@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.storage.codec import Decoder, encode_ticks, read_ticks
+from ticklake.storage.codec import FORMAT, encode_ticks, format_of, read_ticks
 from ticklake.storage.columns import (
     NO_PARENT,
     CellColumns,
@@ -10,6 +10,7 @@ from ticklake.storage.columns import (
     OrganismColumns,
     TickColumns,
 )
+from ticklake.storage.eras.batches import tick_schema
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.storage.local import create_file, replace_file
 from ticklake.storage.names import (
@@ -24,11 +25,11 @@ from ticklake.storage.names import (
 from ticklake.storage.watch import Watch
 
 __all__ = [
+    "FORMAT",
     "MAX_TICK",
     "NO_PARENT",
     "BatchFile",
     "CellColumns",
-    "Decoder",
     "EncodedTick",
     "OrganismColumns",
     "Storage",
@@ -38,10 +39,12 @@ __all__ = [
     "check_run_id",
     "create_file",
     "encode_ticks",
+    "format_of",
     "is_safe",
     "new_run_id",
     "parse_batch_name",
     "read_ticks",
     "replace_file",
     "run_started_at",
+    "tick_schema",
 ]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticklake.storage.eras.detection import Era
 from ticklake.world import World
 
 _INT32 = 2**31 - 1
@@ -23,20 +24,34 @@ class Bounds(NamedTuple):
     meaning: str
 
 
-def bounds(world: World | None) -> tuple[Bounds, ...]:
-    size = world.cells if world else _INT32 + 1
-    return (
-        Bounds("cells", "flat_index", 0, size - 1, f"a cell outside the world of {size} cells"),
-        Bounds("cells", "molecule_value", -(2**15), 2**15 - 1, "a molecule_value outside signed 16 bit"),
-        Bounds("cells", "owner_id", 0, _INT32, "a negative owner_id"),
+def bounds(world: World | None, era: Era) -> tuple[Bounds, ...]:
+    organisms = (
         Bounds("organisms", "organism_id", 0, _INT32, "a negative organism_id"),
         Bounds("organisms", "parent_id", 0, _INT32, "a negative parent_id"),
     )
+    if era not in (Era.OWN, Era.A, Era.B):
+        return organisms  # the decoder of columns has checked the cells
+    size = world.cells if world else _INT32 + 1
+    bits = 20 if era is Era.B else 16
+    of_a = Bounds("cells", "molecule_type", -_INT32 - 1, (1 << 20) - 1, "a molecule_type of era B in a file of era A")
+    return (
+        Bounds("cells", "flat_index", 0, size - 1, f"a cell outside the world of {size} cells"),
+        Bounds(
+            "cells",
+            "molecule_value",
+            -(1 << bits - 1),
+            (1 << bits - 1) - 1,
+            f"a molecule_value outside signed {bits} bit",
+        ),
+        Bounds("cells", "owner_id", 0, _INT32, "a negative owner_id"),
+        *([of_a] if era is Era.A else []),
+        *organisms,
+    )
 
 
-def first_invalid(ticks: pa.RecordBatch, world: World | None) -> tuple[int, str] | None:
+def first_invalid(ticks: pa.RecordBatch, world: World | None, era: Era) -> tuple[int, str] | None:
     """Returns the row of the first invalid tick and the reason, or None if all are valid."""
-    found = [problem for bound in bounds(world) if (problem := _out_of_bounds(ticks, bound))]
+    found = [problem for bound in bounds(world, era) if (problem := _out_of_bounds(ticks, bound))]
     return min(found) if found else None
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
@@ -17,12 +15,18 @@ from google.protobuf.message_factory import GetMessageClass
 from ticklake.contracts import FORMAT_VERSION
 from ticklake.storage.checks import first_invalid
 from ticklake.storage.columns import NO_PARENT, CellColumns, EncodedTick, OrganismColumns, TickColumns
-from ticklake.storage.errors import BadBatchFile
+from ticklake.storage.delimited import BLOCK_BYTES
+from ticklake.storage.eras.batches import Request, decoded_recordings, schema_of
+from ticklake.storage.eras.detection import Era, UnknownShape, era_of
+from ticklake.storage.eras.meaning import Fields, cells_as_structs, conformed, in_lists, offsets_of, with_derived
+from ticklake.storage.eras.molecules import Cells, any_begins_with_bytes, cells_in
+from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.files import BatchFile, Storage
+from ticklake.storage.handlers import handler
 from ticklake.storage.projection import project
 from ticklake.storage.slices import Chunk, SliceReader
 from ticklake.ticks import TickRange
-from ticklake.world import World
+from ticklake.world import MAX_CELLS, World
 
 __all__ = ["NO_PARENT", "CellColumns", "EncodedTick", "OrganismColumns", "TickColumns", "encode_ticks", "read_ticks"]
 
@@ -35,6 +39,20 @@ _ENCODED = frozenset({
     "organisms.ip", "organisms.is_dead",
 })  # fmt: skip
 _ROWS_A_CALL = 1 << 20
+
+
+_HEAD_BYTES = 1 << 16
+FORMAT = b"ticklake.format"
+"""The metadata of a batch's schema with the format of its file."""
+
+
+def format_of(storage: Storage, key: str) -> str:
+    """Returns the format of a batch file: `TickLake`, or the era of the original. Reads the whole file only if it must.
+
+    Raises `BadBatchFile` if it has none that is known.
+    """
+    with storage.open(key) as stream:
+        return _era(storage, key, stream.read(_HEAD_BYTES)).value
 
 
 def read_ticks(
@@ -51,19 +69,41 @@ def read_ticks(
 
     The batches are valid only if the iterator ends without an error, because the checksum is at the end of the file.
     `BadBatchFile` names the file, the byte, the tick and the reason. Memory is bounded by `chunk_bytes` or the largest
-    tick.
+    tick. Files of every era of the original give the same columns.
     """
-    decoder = Decoder(frozenset({"tick_number", *fields}))
     with storage.open(file.key) as stream:
-        for chunk in SliceReader(file, ticks, skip).chunks(stream, chunk_bytes):
-            batch = decoder.decode(chunk, file.key)
-            invalid = first_invalid(batch, world)
-            if invalid:
-                row, reason = invalid
-                raise BadBatchFile(key=file.key, offset=chunk.offsets[row], tick=chunk.numbers[row], reason=reason)
-            yield batch
-            # Without this, two chunks and two batches are in memory while the next ones are made.
-            del chunk, batch
+        try:
+            head = stream.read(BLOCK_BYTES)
+        except BadFile as error:
+            raise BadBatchFile(key=file.key, offset=error.offset, tick=None, reason=error.reason) from error
+        era = _era(storage, file.key, head)
+        wanted = Fields(("tick_number", *fields))
+        decode = decoded_recordings if era.has_chunks else _decoded_ticks
+        for batch in decode(stream, head, Request(file, ticks, skip, era, wanted, world, chunk_bytes)):
+            yield batch.replace_schema_metadata({FORMAT: era.value})
+            del batch
+
+
+def _era(storage: Storage, key: str, head: bytes) -> Era:
+    try:
+        return era_of(head, lambda: storage.open(key))
+    except UnknownShape as error:
+        raise BadBatchFile(key=key, offset=error.offset, tick=None, reason=error) from error
+
+
+def _decoded_ticks(stream: BinaryIO, head: bytes, asked: Request) -> Iterator[pa.RecordBatch]:
+    file, world, era = asked.file, asked.world, asked.era
+    decoder = Decoder(asked.fields, era, world)
+    reader = SliceReader(file, asked.ticks, asked.skip)
+    for chunk in reader.chunks(stream, asked.chunk_bytes, head):
+        batch = decoder.decode(chunk, file.key)
+        invalid = first_invalid(batch, world, Era.OWN if reader.has_version else era)
+        if invalid:
+            row, reason = invalid
+            raise BadBatchFile(key=file.key, offset=chunk.offsets[row], tick=chunk.numbers[row], reason=reason)
+        yield batch
+        # Without this, two chunks and two batches are in memory while the next ones are made.
+        del chunk, batch
 
 
 class Decoder:
@@ -74,12 +114,15 @@ class Decoder:
     decoded separately, and a cell is too short for deep nesting.
     """
 
-    def __init__(self, fields: frozenset[str]) -> None:
-        self.schema: pa.Schema = _handler(fields).schema()
-        self._outer = _handler(fields, frozenset({"cells"}))
-        self._cells: Any = _handler(fields, part="cells") if "cells" in self.schema.names else None
-        others = frozenset(path for path in fields if path.partition(".")[0] not in ("cells", "tick_number"))
-        self._strict = GetMessageClass(project(others)) if others else None
+    def __init__(self, fields: Fields, era: Era = Era.OWN, world: World | None = None) -> None:
+        self.schema: pa.Schema = schema_of(fields)
+        self._fields, self._era = fields, era
+        self._size = world.cells if world else MAX_CELLS
+        self._outer = handler(project(fields.paths, frozenset({"cells"}), later=True))
+        cells: Any = project(fields.paths, later=True).fields_by_name.get("cells")
+        self._cells: Any = handler(cells.message_type) if cells else None
+        others = frozenset(path for path in fields.paths if path.partition(".")[0] not in ("cells", "tick_number"))
+        self._strict = GetMessageClass(project(others, later=True)) if others else None
 
     def decode(self, chunk: Chunk, key: str) -> pa.RecordBatch:
         try:
@@ -104,32 +147,50 @@ class Decoder:
         batch = self._outer.list_to_record_batch(chunk.messages)
         if batch.column("tick_number").to_numpy().tolist() != chunk.numbers:
             raise ValueError("two decoders found different tick numbers")
-        if self._cells is None:
-            return batch
-        index = self.schema.get_field_index("cells")
-        return batch.set_column(index, self.schema.field(index), self._decode_cells(batch.column(index)))
+        if self._cells is not None:
+            raw = batch.column("cells")
+            batch = self._replaced(
+                batch, "cells", self._columns(raw) if self._era is Era.C else self._decode_cells(raw)
+            )
+        if self._fields.may_be_unknown:
+            lists = batch.column("organisms")
+            kind = self.schema.field("organisms").type
+            organisms = conformed(lists.values, kind.value_type, self._era)
+            batch = self._replaced(batch, "organisms", pa.ListArray.from_arrays(lists.offsets, organisms, type=kind))
+        return batch
+
+    def _replaced(self, batch: pa.RecordBatch, name: str, column: pa.Array) -> pa.RecordBatch:
+        place = self.schema.get_field_index(name)
+        return batch.set_column(place, self.schema.field(place), column)
 
     def _decode_cells(self, raw: pa.ListArray) -> pa.ListArray:
-        longest = pc.max(pc.binary_length(raw.values)).as_py() or 0
+        lengths = pc.binary_length(raw.values)
+        longest = pc.max(lengths).as_py() or 0
         if longest > MAX_CELL_BYTES:
             raise ValueError(f"a cell has {longest} bytes, more than {MAX_CELL_BYTES}")
+        if self._era is not Era.OWN and any_begins_with_bytes(raw.values):
+            raise ValueError(f"it has columns of cells, but the file has the format of era {self._era}")
         cells = self._cells.array_to_record_batch(raw.values).to_struct_array()
-        return pa.ListArray.from_arrays(raw.offsets, cells, type=self.schema.field("cells").type)
+        kind = self.schema.field("cells").type
+        if self._fields.converts_cells:
+            cells = with_derived(cells, kind.value_type, self._era)
+        return pa.ListArray.from_arrays(raw.offsets, cells, type=kind)
 
-
-@cache
-def _handler(fields: frozenset[str], opaque: frozenset[str] = frozenset(), part: str | None = None) -> Any:
-    """Returns a ptars handler. Cached, because a task needs the same ones for every slice and each costs 1 ms."""
-    descriptor = project(fields, opaque)
-    target: Any = descriptor.fields_by_name[part].message_type if part else descriptor
-    return ptars.HandlerPool([descriptor.file]).get_for_message(target)
+    def _columns(self, raw: pa.ListArray) -> pa.ListArray:
+        """Decodes the cells of era C: at most one message with three columns in each tick."""
+        ticks = raw.to_pylist()
+        if any(len(tick) > 1 for tick in ticks):
+            raise ValueError("a tick has its columns of cells twice")
+        parts = [cells_in(tick[0], self._size) if tick else Cells() for tick in ticks]
+        kind = self.schema.field("cells").type
+        return in_lists([len(part.flat) for part in parts], cells_as_structs(parts, kind.value_type), kind)
 
 
 def encode_ticks(run_id: str, ticks: Sequence[TickColumns]) -> list[EncodedTick]:
     """Encodes ticks as `TickData` bytes of the current format version. Refuses numbers that do not fit their field."""
     encoded: list[EncodedTick] = []
     for group in _groups(ticks):
-        data = _handler(_ENCODED).record_batch_to_array(_record_batch(run_id, group))
+        data = handler(project(_ENCODED)).record_batch_to_array(_record_batch(run_id, group))
         encoded.extend(EncodedTick(tick.number, item.as_py()) for tick, item in zip(group, data, strict=True))
     return encoded
 
@@ -149,7 +210,7 @@ def _groups(ticks: Sequence[TickColumns]) -> Iterator[list[TickColumns]]:
 
 
 def _record_batch(run_id: str, ticks: list[TickColumns]) -> pa.RecordBatch:
-    schema = _handler(_ENCODED).schema()
+    schema = handler(project(_ENCODED)).schema()
     columns = {
         "simulation_run_id": pa.array([run_id] * len(ticks), pa.string()),
         "tick_number": pa.array([tick.number for tick in ticks], pa.int64()),
@@ -186,16 +247,12 @@ def _organisms(parts: list[OrganismColumns], kind: pa.ListType) -> pa.ListArray:
 def _vectors(parts: list[npt.NDArray[Any]], kind: pa.StructType) -> pa.StructArray:
     components = _int32([np.ravel(part) for part in parts])
     widths = np.concatenate([np.full(len(part), np.shape(part)[1]) for part in parts])
-    lists = pa.ListArray.from_arrays(_offsets(widths), components, type=kind.field("components").type)
+    lists = pa.ListArray.from_arrays(offsets_of(widths), components, type=kind.field("components").type)
     return pa.StructArray.from_arrays([lists], fields=list(kind.fields))
 
 
 def _lists(parts: Sequence[CellColumns | OrganismColumns], values: pa.StructArray, kind: pa.ListType) -> pa.ListArray:
-    return pa.ListArray.from_arrays(_offsets([len(part) for part in parts]), values, type=kind)
-
-
-def _offsets(lengths: Iterable[int]) -> pa.Array:
-    return pa.array(np.concatenate(([0], np.cumsum(np.asarray(lengths, np.int64)))).astype(np.int32))
+    return in_lists([len(part) for part in parts], values, kind)
 
 
 def _int32(parts: list[npt.NDArray[Any]]) -> pa.Array:

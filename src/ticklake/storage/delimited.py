@@ -20,15 +20,16 @@ def frame(messages: Iterable[bytes]) -> bytes:
     return b"".join(piece for message in messages for piece in (varint(len(message)), message))
 
 
-def split(stream: BinaryIO, key: str) -> Iterator[tuple[list[int], list[bytes]]]:
-    """Yields the offsets and bytes of all messages, one block at a time.
+def split(stream: BinaryIO, key: str, head: bytes = b"") -> Iterator[tuple[list[int], list[bytes]]]:
+    """Yields the offsets and bytes of all messages, one block at a time. `head` was read from the stream before.
 
     Holds one block and the message that continues after it. Raises `BadFile` if the framing is broken. An impossible
     length is refused before its message is read.
     """
     total = _size(stream)
     base, rest = 0, b""
-    while block := rest + (more := stream.read(BLOCK_BYTES)):
+    while block := rest + (more := head or stream.read(BLOCK_BYTES)):
+        head = b""
         offsets, messages, at = _scan(block, base)
         if messages:
             yield offsets, messages
@@ -105,6 +106,7 @@ def _size(stream: BinaryIO) -> int | None:
     """Returns the size of a stream, or None if it is not seekable."""
     if not stream.seekable():
         return None
+    at = stream.tell()
     size = stream.seek(0, io.SEEK_END)
-    stream.seek(0)
+    stream.seek(at)
     return size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
@@ -17,10 +17,20 @@ from ticklake.contracts import FORMAT_VERSION, RunCompleted, SimulationMetadata
 from ticklake.storage import zstd
 from ticklake.storage.columns import EncodedTick
 from ticklake.storage.delimited import frame, split
+from ticklake.storage.eras.numbering import metadata_of
 from ticklake.storage.errors import BadFile, BatchOutOfOrder, NotABatchFile, StoredFileConflict, StoredFileMissing
 from ticklake.storage.local import LocalFolder
-from ticklake.storage.names import batch_name, check_key, check_run_id, is_compressed, is_safe, parse_batch_name
+from ticklake.storage.names import (
+    batch_name,
+    check_key,
+    check_run_id,
+    is_compressed,
+    is_safe,
+    is_searched,
+    parse_batch_name,
+)
 from ticklake.storage.objects import ObjectFolder
+from ticklake.text import message_text
 from ticklake.ticks import TickRange
 
 _M = TypeVar("_M", bound=Message)
@@ -222,12 +232,12 @@ class Storage:
         return key
 
     def read_metadata(self, run_id: str) -> SimulationMetadata:
-        """Returns the metadata of a run. Raises `StoredFileMissing` if it has none."""
-        return self.read_metadata_file(self._find(run_id, "metadata.pb"))
+        """Returns the metadata of a run, also from `raw/`. Raises `StoredFileMissing` if it has none."""
+        return self.read_metadata_file(self._find(run_id, "metadata.pb", "raw/metadata.pb"))
 
     def read_metadata_file(self, key: str) -> SimulationMetadata:
         """Returns the metadata in the file with that key."""
-        return self._read_message(key, SimulationMetadata)
+        return self._read_message(key, SimulationMetadata, metadata_of)
 
     def write_completion(self, completed: RunCompleted) -> str:
         """Records how a run was closed, once, and returns the key. Raises `StoredFileConflict` after another record."""
@@ -249,7 +259,7 @@ class Storage:
     def read_completion(self, run_id: str) -> RunCompleted | None:
         """Returns how the run was closed, or None if it is running."""
         try:
-            return self._read_message(self._find(run_id, "completed.pb"), RunCompleted)
+            return self._read_message(self._find(run_id, "completed.pb"), RunCompleted, RunCompleted.FromString)
         except StoredFileMissing:
             return None
 
@@ -302,9 +312,12 @@ class Storage:
             return found, None
 
     def entries(self, folder: str) -> tuple[list[str], list[str]]:
-        """Returns the folders and files directly in a folder of a run. Raises OSError if it does not exist."""
+        """Returns the folders that may have batch files, and the files, directly in a folder of a run.
+
+        Raises OSError if the folder does not exist.
+        """
         folders, files = self._folder.entries(folder)
-        return list(filter(is_safe, folders)), files
+        return list(filter(is_searched, folders)), files
 
     def exists(self, key: str) -> bool:
         """Returns True if a file with that key exists."""
@@ -368,14 +381,15 @@ class Storage:
         except BadFile:
             return None
 
-    def _find(self, run_id: str, name: str) -> str:
-        key = f"{check_run_id(run_id)}/{name}"
-        for candidate in (f"{key}.zst", key):
+    def _find(self, run_id: str, *names: str) -> str:
+        """Returns the key of the first of these files that exists, compressed or plain."""
+        keys = [f"{check_run_id(run_id)}/{name}" for name in names]
+        for candidate in (form for key in keys for form in (f"{key}.zst", key)):
             if self.exists(candidate):
                 return candidate
-        raise StoredFileMissing(key=key, storage=self.url)
+        raise StoredFileMissing(key=keys[0], storage=self.url)
 
-    def _read_message(self, key: str, kind: type[_M]) -> _M:
+    def _read_message(self, key: str, kind: type[_M], parse: Callable[[bytes], _M]) -> _M:
         """Returns the only message of a file. It must have the run of the key and a known format version."""
         run_id = check_key(key)[0]
         with self.open(key) as stream:
@@ -383,9 +397,10 @@ class Storage:
         if len(messages) != 1:
             raise BadFile(key=key, offset=0, reason=f"it has {len(messages)} messages instead of one {kind.__name__}")
         try:
-            message: Any = kind.FromString(messages[0])
-        except DecodeError as error:
-            raise BadFile(key=key, offset=0, reason=f"its message is not a {kind.__name__}") from error
+            message: Any = parse(messages[0])
+        except (ValueError, DecodeError) as error:
+            reason = f"its message is not a {kind.__name__} ({message_text(error)})"
+            raise BadFile(key=key, offset=0, reason=reason) from error
         if message.simulation_run_id != run_id:
             raise BadFile(key=key, offset=0, reason=f"it belongs to run {message.simulation_run_id!r}")
         if not 0 <= message.format_version <= FORMAT_VERSION:

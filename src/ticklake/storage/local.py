@@ -15,7 +15,7 @@ from typing import BinaryIO
 from ticklake import faults
 from ticklake.disk import files_below, lock, make_directory, open_directory, remove_tree, sync
 from ticklake.storage.errors import UnsafeStorageKey
-from ticklake.storage.names import is_safe, parse_batch_name, visible
+from ticklake.storage.names import SUPERSEDED, is_safe, is_searched, parse_batch_name, visible
 from ticklake.storage.search import Search
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
@@ -124,7 +124,7 @@ class LocalFolder:
         waiting = [folder]
         while waiting:
             below = waiting.pop()
-            for entry in _entries(self._root / below):
+            for entry in _entries(self._root / below, is_searched):
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(f"{below}/{entry.name}")
                 elif entry.is_file(follow_symlinks=False):
@@ -133,8 +133,8 @@ class LocalFolder:
     def passed_over(self, folder: str) -> Iterator[str]:
         """Yields what `walk` skips although it has batch files, is named like one, or cannot be searched.
 
-        These are links, folders with unsafe names, and special files. Hidden ones, with a leading dot, are skipped on
-        purpose and not included.
+        These are links, folders with unsafe names, and special files. Hidden ones, with a leading dot, and `superseded`
+        are skipped on purpose and not included.
         """
         if (self._root / folder).is_symlink():
             yield folder
@@ -142,7 +142,7 @@ class LocalFolder:
         search, waiting = Search(), [folder]
         while waiting:
             below = waiting.pop()
-            for entry in _entries(self._root / below, visible):
+            for entry in _entries(self._root / below, lambda name: visible(name) and name != SUPERSEDED):
                 path = f"{below}/{entry.name}"
                 if entry.is_dir(follow_symlinks=False) and is_safe(entry.name):
                     waiting.append(path)

@@ -11,6 +11,9 @@ from ticklake.ticks import TickRange
 
 MAX_TICK = 2**63 - 1
 
+SUPERSEDED = "superseded"
+"""The folder in which the original keeps files that others have replaced. They are ignored."""
+
 _COMPONENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _BATCH = re.compile(r"batch_([0-9]{1,30})_([0-9]{1,30})\.pb(?:\.zst)?")
 _STARTED = re.compile(r"([0-9]{8}-[0-9]{6})([0-9]{2})?-.+", re.DOTALL)
@@ -37,6 +40,11 @@ def run_started_at(run_id: str) -> datetime | None:
 def is_safe(name: str) -> bool:
     """Returns True for a plain path component: only letters, digits, `_`, `.` and `-`, no leading `.` or `-`."""
     return _COMPONENT.fullmatch(name) is not None
+
+
+def is_searched(name: str) -> bool:
+    """Returns True if batch files are looked for below a folder of a run that has this name."""
+    return is_safe(name) and name != SUPERSEDED
 
 
 def visible(name: str) -> bool:

@@ -10,7 +10,7 @@ import fsspec
 
 from ticklake import faults
 from ticklake.storage.errors import StorageLibraryMissing
-from ticklake.storage.names import is_safe, parse_batch_name, visible
+from ticklake.storage.names import SUPERSEDED, is_safe, is_searched, parse_batch_name, visible
 
 
 class ObjectFolder:
@@ -91,7 +91,8 @@ class ObjectFolder:
     def walk(self, folder: str) -> Iterator[tuple[str, int]]:
         """Yields the keys and sizes of all objects below a folder, unordered."""
         for key, size in self._found(folder):
-            if all(map(is_safe, key.split("/"))):
+            run_id, *folders, name = key.split("/")
+            if is_safe(run_id) and is_safe(name) and all(map(is_searched, folders)):
                 yield key, size
 
     def passed_over(self, folder: str) -> Iterator[str]:
@@ -99,7 +100,7 @@ class ObjectFolder:
         for key, _ in self._found(folder):
             *folders, name = key.split("/")
             unsafe = next((place for place, part in enumerate(folders, 1) if not is_safe(part)), 0)
-            if unsafe and parse_batch_name(name) and all(map(visible, folders)):
+            if unsafe and parse_batch_name(name) and all(map(visible, folders)) and SUPERSEDED not in folders[1:]:
                 yield "/".join(folders[:unsafe])
 
     def passed_over_runs(self) -> Iterator[str]:

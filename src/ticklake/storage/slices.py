@@ -14,11 +14,11 @@ from ticklake.storage.delimited import BLOCK_BYTES, split
 from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.files import BatchFile
 from ticklake.storage.names import is_compressed
-from ticklake.storage.projection import project
+from ticklake.storage.projection import head
 from ticklake.ticks import TickRange
 
 # Protobuf's own parser reads these fields and skips the others. It refuses a tick with a broken outer structure.
-_Head: Any = GetMessageClass(project(frozenset({"simulation_run_id", "tick_number", "format_version"})))
+_Head: Any = GetMessageClass(head())
 _VERSIONS = range(FORMAT_VERSION + 1)
 
 
@@ -60,11 +60,16 @@ class SliceReader:
         self._ticks = file.ticks if ticks is None else ticks
         self._skip = skip
         self._last: int | None = None
+        self.has_version = True
+        """True if every tick so far has a version: TickLake wrote it."""
 
-    def chunks(self, stream: BinaryIO, chunk_bytes: int) -> Iterator[Chunk]:
-        """Yields the wanted ticks in chunks of at most `chunk_bytes`. A larger tick is its own chunk."""
+    def chunks(self, stream: BinaryIO, chunk_bytes: int, head: bytes = b"") -> Iterator[Chunk]:
+        """Yields the wanted ticks in chunks of at most `chunk_bytes`. A larger tick is its own chunk.
+
+        `head` was read from the stream before.
+        """
         chunk = Chunk([], [], [])
-        for block in self._blocks(stream):
+        for block in self._blocks(stream, head):
             for piece in (block,) if chunk.bytes + block.bytes <= chunk_bytes else block.ticks():
                 if chunk and chunk.bytes + piece.bytes > chunk_bytes:
                     yield chunk
@@ -77,11 +82,11 @@ class SliceReader:
         if chunk:
             yield chunk
 
-    def _blocks(self, stream: BinaryIO) -> Iterator[Chunk]:
+    def _blocks(self, stream: BinaryIO, head: bytes) -> Iterator[Chunk]:
         """Yields the wanted ticks of each block. Reads to the end of the file to verify its checksum."""
         end = 0
         try:
-            for offsets, messages in split(stream, self._file.key):
+            for offsets, messages in split(stream, self._file.key, head):
                 block = Chunk(self._numbers(offsets, messages), offsets, messages)
                 yield self._wanted(block)
                 end = offsets[-1]
@@ -106,24 +111,27 @@ class SliceReader:
 
     def _numbers(self, offsets: list[int], messages: list[bytes]) -> list[int]:
         """Returns the numbers of a block's ticks. They must belong to this file and come after the block before."""
-        head, numbers, runs, versions = _Head(), [], set(), set()
+        head, numbers, runs, versions, counts = _Head(), [], set(), set(), {0}
         try:
             for message in messages:
                 head.ParseFromString(message)
                 numbers.append(head.tick_number)
                 runs.add(head.simulation_run_id)
                 versions.add(head.format_version)
+                counts.add(head.tick_count)
         except DecodeError:
             raise self._first_bad(offsets, messages) from None
         if (
             runs != {self._file.run_id}
             or not versions.issubset(_VERSIONS)
+            or counts != {0}
             or not all(map(lt, numbers, numbers[1:]))
             or not self._follows(numbers[0])
             or numbers[-1] > self._file.ticks.end
         ):
             raise self._first_bad(offsets, messages)
         self._last = numbers[-1]
+        self.has_version = self.has_version and 0 not in versions
         return numbers
 
     def _follows(self, number: int) -> bool:
@@ -147,6 +155,8 @@ class SliceReader:
         ticks = self._file.ticks
         if head.format_version not in _VERSIONS:
             return f"format_version {head.format_version} is unknown here (known: 0 to {FORMAT_VERSION})"
+        if head.tick_count:
+            return "the message is a chunk of ticks, but those before it are ticks"
         if head.simulation_run_id != self._file.run_id:
             return f"the tick belongs to run {head.simulation_run_id!r}"
         if head.tick_number not in ticks:

@@ -75,7 +75,8 @@ def show(run: RunVerdict) -> None:
     )
     doubts = f", but {'; '.join(run.doubts)}" if run.doubts else ""
     click.echo(f"Run {run.run_id}: {run.verdict}{doubts}")
-    click.echo(f"{files.files:,} batch files, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
+    of = "" if files.format in ("", "TickLake") else f" of format {files.format} of the original"
+    click.echo(f"{files.files:,} batch files{of}, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
     if files.never_written:
         click.echo(f"Never written before the run was abandoned: {ranges_text(files.never_written)}")
     if files.overlapping:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from ticklake.indexers.batch import BatchIndexer
@@ -21,31 +20,31 @@ SCHEMA = pa.schema(
         ("molecule_type", pa.int32()),
         ("molecule_value", pa.int32()),
         ("owner_id", pa.int32()),
+        ("type", pa.int32()),
+        ("marker", pa.int32()),
     ]
 )
+
+
+_FIRST_OF_CELL = SCHEMA.names.index("state")
 
 
 class EnvironmentIndexer(BatchIndexer):
     """One row per occupied cell and tick."""
 
-    table = Table("environment_data", key=("tick_number", "cell_id"), schema=SCHEMA)
-    reads = ("tick_number", "cells")
+    table = Table("environment_data", key=("tick_number", "cell_id"), schema=SCHEMA, version=2)
+    reads = ("tick_number", "cells", "cells.state", "cells.type", "cells.marker")
 
     @staticmethod
     def rows(ticks: pa.RecordBatch, world: World | None) -> pa.RecordBatch:
         cells = ticks.column("cells").flatten()
         cell_id = cells.field("flat_index")
-        kind, value = cells.field("molecule_type"), cells.field("molecule_value")
-        state = kind.to_numpy() | (value.to_numpy() & 0xFFFF)
         return pa.RecordBatch.from_arrays(
             [
                 tick_per_item(ticks, "cells"),
                 cell_id,
                 *axes(cell_id.to_numpy(), world),
-                pa.array(state.astype(np.int32)),
-                kind,
-                value,
-                cells.field("owner_id"),
+                *(cells.field(name) for name in SCHEMA.names[_FIRST_OF_CELL:]),
             ],
             schema=SCHEMA,
         )

@@ -23,14 +23,32 @@ SCHEMA = pa.schema(
         ("birth_tick", pa.int64()),
         ("program_id", pa.string()),
         ("is_dead", pa.bool_()),
+        ("death_tick", pa.int64()),
+        ("genome_hash", pa.int64()),
+        ("entropy", pa.int32()),
+        ("marker", pa.int32()),
+        ("initial_x", pa.int32()),
+        ("initial_y", pa.int32()),
+        ("initial_z", pa.int32()),
+        ("opcode", pa.int32()),
+        ("instruction_failed", pa.bool_()),
+        ("failure_reason", pa.string()),
+        ("energy_cost", pa.int32()),
+        ("generation", pa.int32()),
+        ("parent_genome_hash", pa.int64()),
     ]
+)
+_BEFORE_POSITION = ("death_tick", "genome_hash", "entropy_register", "molecule_marker_register")
+_AFTER_POSITION = (
+    *("instruction_opcode_id", "instruction_failed", "failure_reason", "instruction_energy_cost"),
+    *("generation", "parent_genome_hash"),
 )
 
 
 class OrganismIndexer(BatchIndexer):
     """One row per organism and tick; x, y and z are its instruction pointer."""
 
-    table = Table("organism_data", key=("tick_number", "organism_id"), schema=SCHEMA)
+    table = Table("organism_data", key=("tick_number", "organism_id"), schema=SCHEMA, version=2)
     reads = (
         "tick_number",
         "organisms.organism_id",
@@ -40,6 +58,8 @@ class OrganismIndexer(BatchIndexer):
         "organisms.birth_tick",
         "organisms.program_id",
         "organisms.is_dead",
+        "organisms.initial_position",
+        *(f"organisms.{name}" for name in (*_BEFORE_POSITION, *_AFTER_POSITION)),
     )
 
     @staticmethod
@@ -58,6 +78,9 @@ class OrganismIndexer(BatchIndexer):
                 birth_tick,
                 organisms.field("program_id"),
                 organisms.field("is_dead"),
+                *map(organisms.field, _BEFORE_POSITION),
+                *components(organisms.field("initial_position")),
+                *map(organisms.field, _AFTER_POSITION),
             ],
             schema=SCHEMA,
         )

@@ -30,7 +30,7 @@ from ticklake.lake.delta.history import Head
 from ticklake.lake.delta.parquet import ParquetFile, checksum_of
 from ticklake.lake.delta.snapshot import LiveFile, Snapshot
 from ticklake.lake.delta.summary import Summary
-from ticklake.lake.delta.table_properties import KEY, RUN, check_readable, check_run, one_line, opened_table
+from ticklake.lake.delta.table_properties import KEY, RUN, check_readable, check_run, growth, one_line, opened_table
 from ticklake.lake.delta.types import columns_of
 from ticklake.lake.errors import (
     DamagedCommit,
@@ -79,6 +79,7 @@ class DeltaLog:
         self._may_create = create
         self._name = name
         self._schema = schema
+        self._growth: Action | None = None
         self._key = key
         self._properties = properties or {}
         self._ordinal = key[0] if key else ""
@@ -339,6 +340,15 @@ class DeltaLog:
                 steady = all(folder.state(name) == state for name, state in states.items())
                 if steady and folder.digest(head.version) == head.digest and folder.is_here():
                     self.head, self._folder = head, folder.identity()
+        if self._growth is not None:
+            self._grow(self._growth)
+
+    def _grow(self, action: Action) -> None:
+        """Appends the columns that a table of an older version lacks."""
+        try:
+            self._write("ADD COLUMNS", {}, [], [action], {}, int(time.time() * 1000))
+        except CommitConflict:
+            self._load()
 
     def _open_folder(self) -> TableFolder:
         try:
@@ -402,6 +412,9 @@ class DeltaLog:
             raise UnknownTableFormat(table=self.location, reason=reason)
         nullable = {field.name for field in self._schema if field.nullable} - set(self._key)
         stored, wanted = columns_of(delta.schema(), nullable), columns_of(Schema.from_arrow(self._schema), set())
+        if self._may_create:
+            self._growth = growth(delta, self.location, self._schema, self._properties)
+            stored += wanted[len(stored) :] if self._growth else []
         if stored != wanted:
             raise OtherTableSchema(directory=str(self.location), found=", ".join(stored), wanted=", ".join(wanted))
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
 
 from ticklake.lake.delta.commits import SOURCES, info_of, read_commit
 from ticklake.lake.delta.files import is_counted_by
@@ -18,6 +21,10 @@ INDEXER = "ticklake.indexer"
 """The table property that names its indexer, as MODULE:CLASS."""
 RUN = "ticklake.run"
 """The table property that names the run."""
+SCHEMA = "ticklake.schema"
+"""The table property with the version of its schema."""
+ADDED = "ticklake.added"
+"""The table property that names the columns that were added since the table was created."""
 # The run of an old table without that property is found in its commits. Most commits add rows, so the newest suffice.
 _COMMITS = 20
 # Reader version 2 is column mapping: column names in files differ from those of the table.
@@ -53,6 +60,49 @@ def named_key(delta: DeltaTable, location: Location) -> tuple[str, ...]:
     if key and not is_counted_by(delta, key[0]):
         raise UnknownTableFormat(table=location, reason=f"its {KEY} begins with {key[0]!r}, which is not an integer")
     return tuple(key)
+
+
+def growth(
+    delta: DeltaTable, location: Location, schema: pa.Schema, properties: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Returns the action that appends the columns of a newer schema; None if the table has them.
+
+    Raises `UnknownTableFormat` if the schema of the table is newer.
+    """
+    newest, text = int(properties.get(SCHEMA, "1")), delta.metadata().configuration.get(SCHEMA) or "1"
+    if not (text.isascii() and text.isdecimal() and int(text) <= newest):
+        reason = f"its schema has version {text[:20]!r}, but only versions up to {newest} are known here"
+        raise UnknownTableFormat(table=location, reason=reason)
+    return _grown(delta, schema, newest) if int(text) < newest else None
+
+
+def added_columns(found: Mapping[str, str | None]) -> list[str]:
+    """Returns the columns that a table has got since it was created. Its older rows have null there."""
+    try:
+        names = json.loads(found.get(ADDED) or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _grown(delta: DeltaTable, schema: pa.Schema, version: int) -> dict[str, Any]:
+    metadata, fields = delta.metadata(), json.loads(delta.schema().to_json())["fields"]
+    new = pa.schema([field for field in schema if field.name not in {one["name"] for one in fields}])
+    fields += json.loads(Schema.from_arrow(new).to_json())["fields"]
+    found = metadata.configuration
+    added = {ADDED: json.dumps([*added_columns(found), *new.names]), SCHEMA: str(version)}
+    return {
+        "metaData": {
+            "id": str(metadata.id),
+            "name": metadata.name,
+            "description": metadata.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "partitionColumns": [],
+            "createdTime": metadata.created_time,
+            "configuration": {**found, **added},
+        }
+    }
 
 
 def opened_table(location: Location, version: int | None = None) -> DeltaTable:

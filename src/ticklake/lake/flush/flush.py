@@ -298,12 +298,14 @@ def _checked(results: Sequence[Result]) -> dict[int, Ticks]:
 def _provenance(slices: Sequence[Slice], indexed: Sequence[Indexed]) -> dict[str, str]:
     """Returns the sources of a commit, for `DESCRIBE HISTORY`: exactly the ticks that it adds."""
     added: dict[int, list[Ticks]] = {}
+    formats = {one.number: one.format for one in indexed if one.format}
     for one in indexed:
         added.setdefault(one.number, []).append(one.ticks)
     sources = [
         {
             **slices[number].source.provenance(first, last),
             "step": step,
+            **({"format": formats[number]} if formats.get(number) else {}),
             "message": slices[number].message_id,
             "claim": slices[number].claim_version,
         }

@@ -19,7 +19,7 @@ from ticklake.lake.flush.counts import checked_counts
 from ticklake.lake.order import beginnings, ordered
 from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.table import Table
-from ticklake.storage import BatchFile, Storage, read_ticks
+from ticklake.storage import FORMAT, BatchFile, Storage, read_ticks
 from ticklake.storage.errors import StoredFileMissing
 from ticklake.text import error_text, message_text, traceback_text
 from ticklake.world import World
@@ -70,6 +70,8 @@ class Decoded:
     ticks: Ticks
     rows: pa.RecordBatch | None
     observed: Mapping[str, int]
+    format: str = ""
+    """The format of their file."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Indexed:
     empty: Ticks
     rows: int
     observed: Mapping[str, int]
+    format: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,7 @@ class Account:
         self._ticks: list[Ticks] = []
         self._empty: list[Ticks] = []
         self._rows = 0
+        self._format = ""
         self._observed: Counter[str] = Counter()
 
     def add(self, part: Decoded) -> None:
@@ -170,6 +174,7 @@ class Account:
         if self._piece.check:
             return
         self._observed.update(part.observed)
+        self._format = part.format
         if part.rows is not None and self._work.table is not None:
             self._empty.append(np.setdiff1d(part.ticks, _distinct(part.rows, self._work.table.ordinal)))
             self._hold(part.rows)
@@ -182,7 +187,8 @@ class Account:
             self._files.close(self._own)
         elif self._rows:
             self._write_held(self._files.shared(self._rows))
-        return Indexed(self._piece.number, joined(self._ticks), joined(self._empty), self._rows, dict(self._observed))
+        ticks, empty = joined(self._ticks), joined(self._empty)
+        return Indexed(self._piece.number, ticks, empty, self._rows, dict(self._observed), self._format)
 
     def abandon(self) -> None:
         """Discards the piece and its own file."""
@@ -295,7 +301,8 @@ def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
     ticks = batch.column(work.ordinal).to_numpy().copy()
     _check_grid(work, source, ticks)
     rows = checked_rows(work, batch) if work.table is not None else None
-    return Decoded(ticks, rows, checked_counts(work.observe(batch)))
+    known = (batch.schema.metadata or {}).get(FORMAT, b"").decode()
+    return Decoded(ticks, rows, checked_counts(work.observe(batch)), known)
 
 
 def failure_text(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
+from ticklake.lake.delta import added_columns
 from ticklake.lake.errors import BadQuery, QueryTooSlow, ResultTooLarge, TableUnreadable
 from ticklake.lake.read.catalog import Catalog
 
@@ -157,14 +158,17 @@ class _Part:
     table: str
     files: Sequence[str] = ()
     schema: pa.Schema = None
+    has_grown: bool = False
     flaw: str = ""
 
     def select(self, connection: duckdb.DuckDBPyConnection) -> str:
         files = _list([glob.escape(file) for file in self.files])
         source = f"read_parquet({files}, union_by_name = true, hive_partitioning = false)"
-        if not self.files:
-            source = _identifier(f"{self.run_id}/{self.table}")
+        if not self.files or self.has_grown:
+            # Files that were written before a column was added lack it.
+            empty = _identifier(f"{self.run_id}/{self.table}")
             connection.register(f"{self.run_id}/{self.table}", self.schema.empty_table())
+            source = f"(FROM {source} UNION ALL BY NAME FROM {empty})" if self.files else empty
         own = next((name for name in self.schema.names if name.lower() == RUN_ID), None)
         if own is None:
             return f"SELECT {_literal(self.run_id)} AS run_id, * FROM {source}"  # noqa: S608
@@ -189,7 +193,8 @@ def _parts(catalog: Catalog, runs: Sequence[str]) -> list[_Part]:
 def _part(catalog: Catalog, run: str, table: str) -> _Part:
     try:
         files = catalog.files(run, table)
-        part = _Part(run, table, list(map(str, files)), catalog.dataset(run, table).schema)
+        has_grown = bool(added_columns(catalog.open(run, table).metadata().configuration))
+        part = _Part(run, table, list(map(str, files)), catalog.dataset(run, table).schema, has_grown)
         if lost := next((file for file in files if not file.exists()), None):
             raise TableUnreadable(table=f"{run}/{table}", reason=f"its file {lost} is missing")
     except TableUnreadable as error:

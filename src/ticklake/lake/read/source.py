@@ -30,7 +30,7 @@ from pyspark.sql.types import ArrayType, StructType
 from ticklake.contracts import TickData
 from ticklake.lake.errors import BadSourceOption
 from ticklake.lake.slices import Piece, Slice, spread
-from ticklake.storage import MAX_TICK, Decoder, Storage, read_ticks
+from ticklake.storage import MAX_TICK, Storage, read_ticks, tick_schema
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Ticks(DataSource):
         names = self.options.get("columns", "")
         columns = [name.strip() for name in names.split(",")] if names else ALL_COLUMNS
         try:
-            schema = Decoder(frozenset(columns)).schema
+            schema = tick_schema(columns)
         except ValueError as error:
             raise BadSourceOption(option="columns", value=names, reason=error) from error
         wanted = {name.partition(".")[0] for name in columns}

@@ -15,6 +15,7 @@ from ticklake.lake.delta import (
     LiveFile,
     Location,
     TableFile,
+    added_columns,
     checksum,
     conformed,
     live_files,
@@ -61,13 +62,21 @@ class Deep:
         return len(self.different) + len(self.disputed) + len(self.unproven) + len(self.unreadable)
 
 
+class Versions(NamedTuple):
+    """The fingerprints of the same rows: as of now, and as before columns were added to the table."""
+
+    now: Fingerprints
+    before: Fingerprints
+
+
 def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep:
     """Compares a table with its batch files. `work` names the table and its indexer, as for a flush."""
-    decoded = _on_workers(spark, files, lambda file: _decode(work, file))
-    unreadable = {key: result for key, result in decoded if isinstance(result, str)}
-    from_files = [result for _, result in decoded if isinstance(result, Fingerprints)]
     location, layout = work.location, work.table
     assert location is not None and layout is not None  # noqa: S101  there is a table to compare with
+    added = _added(location, layout)
+    decoded = _on_workers(spark, files, lambda file: _decode(work, file, added))
+    unreadable = {key: result for key, result in decoded if isinstance(result, str)}
+    from_files = [result for _, result in decoded if not isinstance(result, str)]
     log = inspected(location, layout.ordinal)
     items = [
         _Item(location.file(one.path), layout, log.bounds.get(one.path, one.ticks), log.checksums.get(one.path, ""))
@@ -80,13 +89,14 @@ def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) 
     return judge(from_files, table, unreadable, work.world.sampling_interval if work.world else 1)
 
 
-def judge(from_files: Sequence[Fingerprints], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:
+def judge(from_files: Sequence[Versions], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:
     """Compares the fingerprints of the files with those of the table."""
-    ticks = np.concatenate([np.empty(0, np.int64), *(part.ticks for part in from_files)])
-    rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in from_files)])
-    hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in from_files)])
+    ticks = np.concatenate([np.empty(0, np.int64), *(part.now.ticks for part in from_files)])
+    rows = np.concatenate([np.empty(0, np.int64), *(part.now.rows for part in from_files)])
+    now = np.concatenate([np.empty(0, np.uint64), *(part.now.hashes for part in from_files)])
+    before = np.concatenate([np.empty(0, np.uint64), *(part.before.hashes for part in from_files)])
     there_rows, there_hashes = at(table, ticks)
-    same = (rows == there_rows) & (hashes == there_hashes)
+    same = (rows == there_rows) & ((now == there_hashes) | (before == there_hashes))
     matched, all_ticks = np.unique(ticks[same]), np.unique(ticks)
     return Deep(
         ticks=len(all_ticks),
@@ -121,19 +131,41 @@ def _on_workers(
     return [pickle.loads(bytes(row["result"])) for row in rows]  # noqa: S301
 
 
-def _decode(work: Work, file: BatchFile) -> tuple[str, Fingerprints | str]:
+def _added(location: Location, table: Table) -> frozenset[str]:
+    """Returns the columns that older rows of the table do not have."""
+    try:
+        delta = opened_table(location)
+    except (DeltaError, OSError):
+        return frozenset()  # `inspected` reports it
+    stored = {field.name for field in delta.schema().fields}
+    return frozenset({*added_columns(delta.metadata().configuration), *(set(table.schema.names) - stored)})
+
+
+def _decode(work: Work, file: BatchFile, added: frozenset[str]) -> tuple[str, Versions | str]:
     """Returns the key of a file, and the fingerprints of its rows or the reason why it cannot be decoded."""
     try:
-        return file.key, merged(_parts(work, Slice(file, file.ticks)))
+        parts = list(_parts(work, Slice(file, file.ticks), added))
+        return file.key, Versions(*(merged(part[place] for part in parts) for place in range(2)))
     except Exception as error:
         # A custom indexer may raise anything.
         return file.key, failure_text(error)
 
 
-def _parts(work: Work, whole: Slice) -> Iterator[Fingerprints]:
+def _parts(work: Work, whole: Slice, added: frozenset[str]) -> Iterator[Versions]:
     for part in decoded_slice(work, whole):
         if part.rows is not None and work.table is not None:
-            yield fingerprints(part.rows, part.ticks, work.table.ordinal)
+            now = fingerprints(part.rows, part.ticks, work.table.ordinal)
+            older = fingerprints(_without(part.rows, added), part.ticks, work.table.ordinal) if added else now
+            yield Versions(now, older)
+
+
+def _without(rows: pa.RecordBatch, added: frozenset[str]) -> pa.RecordBatch:
+    """Returns rows as a version before these columns would have written them."""
+    arrays = [
+        pa.nulls(len(rows), column.type) if name in added else column
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 class _Item(NamedTuple):

@@ -75,7 +75,7 @@ def ticks_of(frames: Frames, run_id: str) -> TickRange | None:
 def frame(frames: Frames, run_id: str, tick: int) -> bytes:
     """Returns a header with flags, then these columns: cells' id, owner; organisms' id, x, y, energy; cells' value,
     type; whether organisms are dead."""
-    columns = ("cell_id", "owner_id", "molecule_value", "molecule_type")
+    columns = ("cell_id", "owner_id", "molecule_value", "molecule_type", "type")
     cells, has_cells = _at(frames, run_id, CELLS, tick, columns)
     found, has_organisms = _organisms(frames, run_id, tick)
     flags = (0 if has_cells else NO_CELLS) + (0 if has_organisms else NO_ORGANISMS)
@@ -83,8 +83,8 @@ def frame(frames: Frames, run_id: str, tick: int) -> bytes:
         HEADER.pack(MAGIC, cells.num_rows, found.num_rows, flags, tick),
         *(_packed(cells, name, "<i4") for name in ("cell_id", "owner_id")),
         *(_packed(found, name, "<i4") for name in ("organism_id", "x", "y", "energy")),
-        _packed(cells, "molecule_value", "<i2"),
-        (_numbers(cells, "molecule_type") >> 16).astype("<i2").tobytes(),
+        _packed(cells, "molecule_value", "<i4"),
+        np.array(_kinds(cells), "<i2").tobytes(),
         _packed(found, "is_dead", "u1"),
     ]
     return b"".join(parts)
@@ -94,14 +94,16 @@ def history(frames: Frames, run_id: str, cell: int, tick: int) -> dict[str, Any]
     """Returns the content of a cell at the last ticks. `changes` also lists when it was empty or unknown."""
     step = _step(frames, run_id)
     span = frames.reach(run_id, CELLS, tick, step, SAMPLES)
-    columns = ("tick_number", "molecule_type", "molecule_value", "owner_id")
+    columns = ("tick_number", "molecule_type", "molecule_value", "owner_id", "type")
 
-    def read(table: OpenTable) -> tuple[list[dict[str, Any]], list[int]]:
-        return table.look_back(span, columns, pc.field("cell_id") == cell).to_pylist(), table.has(span).tolist()
+    def read(table: OpenTable) -> tuple[pa.Table, list[int]]:
+        there = [name for name in columns if name in table.dataset.schema.names]
+        return table.look_back(span, there, pc.field("cell_id") == cell), table.has(span).tolist()
 
-    rows, ticks = frames.reading(run_id, CELLS, read)
-    for row in rows:
-        row["molecule_type"] >>= 16
+    found, ticks = frames.reading(run_id, CELLS, read)
+    rows = found.select(columns[:-1]).to_pylist()
+    for row, kind in zip(rows, _kinds(found), strict=True):
+        row["molecule_type"] = int(kind)
     changes = changed(rows, ticks, span, step)
     return {"cell": cell, "from": span.start, "to": span.end, "rows": rows, "changes": changes}
 
@@ -169,7 +171,7 @@ def _at(frames: Frames, run_id: str, table: str, tick: int, columns: Sequence[st
     """Returns the rows of a tick and whether the table has the tick, which may be empty."""
 
     def read(opened: OpenTable) -> tuple[pa.Table, bool]:
-        rows = opened.tick(tick, columns)
+        rows = opened.tick(tick, [name for name in columns if name in opened.dataset.schema.names])
         return rows, bool(rows.num_rows or len(opened.empty(TickRange(tick, tick))))
 
     return frames.reading(run_id, table, read)
@@ -180,6 +182,15 @@ def _organisms(frames: Frames, run_id: str, tick: int) -> tuple[pa.Table, bool]:
     if ORGANISMS not in frames.tables(run_id):
         return pa.table({name: pa.array([], pa.int32()) for name in names}), False
     return _at(frames, run_id, ORGANISMS, tick, names)
+
+
+def _kinds(cells: pa.Table) -> npt.NDArray[Any]:
+    """Returns the number of each cell's type. Rows of the first schema have no column for it: they are of era A."""
+    kinds = _numbers(cells, "molecule_type") >> 16
+    if "type" not in cells.column_names:
+        return kinds
+    known = cells["type"].is_valid().to_numpy()
+    return np.where(known, _numbers(cells, "type"), kinds)
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:

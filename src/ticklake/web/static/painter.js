@@ -20,7 +20,7 @@ function decode(buffer) {
   cells = { cell: take(Int32Array, count), owner: take(Int32Array, count) };
   facts = { tick: Number(head.getBigInt64(16, true)), bytes: buffer.byteLength, cells: count, lacks: head.getUint32(12, true) };
   for (const name of ["id", "x", "y", "energy"]) facts[name] = take(Int32Array, organisms).slice();
-  cells.value = take(Int16Array, count); cells.type = take(Int16Array, count);
+  cells.value = take(Int32Array, count); cells.type = take(Int16Array, count);
   facts.dead = take(Uint8Array, organisms).slice();
 }
 

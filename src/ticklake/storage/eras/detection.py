@@ -1,0 +1,212 @@
+"""Tells from the bytes of a batch file which format of the original it has. The original writes no version.
+
+The first field that only one format has decides. Readers refuse what contradicts it later in the file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any, BinaryIO
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from ticklake.storage.delimited import split
+from ticklake.storage.eras.wire import BYTES, VARINT, BrokenWire, ByteStream, Field, fields, signed, varint
+from ticklake.storage.errors import BadFile
+from ticklake.storage.projection import project
+
+SNAPSHOT, DELTAS_BEFORE, DELTAS = 5, 6, 10
+TICK_COUNT = 4
+_FORMAT_VERSION = 1000
+_CHUNK_FIELDS = {1: BYTES, 2: VARINT, 3: VARINT, TICK_COUNT: VARINT, SNAPSHOT: BYTES, 7: BYTES, 8: BYTES, DELTAS: BYTES}
+_ORGANISMS_OF_TICK, _CELLS_OF_TICK, _ORGANISMS_OF_DELTA = 4, 5, 5
+_REGISTERS, _REGISTERS_BEFORE_E, _REGISTERS_SINCE_E = 11, 8, 48
+_DECIDES_E = 26
+"""`ip_before_fetch`, a message, up to era D; `entropy_register`, a number, since E."""
+_SINCE_F = (37, 38)
+_SHIFTED_TYPE = 1 << 20
+"""Types are shifted by 16 bits in era A, and by 20 since B. No type of era A is so large."""
+_LARGEST_CELL = 1024
+
+
+class Era(StrEnum):
+    """A format of the original. Up to C, a message is a tick. Since D, it is a chunk: a snapshot and its deltas."""
+
+    OWN = "TickLake"
+    """Written by TickLake: as era A, with a version."""
+    A = "A"
+    B = "B"
+    C = "C"
+    D = "D"
+    E = "E"
+    F = "F"
+    G = "G"
+
+    @property
+    def has_chunks(self) -> bool:
+        return self in (Era.D, Era.E, Era.F, Era.G)
+
+    @property
+    def renumbered(self) -> bool:
+        """True if organisms have the numbers of 2026-03-28."""
+        return self in (Era.E, Era.F, Era.G)
+
+
+_Version: Any = GetMessageClass(project(frozenset({"format_version"})))
+
+
+class UnknownShape(ValueError):
+    """Bytes that no known format has, at an offset."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
+def era_of(head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
+    """Returns the era of a file from its first bytes. Only if they do not decide, opens it again and reads on.
+
+    A file that decides nothing is read as era A: it has no cells. So is one that is broken before anything is decided;
+    its reader says what is wrong. Raises `UnknownShape`.
+    """
+    with suppress(BrokenWire, DecodeError):
+        length, start = varint(head, 0, len(head))
+        if len(head) >= start + length and _Version.FromString(head[start : start + length]).format_version:
+            return Era.OWN
+    found = _Evidence()
+    with suppress(BrokenWire):
+        found.read(ByteStream(io.BytesIO(), head))
+    if found.era is None and not found.is_chunk and _first_version(reopen):
+        return Era.OWN
+    if found.era is None:
+        found = _Evidence()
+        with suppress(BrokenWire, BadFile), reopen() as stream:
+            found.read(ByteStream(stream))
+    return found.conclusion()
+
+
+def _first_version(reopen: Callable[[], BinaryIO]) -> int:
+    """Returns the version in the first message, which may be longer than the bytes that were read."""
+    with suppress(BadFile, DecodeError), reopen() as stream:
+        for _, messages in split(stream, ""):
+            return int(_Version.FromString(messages[0]).format_version)
+    return 0
+
+
+class _Evidence:
+    """What the fields read so far say about the era."""
+
+    def __init__(self) -> None:
+        self.era: Era | None = None
+        self.is_chunk = False
+        self._empty_cells: int | None = None
+        self._registers: bool | None = None
+        """Whether the first organism has the numbers since era E."""
+        self._deltas: int | None = None
+        self._since_f = False
+
+    def read(self, stream: ByteStream) -> None:
+        """Reads messages until the era is known."""
+        while self.era is None and not stream.at_end():
+            end = stream.varint()
+            end += stream.offset
+            self._read_message(stream, end)
+            stream.skip_to(end)
+
+    def conclusion(self) -> Era:
+        if self.era is not None:
+            return self.era
+        if not self.is_chunk:
+            if self._empty_cells is not None:
+                raise UnknownShape(
+                    self._empty_cells,
+                    "field 5 of its ticks is always empty, which is a cell in era A and no cells in era C",
+                )
+            return Era.A
+        # Without deltas or organisms, the eras that are left have the same rows.
+        if self._registers is False:
+            return Era.D
+        return Era.F if self._deltas is None and self._since_f else Era.E
+
+    def _read_message(self, stream: ByteStream, end: int) -> None:
+        cells: Era | None = None
+        for field in stream.fields(end):
+            if self.is_chunk or (field.number == TICK_COUNT and field.kind == VARINT):
+                self.is_chunk = True
+                self._add_of_chunk(stream, field)
+                if self.era:
+                    return
+            elif field.number == _CELLS_OF_TICK and field.kind == BYTES and cells is None:
+                cells = self._era_of_cells(stream, field)
+                if cells is Era.A:  # files of TickLake are read in the same way
+                    self.era = Era.A
+                    return
+            elif field.number == _FORMAT_VERSION and field.value:
+                # Whatever the types of its cells are.
+                self.era = Era.OWN
+                return
+        self.era = self.era or cells
+
+    def _era_of_cells(self, stream: ByteStream, field: Field) -> Era | None:
+        if field.start == field.end:
+            self._empty_cells = field.start
+            return None
+        cell = stream.take(min(field.end - field.start, _LARGEST_CELL))
+        if cell[0] & 7 == BYTES:
+            return Era.C
+        with suppress(BrokenWire):
+            for part in fields(cell):
+                if part.number == 5 or (part.number == 2 and signed(part.value) >= _SHIFTED_TYPE):
+                    return Era.B
+                if part.number == 2 and part.value:
+                    return Era.A
+        return None
+
+    def _add_of_chunk(self, stream: ByteStream, field: Field) -> None:
+        if field.number == DELTAS_BEFORE and field.kind == VARINT:
+            self.era = Era.G
+        elif field.number == DELTAS:
+            self.era = Era.F
+        elif field.number == SNAPSHOT:
+            self._look_for_organisms(stream, field, _ORGANISMS_OF_TICK)
+        elif field.number == DELTAS_BEFORE:
+            self._deltas = DELTAS_BEFORE
+            self._look_for_organisms(stream, field, _ORGANISMS_OF_DELTA)
+            if self._registers is not None:
+                self.era = Era.E if self._registers else Era.D
+
+    def _look_for_organisms(self, stream: ByteStream, recording: Field, number: int) -> None:
+        if self._registers is not None:
+            return
+        for field in stream.fields(recording.end):
+            if field.number == number and field.kind == BYTES:
+                organism = stream.take(field.end - field.start)
+                self._registers = is_renumbered(organism, field.start)
+                self._since_f = any(part.number in _SINCE_F for part in fields(organism))
+                return
+
+
+def check_chunk_field(field: Field) -> None:
+    """Raises `UnknownShape` if no era has this field in a chunk."""
+    kinds = (BYTES, VARINT) if field.number == DELTAS_BEFORE else (_CHUNK_FIELDS.get(field.number),)
+    if field.kind not in kinds:
+        raise UnknownShape(
+            field.start, f"a chunk has field {field.number} of wire type {field.kind}, as in no known era"
+        )
+
+
+def is_renumbered(organism: bytes, offset: int) -> bool:
+    """Returns whether an organism has the numbers since era E. Raises `UnknownShape` if it fits neither numbering."""
+    registers = sum(1 for part in fields(organism) if part.number == _REGISTERS)
+    kinds = {part.kind for part in fields(organism) if part.number == _DECIDES_E}
+    since_e = registers == _REGISTERS_SINCE_E or (registers != _REGISTERS_BEFORE_E and kinds == {VARINT})
+    before_e = registers == _REGISTERS_BEFORE_E or (registers != _REGISTERS_SINCE_E and kinds == {BYTES})
+    contradicted = kinds - {VARINT if since_e else BYTES}
+    if since_e == before_e or contradicted:
+        text = f"an organism has {registers} registers in field {_REGISTERS} and wire types {sorted(kinds)} in field"
+        raise UnknownShape(offset, f"{text} {_DECIDES_E}, as in no known era")
+    return since_e

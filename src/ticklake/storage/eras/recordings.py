@@ -1,0 +1,300 @@
+"""Reads chunks: walks into each one, recording by recording, and never holds a whole chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ticklake.storage.delimited import MAX_MESSAGE_BYTES
+from ticklake.storage.eras.detection import (
+    DELTAS,
+    DELTAS_BEFORE,
+    SNAPSHOT,
+    TICK_COUNT,
+    Era,
+    UnknownShape,
+    check_chunk_field,
+    is_renumbered,
+)
+from ticklake.storage.eras.molecules import Cells, State, cells_of
+from ticklake.storage.eras.wire import BYTES, VARINT, ByteStream, Field, signed, varint
+from ticklake.storage.errors import BadBatchFile, BadFile
+from ticklake.storage.files import BatchFile
+from ticklake.storage.names import is_compressed
+from ticklake.ticks import TickRange
+from ticklake.world import MAX_CELLS, World
+
+_RUN_ID, _FIRST, _LAST, _DELTA_TICKS, _DELTA_TYPES = 1, 2, 3, 7, 8
+_DELTA_TYPE_NAMES = {1: "INCREMENTAL", 2: "ACCUMULATED"}
+
+
+class Layout(NamedTuple):
+    """The numbers of the fields of a recording."""
+
+    name: str
+    tick: int
+    time: int
+    kind: int | None
+    cells: int
+    organisms: int
+
+    def is_unfit(self, part: Field) -> bool:
+        """Returns whether a field has another wire type than it should have."""
+        if part.number in (self.cells, self.organisms):
+            return part.kind != BYTES
+        return part.number in (self.tick, self.time, self.kind) and part.kind != VARINT
+
+
+_OF_SNAPSHOT = Layout("snapshot", tick=2, time=3, kind=None, cells=5, organisms=4)
+_OF_DELTA = Layout("delta", tick=1, time=2, kind=3, cells=4, organisms=5)
+
+
+class Wanted(NamedTuple):
+    """What to decode of each recording."""
+
+    cells: bool
+    organisms: bool
+
+
+@dataclass
+class Recording:
+    """One recorded tick: all its occupied cells, and its organisms as bytes."""
+
+    offset: int
+    tick: int = 0
+    time: int = 0
+    kind: int = 0
+    interval: int | None = None
+    """The number of ticks since the recording before, if it is known."""
+    cells: Cells = field(default_factory=Cells)
+    organisms: list[bytes] = field(default_factory=list)
+
+    def size(self) -> int:
+        """Returns about how many bytes it has in memory."""
+        return 12 * len(self.cells.flat) + sum(map(len, self.organisms))
+
+
+class _Chunk:
+    """The state of one chunk while it is read."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.run_id = ""
+        self.first = self.last = self.count = 0
+        self.snapshot: Recording | None = None
+        self.world: State | None = None
+        self.ticks: list[int] = []
+        self.kinds: list[int] = []
+        self.listed: dict[int, list[int]] = {}
+        """The ticks and kinds of the deltas, as listed in the chunk since era F."""
+
+    def interval(self) -> int | None:
+        """Returns the sampling interval that its first and last tick imply."""
+        return None if self.count < 2 else (self.last - self.first) // (self.count - 1)
+
+
+class ChunkReader:
+    """Reads the recordings of one slice. The slice is valid only if `recordings` ends without an error.
+
+    Each delta of a chunk is applied, also those before the slice. So the rows of a tick never depend on the slice.
+    """
+
+    def __init__(
+        self,
+        file: BatchFile,
+        ticks: TickRange | None,
+        skip: Container[int],
+        era: Era,
+        wanted: Wanted,
+        world: World | None = None,
+    ) -> None:
+        self._file, self._era, self._wanted = file, era, wanted
+        self._ticks = file.ticks if ticks is None else ticks
+        self._skip = skip
+        self._size = world.cells if world else MAX_CELLS
+        self._interval = world.sampling_interval if world else None
+        self._last: int | None = None
+        self._tick: int | None = None
+        self._offset = 0
+
+    def recordings(self, stream: ByteStream) -> Iterator[Recording]:
+        """Yields the wanted recordings. Raises `BadBatchFile` with the byte and the tick of what is wrong."""
+        try:
+            while not stream.at_end():
+                self._offset = stream.offset
+                length = stream.varint()
+                chunk = _Chunk(stream.offset + length)
+                yield from self._read(stream, chunk)
+                if self._ticks.end <= chunk.last < self._file.ticks.end:
+                    break
+            else:
+                self._check_end()
+            if is_compressed(self._file.key):
+                stream.drain()
+        except UnknownShape as error:
+            raise self._bad(str(error), error.offset) from error
+        except BadBatchFile:
+            raise
+        except BadFile as error:
+            raise self._bad(str(error.reason), error.offset) from error
+        except ValueError as error:
+            raise self._bad(str(error)) from error
+
+    def _read(self, stream: ByteStream, chunk: _Chunk) -> Iterator[Recording]:
+        for part in stream.fields(chunk.end):
+            if chunk.snapshot is not None and chunk.snapshot.tick >= self._ticks.end < chunk.last:
+                stream.skip_to(chunk.end)
+                break
+            check_chunk_field(part)
+            if part.number < SNAPSHOT:
+                self._add_head(stream, chunk, part)
+            elif part.number == SNAPSHOT:
+                self._begin(chunk)
+                if chunk.last < self._ticks.start or chunk.first > self._ticks.end:
+                    stream.skip_to(chunk.end)
+                    break
+                yield from self._record(stream, chunk, part, _OF_SNAPSHOT)
+            elif part.number == DELTAS or (part.number == DELTAS_BEFORE and part.kind == BYTES):
+                self._check_delta(chunk, part)
+                yield from self._record(stream, chunk, part, _OF_DELTA)
+            elif part.number in (_DELTA_TICKS, _DELTA_TYPES):
+                chunk.listed.setdefault(part.number, []).extend(_packed(_taken(stream, part)))
+        else:
+            self._finish(chunk)
+        self._last = chunk.last
+
+    def _add_head(self, stream: ByteStream, chunk: _Chunk, part: Field) -> None:
+        if chunk.snapshot is not None:
+            raise ValueError(f"field {part.number} of a chunk comes after its snapshot")
+        if part.number == _RUN_ID:
+            chunk.run_id = _taken(stream, part).decode()
+        elif part.number == _FIRST:
+            chunk.first = signed(part.value)
+        elif part.number == _LAST:
+            chunk.last = signed(part.value)
+        elif part.number == TICK_COUNT:
+            chunk.count = signed(part.value)
+
+    def _begin(self, chunk: _Chunk) -> None:
+        """Checks what a chunk says of itself, before its snapshot."""
+        if chunk.snapshot is not None:
+            raise ValueError("a chunk has two snapshots")
+        self._tick, name = chunk.first, self._file.ticks
+        if chunk.run_id != self._file.run_id:
+            raise ValueError(f"the chunk belongs to run {chunk.run_id!r}")
+        if chunk.count == 0:
+            raise ValueError("the message is no chunk of ticks, but those before it are")
+        if not 0 <= chunk.first <= chunk.last or chunk.count < 1:
+            raise ValueError(f"a chunk of {chunk.count} ticks from {chunk.first} to {chunk.last} is impossible")
+        if chunk.first not in name or chunk.last not in name:
+            raise ValueError(f"the chunk has ticks {chunk.first} to {chunk.last}, outside {name}, the file's name")
+        if self._last is None and chunk.first != name.start:
+            raise ValueError(f"the file starts with this tick, but its name says {name.start}")
+        if self._last is not None and chunk.first <= self._last:
+            raise ValueError(f"chunks must ascend, but tick {self._last} is before it")
+
+    def _check_delta(self, chunk: _Chunk, part: Field) -> None:
+        if chunk.snapshot is None:
+            raise ValueError("a delta comes before the snapshot of its chunk")
+        if (part.number == DELTAS) != (self._era in (Era.F, Era.G)):
+            raise ValueError(f"a delta is in field {part.number}, but the file has the format of era {self._era}")
+
+    def _record(self, stream: ByteStream, chunk: _Chunk, part: Field, layout: Layout) -> Iterator[Recording]:
+        """Reads a recording and applies its cells. Yields it if it is wanted."""
+        self._offset = part.start
+        found = Recording(part.start, interval=chunk.interval() or self._interval)
+        content = self._read_content(stream, part, found, layout)
+        self._add(chunk, found, layout)
+        if chunk.world is not None:
+            chunk.world.apply(content)
+        elif self._wanted.cells:
+            chunk.world = State(content, self._size)
+        if chunk.world is not None and self._is_wanted(found.tick):
+            found.cells = chunk.world.cells()
+        if found.organisms and is_renumbered(found.organisms[0], part.start) != self._era.renumbered:
+            raise ValueError(f"an organism has other field numbers than those of era {self._era}")
+        chunk.snapshot = found
+        if self._is_wanted(found.tick):
+            yield found
+
+    def _read_content(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells:
+        """Reads the fields of a recording. Returns the cells that it lists, if they are wanted."""
+        cells: list[Cells] = []
+        begun = False
+        for inner in stream.fields(part.end):
+            if layout.is_unfit(inner):
+                raise ValueError(f"field {inner.number} of a {layout.name} has wire type {inner.kind}")
+            if inner.number == layout.tick:
+                if begun:
+                    raise ValueError(f"the tick of a {layout.name} comes after its cells or organisms")
+                found.tick = self._tick = signed(inner.value)
+            elif inner.number == layout.time:
+                found.time = signed(inner.value)
+            elif inner.number == layout.kind:
+                found.kind = inner.value
+            elif inner.number == layout.cells:
+                begun = True
+                cells.append(cells_of(stream, inner.end, self._size) if self._wanted.cells else Cells())
+            elif inner.number == layout.organisms:
+                begun = True
+                if self._wanted.organisms and self._is_wanted(found.tick):
+                    found.organisms.append(_taken(stream, inner))
+        if len(cells) > 1:
+            raise ValueError(f"a {layout.name} has its cells {len(cells)} times")
+        return cells[0] if cells else Cells()
+
+    def _add(self, chunk: _Chunk, found: Recording, layout: Layout) -> None:
+        """Checks the place of a recording in its chunk."""
+        self._tick = found.tick
+        if layout is _OF_SNAPSHOT:
+            if found.tick != chunk.first:
+                raise ValueError(f"the snapshot of a chunk has this tick, but the chunk says {chunk.first}")
+            return
+        if found.kind not in _DELTA_TYPE_NAMES:
+            raise ValueError(f"delta type {found.kind} is unknown")
+        before = chunk.ticks[-1] if chunk.ticks else chunk.first
+        if found.tick <= before:
+            raise ValueError(f"ticks must ascend, but tick {before} is before it")
+        if found.tick > chunk.last:
+            raise ValueError(f"the tick is outside its chunk, which ends with {chunk.last}")
+        chunk.ticks.append(found.tick)
+        chunk.kinds.append(found.kind)
+
+    def _finish(self, chunk: _Chunk) -> None:
+        """Compares a chunk that was read to its end with what it says of itself."""
+        if chunk.snapshot is None:
+            raise ValueError("a chunk has no snapshot")
+        if chunk.count != 1 + len(chunk.ticks):
+            raise ValueError(f"a chunk says that it has {chunk.count} ticks, but has {1 + len(chunk.ticks)}")
+        if chunk.snapshot.tick != chunk.last:
+            raise ValueError(f"a chunk ends with this tick, but says {chunk.last}")
+        for number, values in ((_DELTA_TICKS, chunk.ticks), (_DELTA_TYPES, chunk.kinds)):
+            if chunk.listed.get(number, values) != values:
+                raise ValueError(f"field {number} of a chunk lists other deltas than it has")
+
+    def _check_end(self) -> None:
+        if self._last != self._file.ticks.end:
+            raise ValueError(f"the file ends after this tick, but its name says tick {self._file.ticks.end}")
+
+    def _is_wanted(self, tick: int) -> bool:
+        return tick in self._ticks and tick not in self._skip
+
+    def _bad(self, reason: str, offset: int | None = None) -> BadBatchFile:
+        at = self._offset if offset is None else offset
+        return BadBatchFile(key=self._file.key, offset=at, tick=self._tick, reason=reason)
+
+
+def _taken(stream: ByteStream, part: Field) -> bytes:
+    length = part.end - part.start
+    if length > MAX_MESSAGE_BYTES:
+        raise ValueError(f"a field of {length} bytes is longer than the {MAX_MESSAGE_BYTES} allowed")
+    return stream.take(length)
+
+
+def _packed(content: bytes) -> list[int]:
+    values, at = [], 0
+    while at < len(content):
+        value, at = varint(content, at, len(content))
+        values.append(signed(value))
+    return values
