@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
+from tests.contract.apart import database_url  # noqa: F401  a fixture
 
 from ticklake import Database, RunCompleted, SimulationMetadata
 from ticklake.cli import cli

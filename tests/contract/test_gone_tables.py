@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from in_process import InProcess
+from tests.contract.apart import database_url  # noqa: F401  a fixture
 
 from ticklake import Database, RunCompleted
 from ticklake.cli import cli
@@ -32,19 +31,6 @@ from ticklake.topics import Run
 
 KINDS = {"environment_data": EnvironmentIndexer, "organism_data": OrganismIndexer}
 Command = Callable[..., Result]
-
-
-@pytest.fixture
-def database_url(database_url: str) -> Iterator[str]:
-    """A database without the runs of other tests: some are newer, and some cannot be read."""
-    if database_url.startswith("sqlite"):
-        yield database_url
-        return
-    name = f"gone_{uuid4().hex[:8]}"
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[call-overload]
-        yield database_url.replace("/postgres?", f"/{name}?")
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[call-overload]
 
 
 @pytest.fixture

@@ -111,7 +111,8 @@ def _wait(crew: Crew, run: Run, findings: Findings, seed: int, url: str, run_id:
         for name in [name for name in crew.processes if not crew.alive(name)]:
             crew.end(name)
             crew.start(name, consume, url, run_id)
-        return not lag() and not Outbox(run, OUT).count_unsent()
+        # A consumer that has not started yet has no group, and so no lag.
+        return bool(run.groups.list(IN)) and not lag() and not Outbox(run, OUT).count_unsent()
 
     if not wait(PATIENCE, done, every=0.1):
         findings.complaints.append(

@@ -295,11 +295,14 @@ def play(turns: list[int], operators: list[tuple[int, str]], others: list[str]) 
 
 WITHDRAWN = [0] * 12 + [1] * 4 + [2] * 2 + [1] * 9 + [0] + [1] * 4 + [0] + [1] * 2 + [0] * 12
 """A commit is withdrawn because its predecessor was taken, and meanwhile a torn one has appeared after it."""
+WITHDRAWN_LATER = [0] * 13 + [1] * 14 + [0] * 6
+"""The torn one appears when others had been set aside."""
 
 
 @settings(max_examples=settings().max_examples // 4)
 @given(TURNS, OPERATORS, OTHERS)
 @example(WITHDRAWN, [(10, "take"), (28, "tear")], ["compact"])
+@example(WITHDRAWN_LATER, [(23, "take"), (27, "tear")], [])
 def test_in_any_order_of_steps_no_tick_is_lost_or_doubled(
     turns: list[int], operators: list[tuple[int, str]], others: list[str]
 ) -> None:

@@ -298,10 +298,14 @@ class DeltaLog:
 
     def _withdraw(self, folder: TableFolder, name: str, data: bytes) -> None:
         """Undoes a commit whose predecessor an operator has just removed. Nothing was acknowledged."""
-        recovery.set_newest_aside_if_torn(folder)  # a torn commit after this one does not follow it
-        with folder.removing():
-            if folder.read(name) == data and not self._is_followed(folder, history.digest_of(data)):
-                folder.set_aside(name)
+        while True:
+            recovery.set_newest_aside_if_torn(folder)  # a torn commit after this one does not follow it
+            with folder.removing():
+                if commits.is_torn(folder.read(commits.name_of(self.version + 2)) or data):
+                    continue
+                if folder.read(name) == data and not self._is_followed(folder, history.digest_of(data)):
+                    folder.set_aside(name)
+                return
 
     def _is_followed(self, folder: TableFolder, digest: str) -> bool:
         """Returns True if a later commit names this digest as its predecessor."""
