@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.insights.backlogs import WORST, Backlog, BacklogReport, Backlogs, merged_groups
+from ticklake.insights.backlogs import WORST, Backlog, BacklogReport, Backlogs
 from ticklake.insights.files import files_of
 from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.places import (
@@ -25,6 +25,7 @@ from ticklake.insights.reports import (
     GroupReport,
     RunReport,
     TableReport,
+    merged_groups,
 )
 
 __all__ = [

@@ -17,7 +17,7 @@ from ticklake.database.url import split_password
 from ticklake.errors import TickLakeError
 from ticklake.indexers.runs.turns import by_age
 from ticklake.insights.files import WaitingFiles, merged_files
-from ticklake.insights.reports import CoordinatedReport, GroupReport
+from ticklake.insights.reports import CoordinatedReport, GroupReport, merged_groups
 from ticklake.logs import redacted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ REFRESH_SECONDS = 300.0
 SLOW = 0.05
 """Reading a run is slow if it takes this many seconds: it has very many files or messages."""
 REST = 9
-"""After a slow run was read again, no slow one is read for this many times as long. So it takes a tenth of the time."""
+"""After a slow run was read, none is read again for this many times as long. So they take a tenth of the time."""
 MOST_OUTAGES = 3
 """After this many runs that do not answer, the database is away."""
 NO_READER_SECONDS = 300.0
@@ -335,7 +335,7 @@ class _Watched:
     def _check(self, run_id: str, stamp: object, now: float) -> None:
         """Reads a run. If that fails while its tables may just be created, the run counts as not read yet."""
         backlog, problem = None, None
-        started, is_new = self._clock(), run_id not in self._seen
+        started = self._clock()
         try:
             backlog = self._read(run_id)
         except RunNotInDatabase:
@@ -348,7 +348,7 @@ class _Watched:
             problem = _line(error)
         ended = self._clock()
         is_slow = ended - started >= SLOW
-        if is_slow and not is_new:
+        if is_slow:
             self._rests_until = ended + REST * (ended - started)
         self._seen[run_id] = _Seen(stamp, now, is_slow)
         self._failed.pop(run_id, None)
@@ -394,27 +394,6 @@ def backlog_of(run: Run, files: WaitingFiles | None = None) -> Backlog | None:
         _held(run) if any(one.lag for one in behind) else frozenset(),
         tuple(one for one in files.of(run) if one.files) if files else (),
     )  # fmt: skip
-
-
-def merged_groups(groups: Iterable[GroupReport]) -> tuple[GroupReport, ...]:
-    """Merges the reports of groups whose topic is in two databases."""
-    found: dict[tuple[str, str], GroupReport] = {}
-    for one in groups:
-        key = one.topic, one.group
-        found[key] = _merged(found[key], one) if key in found else one
-    return tuple(found.values())
-
-
-def _merged(one: GroupReport, other: GroupReport) -> GroupReport:
-    ages = [age for age in (one.oldest_seconds, other.oldest_seconds) if age is not None]
-    return GroupReport(
-        one.topic,
-        one.group,
-        one.lag + other.lag,
-        one.claimed + other.claimed,
-        one.dead_letters + other.dead_letters,
-        max(ages, default=None),
-    )
 
 
 def _unread(run: Run, read: set[str]) -> tuple[int, int | None]:

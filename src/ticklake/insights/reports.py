@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -161,3 +161,24 @@ class Glance:
         """The number of dead letters of all groups; None without groups, or if a place may have some."""
         found = sum(one.dead_letters for one in self.groups)
         return None if (self.errors or not self.groups) and not found else found
+
+
+def merged_groups(groups: Iterable[GroupReport]) -> tuple[GroupReport, ...]:
+    """Merges the reports of groups whose topic is in two databases."""
+    found: dict[tuple[str, str], GroupReport] = {}
+    for one in groups:
+        key = one.topic, one.group
+        found[key] = _merged(found[key], one) if key in found else one
+    return tuple(found.values())
+
+
+def _merged(one: GroupReport, other: GroupReport) -> GroupReport:
+    ages = [age for age in (one.oldest_seconds, other.oldest_seconds) if age is not None]
+    return GroupReport(
+        one.topic,
+        one.group,
+        one.lag + other.lag,
+        one.claimed + other.claimed,
+        one.dead_letters + other.dead_letters,
+        max(ages, default=None),
+    )
