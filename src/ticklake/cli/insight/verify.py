@@ -84,7 +84,7 @@ def show(run: RunVerdict) -> None:
     if files.misfits:
         echo(f"Files that do not match the sampling interval or the end of the run: {keys_text(files.misfits)}")
     if files.passed_over:
-        click.echo(
+        echo(
             "Links and folders with unsafe names that are passed over and may hold batch files: "
             f"{keys_text(files.passed_over)}"
         )
@@ -112,10 +112,10 @@ def _show_messages(run: RunVerdict) -> None:
     if run.messages is None:
         return
     if run.messages.damaged:
-        click.echo(run.messages.damaged)
+        echo(run.messages.damaged)
         return
     removed = f", {run.messages.removed:,} removed by retention" if run.messages.removed else ""
-    click.echo(
+    echo(
         f"{run.messages.messages:,} messages{removed}; files not announced: {keys_text(run.messages.unannounced)};"
         f" announced but not in the storage: {keys_text(run.messages.vanished)}"
     )
@@ -153,17 +153,15 @@ def _show_sum(run: RunVerdict) -> None:
     from ticklake.ticks import count
 
     if run.unindexed or not (run.tables or run.metadata is not None or run.storage.life.is_empty):
-        click.echo("This lake has no table of ticks. `ticklake index` writes them.")
+        echo("This lake has no table of ticks. `ticklake index` writes them.")
     if not run.tables:
         return
     missing = sum(count(table.coverage.missing, table.step) for table in run.tables)
     duplicated = sum(table.duplicated for table in run.tables)
     compared = sum(table.deep.ticks for table in run.tables if table.deep)
-    click.echo(
-        f"{missing:,} missing, {duplicated:,} duplicated" + (f", {compared:,} ticks compared" if compared else "")
-    )
+    echo(f"{missing:,} missing, {duplicated:,} duplicated" + (f", {compared:,} ticks compared" if compared else ""))
     if run.flawless and not run.storage.ended:
-        click.echo(
+        echo(
             "The end of the run is not recorded. If it has ended, use `ticklake verify --ended`, or record it with "
             "`ticklake end`. If its producer will not come back, use `ticklake runs close`."
         )
