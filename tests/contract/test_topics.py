@@ -824,6 +824,23 @@ def test_rows_that_triggers_write_are_not_counted(run: Run, batch: Batch, pass_t
             assert other.ack(taken)
 
 
+@pytest.mark.warns("STALE_ACK_REJECTED")
+def test_a_stale_ack_counts_when_its_transaction_commits(run: Run, batch: Batch) -> None:
+    """A consumer repeats a transaction that failed, and its acks with it."""
+    with run.writer("t") as writer, run.reader("t", group="g") as reader:
+        writer.send(batch(1))
+        messages = reader.poll_many(1, 0)
+        reader.release(messages)
+        for failures in (1, 0):
+            with ExitStack() as stack:
+                stack.enter_context(pytest.raises(KeyError)) if failures else None
+                transaction = stack.enter_context(run.transaction())
+                assert reader.ack_many(messages, connection=transaction) == [False]
+                if failures:
+                    raise KeyError
+            assert run.monitor.snapshot()["stale_acks_rejected"] == 1 - failures
+
+
 _REFUSE_SECOND = {
     "sqlite": "CREATE TRIGGER refuse BEFORE UPDATE ON topic_consumer_group WHEN old.claim_version = 2 "
     "BEGIN SELECT raise(ABORT, 'not this one'); END",

@@ -56,6 +56,23 @@ def five(run: Run) -> list[str]:
 pytestmark = pytest.mark.warns("DEAD_LETTER")
 
 
+HOSTILE = "x\x1b]0;title\x07\x9b31m\u202ey\r"
+
+
+def test_no_command_sends_controls_of_others_to_the_terminal(command: Command, run: Run) -> None:
+    topic = group = "n\x9b2J\u202e"
+    with run.writer(topic) as writer, run.reader(topic, group=group, consumer="c\x9bH") as reader:
+        writer.send_many([BatchInfo(storage_key=HOSTILE)] * 2)
+        dead, _ = reader.poll_many(2, 0)
+        reader.fail(dead, f"{HOSTILE}\nsecond line", last=True)
+        calls = [("topics",), ("topics", "tail", topic), ("groups",), ("claims",), ("dead-letters", "list")]
+        calls += [("dead-letters", "show", dead.id), ("groups", "reset", topic, group, "--to", "end", "--dry-run")]
+        for words in calls:
+            printed = command(*words).output
+            assert all(line.isprintable() for line in printed.split("\n")), words
+    assert "\nsecond line\n" in command("dead-letters", "show", dead.id).output
+
+
 def test_topics_are_listed(command: Command, data: Callable[..., Any], run: Run) -> None:
     (topic,) = data("topics")
     assert (topic["run"], topic["topic"], topic["messages"], topic["groups"]) == (run.id, "t", 5, 1)

@@ -108,14 +108,12 @@ class TopicReader:
             return []
         if connection is not None:
             done, new = self._store.ack(self._consumer, claims, connection)
-            connection.after_commit(lambda: self._acknowledged(claims, new))
+            connection.after_commit(lambda: self._acknowledged(claims, new, done.count(False)))
         else:
             done, new = self._retry("ack_errors", lambda: self._store.ack(self._consumer, claims))
-            self._acknowledged(claims, new)
+            self._acknowledged(claims, new, done.count(False))
         for claim, accepted in zip(claims, done, strict=True):
             if not accepted:
-                self.monitor.counter("stale_acks_rejected").add()
-                self._metrics.add("stale_acks_rejected")
                 self._warn("STALE_ACK_REJECTED", claim.message_id, f"claim {claim.version} was lost")
         return done
 
@@ -275,10 +273,11 @@ class TopicReader:
             return None
         return Message(claim.message_id, self.topic, opened.payload, opened.timestamp, claim.attempts, claim.version)
 
-    def _acknowledged(self, claims: Sequence[Claim], new: int) -> None:
+    def _acknowledged(self, claims: Sequence[Claim], new: int, stale: int) -> None:
         self._forget(claims)
-        self.monitor.counter("messages_acknowledged").add(new)
-        self._metrics.add("messages_acknowledged", new)
+        for counter, count in (("messages_acknowledged", new), ("stale_acks_rejected", stale)):
+            self.monitor.counter(counter).add(count)
+            self._metrics.add(counter, count)
 
     def _release(self, claims: Sequence[Claim], delay: float, *, forgiven: bool) -> list[bool]:
         delay_ms = round(delay * 1000)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticklake.cli.options.places import open_places, places_options
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import echo, end_with, json_option, print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from ticklake.insights import RunReport, TableReport
@@ -40,9 +40,9 @@ def missing_text(table: TableReport) -> str | None:
 
 
 def show(report: RunReport) -> None:
-    click.echo(f"Run {report.run_id}")
+    echo(f"Run {report.run_id}")
     if files := report.storage:
-        click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {files.life}")
+        echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {files.life}")
     if report.tables:
         rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag, missing_text(t)) for t in report.tables]
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])

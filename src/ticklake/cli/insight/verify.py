@@ -9,7 +9,7 @@ import click
 
 from ticklake.cli.options.completeness import keys_text, open_run, ranges_text
 from ticklake.cli.options.places import batch_topic_option, places_options
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
@@ -74,17 +74,17 @@ def show(run: RunVerdict) -> None:
         f", silent since {files.silent_since:%Y-%m-%d %H:%M:%S} UTC" if files.silent_since and not files.ended else ""
     )
     doubts = f", but {'; '.join(run.doubts)}" if run.doubts else ""
-    click.echo(f"Run {run.run_id}: {run.verdict}{doubts}")
+    echo(f"Run {run.run_id}: {run.verdict}{doubts}")
     of = "" if files.format in ("", "TickLake") else f" of format {files.format} of the original"
-    click.echo(f"{files.files:,} batch files{of}, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
+    echo(f"{files.files:,} batch files{of}, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
     if files.never_written:
-        click.echo(f"Never written before the run was abandoned: {ranges_text(files.never_written)}")
+        echo(f"Never written before the run was abandoned: {ranges_text(files.never_written)}")
     if files.overlapping:
-        click.echo(f"{files.overlapping:,} files overlap others; each of their ticks is indexed once")
+        echo(f"{files.overlapping:,} files overlap others; each of their ticks is indexed once")
     if files.misfits:
-        click.echo(f"Files that do not match the sampling interval or the end of the run: {keys_text(files.misfits)}")
+        echo(f"Files that do not match the sampling interval or the end of the run: {keys_text(files.misfits)}")
     if files.passed_over:
-        click.echo(
+        echo(
             "Links and folders with unsafe names that are passed over and may hold batch files: "
             f"{keys_text(files.passed_over)}"
         )
@@ -95,9 +95,9 @@ def show(run: RunVerdict) -> None:
     for table in run.tables:
         _show_flaws(table)
     if run.metadata:
-        click.echo(f"metadata: {run.metadata}")
+        echo(f"metadata: {run.metadata}")
     if run.unjudged:
-        click.echo(f"Not verified, because their key does not start with a number: {keys_text(run.unjudged)}")
+        echo(f"Not verified, because their key does not start with a number: {keys_text(run.unjudged)}")
     _show_sum(run)
 
 
@@ -112,16 +112,16 @@ def _show_messages(run: RunVerdict) -> None:
     if run.messages is None:
         return
     if run.messages.damaged:
-        click.echo(run.messages.damaged)
+        echo(run.messages.damaged)
         return
     removed = f", {run.messages.removed:,} removed by retention" if run.messages.removed else ""
-    click.echo(
+    echo(
         f"{run.messages.messages:,} messages{removed}; files not announced: {keys_text(run.messages.unannounced)};"
         f" announced but not in the storage: {keys_text(run.messages.vanished)}"
     )
     for group in run.messages.groups:
         open_, dead = f"{group.lag:,} not acknowledged", f"{group.dead_letters:,} dead letters"
-        click.echo(f"  {group.topic}, {group.group}: {open_}, {dead}")
+        echo(f"  {group.topic}, {group.group}: {open_}, {dead}")
 
 
 def _show_flaws(table: TableVerdict) -> None:
@@ -136,34 +136,32 @@ def _show_flaws(table: TableVerdict) -> None:
     }
     for flaw, ranges in flaws.items():
         if ranges:
-            click.echo(f"{table.table}: {flaw}: {ranges_text(ranges)}")
+            echo(f"{table.table}: {flaw}: {ranges_text(ranges)}")
     if table.unreadable:
-        click.echo(f"{table.table}: {table.unreadable}")
+        echo(f"{table.table}: {table.unreadable}")
     for key in table.duplicates:
-        click.echo(f"{table.table}: duplicated: {', '.join(f'{name} {value}' for name, value in key.items())}")
+        echo(f"{table.table}: duplicated: {', '.join(f'{name} {value}' for name, value in key.items())}")
     for key_, error in (deep.unreadable if deep else table.damaged).items():
-        click.echo(f"{table.table}: {error if key_ in error else f'{key_}: {error}'}")
+        echo(f"{table.table}: {error if key_ in error else f'{key_}: {error}'}")
     for disagreement in table.disagreements:
-        click.echo(f"{table.table}: {disagreement}")
+        echo(f"{table.table}: {disagreement}")
     for batch in table.failed:
-        click.echo(f"{table.table}: failed: {batch.name}: {batch.error}")
+        echo(f"{table.table}: failed: {batch.name}: {batch.error}")
 
 
 def _show_sum(run: RunVerdict) -> None:
     from ticklake.ticks import count
 
     if run.unindexed or not (run.tables or run.metadata is not None or run.storage.life.is_empty):
-        click.echo("This lake has no table of ticks. `ticklake index` writes them.")
+        echo("This lake has no table of ticks. `ticklake index` writes them.")
     if not run.tables:
         return
     missing = sum(count(table.coverage.missing, table.step) for table in run.tables)
     duplicated = sum(table.duplicated for table in run.tables)
     compared = sum(table.deep.ticks for table in run.tables if table.deep)
-    click.echo(
-        f"{missing:,} missing, {duplicated:,} duplicated" + (f", {compared:,} ticks compared" if compared else "")
-    )
+    echo(f"{missing:,} missing, {duplicated:,} duplicated" + (f", {compared:,} ticks compared" if compared else ""))
     if run.flawless and not run.storage.ended:
-        click.echo(
+        echo(
             "The end of the run is not recorded. If it has ended, use `ticklake verify --ended`, or record it with "
             "`ticklake end`. If its producer will not come back, use `ticklake runs close`."
         )

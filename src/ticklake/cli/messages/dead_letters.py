@@ -13,7 +13,7 @@ from ticklake.cli.errors import DeadLetterNotFound
 from ticklake.cli.messages.topics import clock_text
 from ticklake.cli.options.database import dry_run_option, from_runs, group_option, open_one, run_options, topic_option
 from ticklake.cli.options.numbers import count
-from ticklake.cli.terminal.output import end_with, json_fields, json_option, note, print_json, print_table
+from ticklake.cli.terminal.output import echo, end_with, json_fields, json_option, note, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.topics import DeadLetter, Run
@@ -93,7 +93,7 @@ def show(
         return
     for letter in found:
         for name, value in _fields(letter).items():
-            click.echo(f"{name}: {value}")
+            echo(f"{name}: {value}")
 
 
 @dead_letters.command()

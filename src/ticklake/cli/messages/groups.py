@@ -7,7 +7,7 @@ import click
 from ticklake import text
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.options.database import dry_run_option, from_runs, open_run, run_options, topic_option
-from ticklake.cli.terminal.output import end_with, json_fields, json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, end_with, json_fields, json_option, print_json, print_table
 
 COLUMNS = ("run", "topic", "group", "lag", "oldest", "claimed", "dead letters")
 
@@ -46,7 +46,7 @@ def reset(
     if as_json:
         print_json({"topic": topic, "group": group, "to": to, "messages_ahead": ahead, "dry_run": dry_run})
     else:
-        click.echo(reset_text(topic, group, to, ahead, dry_run=dry_run))
+        echo(reset_text(topic, group, to, ahead, dry_run=dry_run))
 
 
 @groups.command()
@@ -69,7 +69,7 @@ def release(database: tuple[str, ...], run_id: str | None, topic: str, group: st
     if as_json:
         print_json({"topic": topic, "group": group, "table": table})
     else:
-        click.echo(f"{group} may now fill another table. It filled {table.location or 'none'}.")
+        echo(f"{group} may now fill another table. It filled {table.location or 'none'}.")
 
 
 def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_json: bool) -> None:

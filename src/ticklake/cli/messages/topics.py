@@ -14,7 +14,16 @@ from google.protobuf import json_format
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.options.database import check_topic, dry_run_option, from_runs, open_run, run_options
 from ticklake.cli.options.numbers import Seconds, count
-from ticklake.cli.terminal.output import end_with, json_fields, json_option, note, print_json, print_table, versioned
+from ticklake.cli.terminal.output import (
+    echo,
+    end_with,
+    json_fields,
+    json_option,
+    note,
+    print_json,
+    print_table,
+    versioned,
+)
 from ticklake.text import utc_text
 
 if TYPE_CHECKING:
@@ -70,7 +79,7 @@ def tail(
         position = run.position_before_last(topic, number) if after is None else run.position_of(topic, after)
         last = None
         for last in _messages(run, topic, position, None if follow else number, group):
-            click.echo(_json_line(last, group) if as_json else _line(last, group))
+            echo(_json_line(last, group) if as_json else _line(last, group))
         if more := run.count_after(topic, last.id if last else position):
             note(f"{more:,} more; continue with --after {last.message_id if last else after}.")
 

@@ -14,7 +14,7 @@ from ticklake.cli.options.completeness import ranges_text
 from ticklake.cli.options.numbers import TickRangeOption, count
 from ticklake.cli.options.places import PlaceOption, lake_options, needed, opened_all, storage_option
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, json_option, print_json, print_table
 from ticklake.cli.terminal.progress import Bars
 
 if TYPE_CHECKING:
@@ -149,16 +149,16 @@ def _report(
         rows = [(one.table, one.ticks, one.present, one.rows, round(one.rows / seconds)) for one in tables]
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])
         for file, error in failed.items():
-            click.echo(f"{file}: {error}", err=True)
+            echo(f"{file}: {error}", err=True)
         if failed:
             retry = "with a database, `ticklake reconcile RUN --retry-failed --apply` retries them"
-            click.echo(f"{len(failed):,} files are not indexed. Repair or remove them; {retry}.", err=True)
+            echo(f"{len(failed):,} files are not indexed. Repair or remove them; {retry}.", err=True)
         for one in tables:
             if one.kept:
                 ranges = ranges_text(one.kept)
-                click.echo(f"{one.table}: not replaced, because no readable file has them: ticks {ranges}", err=True)
+                echo(f"{one.table}: not replaced, because no readable file has them: ticks {ranges}", err=True)
         for group in groups:
             left = f", {group.left:,} are left" if group.left else ""
-            click.echo(f"{group.group}: {group.acknowledged:,} messages of {group.topic} acknowledged{left}")
-        click.echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
+            echo(f"{group.group}: {group.acknowledged:,} messages of {group.topic} acknowledged{left}")
+        echo(f'Now try: ticklake sql "SUMMARIZE {tables[0].table}" --lake {lake} --run {run}')
     return bool(failed) or any(one.kept for one in tables)

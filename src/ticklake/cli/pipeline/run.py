@@ -13,7 +13,7 @@ from ticklake.cli.errors import WebMissing
 from ticklake.cli.options.logs import set_up_logs
 from ticklake.cli.options.numbers import PORT, Seconds
 from ticklake.cli.terminal.interrupt import end_now, graceful_stop
-from ticklake.cli.terminal.output import note
+from ticklake.cli.terminal.output import echo, note
 from ticklake.errors import TickLakeError
 from ticklake.logs import one_line, redacted
 
@@ -37,7 +37,7 @@ def run(context: click.Context, config: str, stop_timeout: float | None, port: i
         set_up_logs(context, node.settings.node.log)
         clean = _work(node, port, stop, stop_timeout)
     for service in node.failed:
-        click.echo(f"{service.name} failed: {service.error}", err=True)
+        echo(f"{service.name} failed: {service.error}", err=True)
     if not clean:
         end_now(LATE)  # threads that did not stop would keep the process alive
     if node.failed:
@@ -79,7 +79,7 @@ def build(config: str, port: int | None = None) -> Node:
     if node is not None:
         node.close()
     for problem in problems[:-1]:
-        click.echo(f"Error: {one_line(redacted(str(problem)))}", err=True)
+        echo(f"Error: {one_line(redacted(str(problem)))}", err=True)
     raise problems[-1]
 
 
@@ -117,7 +117,7 @@ def _http(node: Node, port: int | None) -> Iterator[None]:
         node.start()
         node.instance.write_holder(url=server.url)
         server.start()
-        click.echo(f"Listening on {server.url}", err=True)
+        echo(f"Listening on {server.url}", err=True)
         yield
     finally:
         server.stop()

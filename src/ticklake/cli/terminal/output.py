@@ -92,10 +92,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     Console(width=max(console.width, wanted)).print(table)
 
 
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints text that may contain names, errors and messages of others. Escapes control characters."""
+    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+
+
 def note(text: str) -> None:
     """Prints what is good to know, but is not the result, to stderr; with --quiet nothing."""
     if not is_quiet():
-        click.echo(text, err=True)
+        echo(text, err=True)
 
 
 def is_quiet() -> bool:
