@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
-from tests.contract.apart import database_url  # noqa: F401  a fixture
+from tests.contract.apart import apart
 
 from ticklake import Database, RunCompleted, SimulationMetadata
 from ticklake.cli import cli
@@ -74,6 +74,12 @@ class Made:
     def left(self, looks: Backlogs) -> int:
         found = self.backlog(looks)
         return found.files if found else 0
+
+
+@pytest.fixture
+def database_url(database_url: str) -> Iterator[str]:
+    with apart(database_url) as url:
+        yield url
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from in_process import InProcess
-from tests.contract.apart import database_url  # noqa: F401  a fixture
+from tests.contract.apart import apart
 
 from ticklake import Database, RunCompleted
 from ticklake.cli import cli
@@ -31,6 +31,12 @@ from ticklake.topics import Run
 
 KINDS = {"environment_data": EnvironmentIndexer, "organism_data": OrganismIndexer}
 Command = Callable[..., Result]
+
+
+@pytest.fixture
+def database_url(database_url: str) -> Iterator[str]:
+    with apart(database_url) as url:
+        yield url
 
 
 @pytest.fixture
