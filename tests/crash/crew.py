@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 
 from chaos_child import die_with_parent
 
+_EXCEPTION = re.compile(r"^(?:ticklake\.(?:\w+\.)*errors\.)?([A-Z]\w+(?::.*)?)$", re.MULTILINE)
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["ticklake.completeness", "ticklake.consumer", "ticklake.simulation", "ticklake.services.reconciliation"]
@@ -87,8 +89,8 @@ def wait(seconds: float, condition: Callable[[], bool], every: float = 0.01) -> 
 
 def last_error(log: Path) -> str:
     """The last line of a log that is an exception's, for a report."""
-    found = [line for line in log.read_text(errors="replace").splitlines() if line.startswith("ticklake.errors.")]
-    return found[-1].removeprefix("ticklake.errors.")[:200] if found else "no error was logged"
+    found = _EXCEPTION.findall(log.read_text(errors="replace"))
+    return found[-1][:200] if found else "no error was logged"
 
 
 def enter(root: Path, act: Callable[..., object], *arguments: Any) -> None:
