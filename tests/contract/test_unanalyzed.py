@@ -103,7 +103,7 @@ TOPICS = [
     Hot("topics", "topic_status", {"topic": "t", "limit": 10}, pages=200),
     Hot("topics", "browse", {"topic": "t", "group": "g", "after": 10, "limit": 10}),
     Hot("topics", "newest", {"topic": "t", "limit": 10}),
-    Hot("topics", "batons", {"topic": "t"}),
+    Hot("topics", "baton", {"topic": "t", "message_id": "m11"}),
     Hot("topics", "foreign_numbers", {}),
 ]
 CONSUMER = [
