@@ -19,7 +19,7 @@ from ticklake.lake.ledger import Ledger
 from ticklake.lake.table import Table
 from ticklake.lake.verify import coverage
 from ticklake.lake.verify.coverage import RowCounts, covered, row_counts
-from ticklake.lake.verify.deep import judge
+from ticklake.lake.verify.deep import Versions, judge
 from ticklake.lake.verify.fingerprint import Fingerprints, fingerprints, merged
 from ticklake.ticks import TickRange
 
@@ -119,13 +119,24 @@ def of(ticks: list[int], hashes: list[int]) -> Fingerprints:
     return Fingerprints(np.array(ticks), np.array([1 if h else 0 for h in hashes]), np.array(hashes, np.uint64))
 
 
+def file(ticks: list[int], hashes: list[int], before: list[int] | None = None) -> Versions:
+    return Versions(now=of(ticks, hashes), before=of(ticks, before or hashes))
+
+
 def test_files_and_table_that_agree_have_no_flaw():
-    deep = judge([of([0, 1], [5, 6]), of([2], [0])], of([0, 1], [5, 6]), {}, 1)
+    deep = judge([file([0, 1], [5, 6]), file([2], [0])], of([0, 1], [5, 6]), {}, 1)
     assert (deep.ticks, deep.flaws) == (3, 0)
 
 
+def test_rows_from_before_columns_were_added_agree_with_their_files():
+    files = [file([0, 1, 2], [5, 6, 7], before=[15, 16, 17])]
+    deep = judge(files, of([0, 1, 2], [15, 6, 27]), {}, 1)
+    assert deep.different == [TickRange(2, 2)]
+    assert (deep.ticks, deep.flaws) == (3, 1)
+
+
 def test_what_differs_is_disputed_or_has_no_file_is_named():
-    files = [of([0, 10, 20], [5, 6, 7]), of([20, 30], [8, 9])]
+    files = [file([0, 10, 20], [5, 6, 7]), file([20, 30], [8, 9])]
     deep = judge(files, of([0, 10, 20, 40], [5, 99, 7, 1]), {"bad": "torn"}, 10)
     assert deep.different == [TickRange(10, 10), TickRange(30, 30)]
     assert deep.disputed == [TickRange(20, 20)]
