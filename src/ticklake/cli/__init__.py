@@ -93,5 +93,5 @@ def _prepare_output() -> None:
 
 def fail(message: str, code: int) -> NoReturn:
     """Prints one line to stderr and exits."""
-    click.echo(f"Error: {logs.one_line(logs.redacted(message))}", err=True)
+    click.echo(f"Error: {logs.one_line(logs.redacted(message))}", err=True)  # noqa: TID251  importing output takes longer
     sys.exit(code)

@@ -9,7 +9,7 @@ import click
 from ticklake.cli.options.completeness import open_run, ranges_text
 from ticklake.cli.options.places import batch_topic_option, places_options
 from ticklake.cli.terminal.bar import bar
-from ticklake.cli.terminal.output import json_option, print_json
+from ticklake.cli.terminal.output import echo, json_option, print_json
 
 if TYPE_CHECKING:
     from ticklake.completeness import RunVerdict, TableVerdict
@@ -43,19 +43,19 @@ def gaps(
 
 
 def show(run: RunVerdict) -> None:
-    click.echo(f"Run {run.run_id}: {run.verdict}")
+    echo(f"Run {run.run_id}: {run.verdict}")
     for table in run.tables:
         _show_table(table)
     if run.storage.misfits:
         names = ", ".join(key.rpartition("/")[2] for key in run.storage.misfits[:5])
         more = f" and {len(run.storage.misfits) - 5:,} more" if len(run.storage.misfits) > 5 else ""
-        click.echo(f"\nFiles that do not match the sampling interval or the end of the run: {names}{more}")
+        echo(f"\nFiles that do not match the sampling interval or the end of the run: {names}{more}")
     if run.unjudged:
-        click.echo(f"\nNot drawn, because their key does not start with a number: {', '.join(run.unjudged)}")
+        echo(f"\nNot drawn, because their key does not start with a number: {', '.join(run.unjudged)}")
     if run.tables:
-        click.echo(LEGEND)
+        echo(LEGEND)
     else:
-        click.echo(f"No tables. Ticks without a file: {ranges_text(run.storage.lost)}")
+        echo(f"No tables. Ticks without a file: {ranges_text(run.storage.lost)}")
 
 
 def _show_table(table: TableVerdict) -> None:
@@ -74,12 +74,10 @@ def _show_table(table: TableVerdict) -> None:
         ("x", permanent),
     ]
     total = coverage.expected.count(table.step)
-    click.echo(
-        f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} {table.unit} in {coverage.expected}"
-    )
+    echo(f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} {table.unit} in {coverage.expected}")
     if table.unreadable:
-        click.echo(f"  {table.unreadable}")
-    click.echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH, table.step)}")
+        echo(f"  {table.unreadable}")
+    echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH, table.step)}")
     for label, ranges in (
         ("waiting", coverage.waiting),
         ("missing", pending),
@@ -87,6 +85,6 @@ def _show_table(table: TableVerdict) -> None:
         ("not expected", coverage.unexpected),
     ):
         if ranges:
-            click.echo(f"  {label}: {ranges_text(ranges)}")
+            echo(f"  {label}: {ranges_text(ranges)}")
     for batch in table.failed:
-        click.echo(f"  failed: {batch.name}: {batch.error}")
+        echo(f"  failed: {batch.name}: {batch.error}")

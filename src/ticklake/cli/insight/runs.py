@@ -24,7 +24,7 @@ from ticklake.cli.options.places import (
     storage_option,
 )
 from ticklake.cli.options.silence import close_by_hand, run_topic_option, silent_for_option
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import echo, end_with, json_option, print_json, print_table, size_text
 
 if TYPE_CHECKING:
     from ticklake.insights import RunReport
@@ -57,7 +57,7 @@ def runs(
     elif reports:
         print_table(COLUMNS, map(_row, reports), numbers=("files", "size", "ticks"))
     elif not unlisted:
-        click.echo("No runs yet.")
+        echo("No runs yet.")
     unreadable = [table.error for report in reports for table in report.tables if table.error]
     end_with([*unlisted, *(error for report in reports for error in report.errors), *unreadable])
 
@@ -168,19 +168,19 @@ def _report(contents: RunContents, dry_run: bool, as_json: bool, done: str, figu
         return
     if dry_run:
         _show(contents)
-    click.echo(f"Run {contents.run_id} {'would be' if dry_run else 'was'} {done}.")
+    echo(f"Run {contents.run_id} {'would be' if dry_run else 'was'} {done}.")
 
 
 def _show(contents: RunContents) -> None:
     size = size_text(contents.bytes)
-    click.echo(f"Run {contents.run_id}, {'deletion begun' if contents.deleting else contents.state}")
-    click.echo(f"{contents.files:,} batch files and {contents.other_files:,} other files, {size}")
+    echo(f"Run {contents.run_id}, {'deletion begun' if contents.deleting else contents.state}")
+    echo(f"{contents.files:,} batch files and {contents.other_files:,} other files, {size}")
     if contents.tables:
         columns = ("table", "rows", "files", "size")
         rows = [(one.name, one.rows, one.files, size_text(one.bytes)) for one in contents.tables]
         print_table(columns, rows, numbers=columns[1:])
     for one in contents.databases:
-        click.echo(f"Database {one}")
+        echo(f"Database {one}")
 
 
 def _row(run: RunReport) -> tuple[object, ...]:

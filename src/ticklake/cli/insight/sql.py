@@ -13,7 +13,7 @@ import click
 from ticklake.cli.options.database import named_run
 from ticklake.cli.options.numbers import MAX_INTEGER, count
 from ticklake.cli.options.places import lake_options, needed
-from ticklake.cli.terminal.output import note, plain, print_table
+from ticklake.cli.terminal.output import echo, note, plain, print_table
 
 if TYPE_CHECKING:
     from ticklake.lake.read import Result
@@ -69,11 +69,11 @@ def write_csv(result: Result) -> None:
 
 def write_json(result: Result) -> None:
     """Streams a JSON array with one object per row."""
-    click.echo("[", nl=False)
+    echo("[", nl=False)
     for separator, row in zip(chain(["\n"], repeat(",\n")), result.rows, strict=False):
         record = dict(zip(result.columns, map(json_value, row), strict=True))
-        click.echo(separator + json.dumps(record, default=plain), nl=False)
-    click.echo("\n]")
+        echo(separator + json.dumps(record, default=plain), nl=False)
+    echo("\n]")
 
 
 def json_value(value: Any) -> Any:

@@ -15,6 +15,7 @@ from ticklake.cli.options.numbers import Seconds
 from ticklake.cli.options.places import config_and_places_options, open_places
 from ticklake.cli.terminal.frame import Frame, as_json, picture
 from ticklake.cli.terminal.interrupt import handled_by
+from ticklake.cli.terminal.output import echo
 from ticklake.errors import TickLakeError
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _print(frame: Frame, lines: bool) -> None:
     from rich.console import Console
 
     if lines:
-        click.echo(as_json(frame))
+        echo(as_json(frame))
     else:
         Console(highlight=False).print(picture(frame))
 

@@ -11,6 +11,7 @@ from ticklake.cli.errors import WebMissing
 from ticklake.cli.options.numbers import PORT
 from ticklake.cli.options.places import config_and_places_options, open_places
 from ticklake.cli.terminal.interrupt import graceful_stop
+from ticklake.cli.terminal.output import echo
 
 
 @click.command()
@@ -55,6 +56,6 @@ def ui(
         server.start()
         known = read_only or token_of()
         token = "" if known else f"#token={find_token(host, directory)}"
-        click.echo(f"Listening on {server.url}/{token}", err=True)
+        echo(f"Listening on {server.url}/{token}", err=True)
         stop.wait()
         server.stop()

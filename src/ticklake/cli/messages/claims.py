@@ -9,7 +9,7 @@ import click
 from ticklake.cli.listing import ListingGroup
 from ticklake.cli.messages.groups import age_text
 from ticklake.cli.options.database import dry_run_option, from_runs, group_option, open_one, run_options, topic_option
-from ticklake.cli.terminal.output import end_with, json_fields, json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, end_with, json_fields, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.topics import HeldClaim
@@ -62,7 +62,7 @@ def release(
     if as_json:
         print_json({"released": released, "dry_run": dry_run})
     else:
-        click.echo(f"{'Would release' if dry_run else 'Released'} {released:,} claims.")
+        echo(f"{'Would release' if dry_run else 'Released'} {released:,} claims.")
 
 
 def _print(found: list[tuple[str, HeldClaim]], as_json: bool, *, is_whole: bool) -> None:
@@ -75,7 +75,7 @@ def _print(found: list[tuple[str, HeldClaim]], as_json: bool, *, is_whole: bool)
         ]
         print_table(COLUMNS, rows, numbers=("held for", "expires in", "attempts"))
     elif is_whole:
-        click.echo("No claims.")
+        echo("No claims.")
 
 
 def _expiry(ms: int | None) -> str | None:

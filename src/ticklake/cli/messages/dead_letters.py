@@ -64,7 +64,7 @@ def list_letters(
         ]
         print_table(COLUMNS, rows, numbers=("attempts",))
     elif not failures:
-        click.echo("No dead letters.")
+        echo("No dead letters.")
     if left > 0:
         note(f"{left:,} more; a higher --limit shows them.")
     end_with(failures)
@@ -162,7 +162,7 @@ def _report(act: str, number: int, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json({act: number, "dry_run": dry_run})
     else:
-        click.echo(f"{number:,} dead letters {'would be ' if dry_run else ''}{act}.")
+        echo(f"{number:,} dead letters {'would be ' if dry_run else ''}{act}.")
 
 
 def _fields(letter: DeadLetter) -> dict[str, Any]:

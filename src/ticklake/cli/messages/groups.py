@@ -80,7 +80,7 @@ def _list(database: tuple[str, ...], run_id: str | None, topic: str | None, as_j
         rows = [(run, s.topic, s.group, s.lag, age_text(s.oldest_ms), s.claimed, s.dead_letters) for run, s in found]
         print_table(COLUMNS, rows, numbers=("lag", "oldest", "claimed", "dead letters"))
     elif not failures:
-        click.echo("No consumer groups yet.")
+        echo("No consumer groups yet.")
     end_with(failures)
 
 

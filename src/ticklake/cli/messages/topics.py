@@ -101,7 +101,7 @@ def send(database: tuple[str, ...], run_id: str | None, topic: str, type_name: s
     except json_format.ParseError as error:
         raise click.BadParameter(" ".join(str(error).split()), param_hint="--json") from error
     with open_run(database, run_id, topic) as run, run.writer(topic) as writer:
-        click.echo(writer.send(message))
+        echo(writer.send(message))
 
 
 @topics.command()
@@ -123,7 +123,7 @@ def prune(
     if as_json:
         print_json({"removed": removed, "dry_run": dry_run})
     else:
-        click.echo(f"{'Would remove' if dry_run else 'Removed'} {removed:,} messages.")
+        echo(f"{'Would remove' if dry_run else 'Removed'} {removed:,} messages.")
 
 
 def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
@@ -136,7 +136,7 @@ def _list(database: tuple[str, ...], run_id: str | None, as_json: bool) -> None:
             ("run", "topic", "messages", "groups", "first (UTC)", "last (UTC)"), rows, numbers=("messages", "groups")
         )
     elif not failures:
-        click.echo("No topics yet.")
+        echo("No topics yet.")
     end_with(failures)
 
 

@@ -9,7 +9,7 @@ import click
 
 from ticklake.cli.options.numbers import Seconds
 from ticklake.cli.options.places import needed, opened_all
-from ticklake.cli.terminal.output import print_json
+from ticklake.cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
     from ticklake.completeness import Ended
@@ -46,7 +46,7 @@ def close_by_hand(
         run = chosen_run(run, place.runs(), place.url)
         ended = record(place, run, opened, topic=topic, last_tick=last_tick, silent_for=silent_for)
     if ended.may_be_alive:
-        click.echo(
+        echo(
             f"Warning: a file or a message of run {run} arrived {ended.silent_seconds:.0f} seconds ago. If its "
             "producer is alive, its next write fails, and what it has in memory is lost. If it must go on, remove "
             "completed.pb from the folder of the run at once.",
@@ -56,7 +56,7 @@ def close_by_hand(
         figures = {name: getattr(ended, name) for name in ("last_tick", "recorded", "announced", "silent_seconds")}
         print_json({"run": run, "state": ended.life.state, **figures})
     else:
-        click.echo(f"Run {run} {_text(ended)}.")
+        echo(f"Run {run} {_text(ended)}.")
 
 
 def _text(ended: Ended) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ticklake.cli.terminal.output import json_option, print_json
+from ticklake.cli.terminal.output import echo, json_option, print_json
 
 
 @click.group()
@@ -25,7 +25,7 @@ def check(file: str, as_json: bool) -> None:
     if as_json:
         print_json({"file": file, "resources": list(settings.resources), "services": list(settings.services)})
     else:
-        click.echo(f"{file}: valid, {len(settings.resources)} resources and {len(settings.services)} services.")
+        echo(f"{file}: valid, {len(settings.resources)} resources and {len(settings.services)} services.")
 
 
 @config.command()
@@ -39,10 +39,10 @@ def show(file: str | None, origin: bool, as_json: bool) -> None:
     from ticklake.config.templates import REFERENCE
 
     if file is None and not as_json:
-        click.echo(REFERENCE.read_text(encoding="utf-8"), nl=False)
+        echo(REFERENCE.read_text(encoding="utf-8"), nl=False)
         return
     settings = load(file or REFERENCE)
     if as_json:
         print_json(showing.as_dict(settings))
     else:
-        click.echo(showing.show(settings, origin=origin))
+        echo(showing.show(settings, origin=origin))

@@ -11,7 +11,7 @@ import click
 
 from ticklake.cli.options.numbers import count
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
-from ticklake.cli.terminal.output import json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import echo, json_option, print_json, print_table, size_text
 from ticklake.cli.terminal.progress import Bars
 
 if TYPE_CHECKING:
@@ -150,14 +150,12 @@ def _print_summary(report: RunReport, seconds: float, lake: Path, population: li
 
     rows = sum(table.rows or 0 for table in report.tables)
     files = report.storage
-    click.echo(
-        f"\nRun {report.run_id}: {seconds:.1f} s from the first tick to the last row, {rows / seconds:,.0f} rows/s."
-    )
+    echo(f"\nRun {report.run_id}: {seconds:.1f} s from the first tick to the last row, {rows / seconds:,.0f} rows/s.")
     if files is not None:
-        click.echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}.")
+        echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}.")
     print_table(
         COLUMNS, [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks) for t in report.tables], numbers=COLUMNS[1:]
     )
-    click.echo(plot(population, title="organisms alive, over time"))
-    click.echo(f"\nThe tables are in {lake / report.run_id}. Now try:\n")
-    click.echo(f'  .venv/bin/ticklake sql --lake {lake} --run {report.run_id} "{LINEAGES}"\n')
+    echo(plot(population, title="organisms alive, over time"))
+    echo(f"\nThe tables are in {lake / report.run_id}. Now try:\n")
+    echo(f'  .venv/bin/ticklake sql --lake {lake} --run {report.run_id} "{LINEAGES}"\n')

@@ -10,7 +10,7 @@ from ticklake.cli.options.database import named_run
 from ticklake.cli.options.places import lake_options, needed
 from ticklake.cli.pipeline.index import RESUMABLE, SparkSetting
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, json_option, print_json, print_table
 from ticklake.defaults import NEWEST
 
 COLUMNS = ("table", "batches", "failed", "rows")
@@ -65,8 +65,6 @@ def index_events(
         raise StoppedEarly(RESUMABLE)
     if dead:
         batches = "1 dead batch" if number == 1 else f"{number:,} dead batches"
-        click.echo(
-            f"{batches} in {queue.path}: {dead[0].error}. `IndexerQueue.replay` delivers a batch again.", err=True
-        )
+        echo(f"{batches} in {queue.path}: {dead[0].error}. `IndexerQueue.replay` delivers a batch again.", err=True)
     if counts["batches_failed"] or dead:
         raise click.exceptions.Exit(1)

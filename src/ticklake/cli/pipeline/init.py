@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ticklake.cli.terminal.output import echo
+
 
 @click.command()
 @click.argument("directory", default=".")
@@ -12,4 +14,4 @@ def init(directory: str) -> None:
     from ticklake.config.templates import write_starter
 
     file = write_starter(directory)
-    click.echo(f"Wrote {file}. Start it with: ticklake run {file}")
+    echo(f"Wrote {file}. Start it with: ticklake run {file}")

@@ -8,7 +8,7 @@ import click
 
 from ticklake.cli.options.completeness import SHOWN, open_run, ranges_text
 from ticklake.cli.options.places import batch_topic_option, needed_databases, places_options
-from ticklake.cli.terminal.output import json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.completeness import Repair
@@ -48,7 +48,7 @@ def reconcile(
     else:
         show(repair, apply)
     if apply and (remaining := _remaining(repair)):
-        click.echo(f"Not repaired: {'; '.join(remaining)}.", err=True)
+        echo(f"Not repaired: {'; '.join(remaining)}.", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -65,10 +65,10 @@ def _remaining(repair: Repair) -> list[str]:
 def show(repair: Repair, applied: bool) -> None:
     rows = _rows(repair)
     if not rows:
-        click.echo("Files, messages and tables agree.")
+        echo("Files, messages and tables agree.")
         return
     print_table(COLUMNS, rows)
-    click.echo("Done." if applied else "Nothing was changed. --apply applies the actions.")
+    echo("Done." if applied else "Nothing was changed. --apply applies the actions.")
 
 
 def _rows(repair: Repair) -> list[tuple[str, str, str]]:

@@ -92,9 +92,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, num
     Console(width=max(console.width, wanted)).print(table)
 
 
-def echo(text: str, *, err: bool = False) -> None:
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Prints text that may contain names, errors and messages of others. Escapes control characters."""
-    click.echo("\n".join(map(printable, text.split("\n"))), err=err)
+    click.echo("\n".join(map(printable, text.split("\n"))), err=err, nl=nl)
 
 
 def note(text: str) -> None:

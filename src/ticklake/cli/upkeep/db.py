@@ -11,7 +11,7 @@ import click
 
 from ticklake.cli.options.database import named_run, run_options
 from ticklake.cli.options.places import needed_databases
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, end_with, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from ticklake.database import Backend, Schema
@@ -58,11 +58,11 @@ def upgrade(database: tuple[str, ...], run_id: str | None, as_json: bool) -> Non
     if as_json:
         print_json({"packages": [_as_dict(one) for one in changed]})
     for one in [] if as_json else changed:
-        click.echo(f"{one.run_id}: {one.package} from version {one.version} to {one.wanted}")
+        echo(f"{one.run_id}: {one.package} from version {one.version} to {one.wanted}")
     for name, messages in [] if as_json else restored.items():
-        click.echo(f"{name}: replaced the transaction numbers of another server in {messages:,} messages")
+        echo(f"{name}: replaced the transaction numbers of another server in {messages:,} messages")
     if not as_json and not changed and not restored and not failures:
-        click.echo("Everything is up to date.")
+        echo("Everything is up to date.")
     end_with(failures)
 
 
@@ -88,7 +88,7 @@ def sql(database: tuple[str, ...], run_id: str | None) -> None:
             scripts = [creation_script(backend.schema(run_id), PACKAGES) for backend in backends]
         else:
             scripts = [upgrade_script(schema) for schema in _schemas(backends, run_id)]
-    click.echo("\n\n".join(filter(None, scripts)) or "-- Everything is up to date.")
+    echo("\n\n".join(filter(None, scripts)) or "-- Everything is up to date.")
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def _print(found: list[PackageVersion], as_json: bool) -> None:
             numbers=("version", "wanted"),
         )
     else:
-        click.echo("No runs yet.")
+        echo("No runs yet.")
 
 
 def _as_dict(one: PackageVersion) -> dict[str, object]:

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from ticklake.cli.options.places import database_option, lake_option, storage_option
-from ticklake.cli.terminal.output import cell_text, json_option, print_json
+from ticklake.cli.terminal.output import cell_text, echo, json_option, print_json
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "red")}
 WIDTH = 15
@@ -53,7 +53,7 @@ def doctor(
         print_json({"findings": found})
     else:
         counts = {level: sum(one.level == level for one in found) for level in ("error", "warning")}
-        click.echo(f"\n{counts['error']} errors, {counts['warning']} warnings.")
+        echo(f"\n{counts['error']} errors, {counts['warning']} warnings.")
     if any(one.level == "error" for one in found):
         raise click.exceptions.Exit(1)
 
@@ -64,6 +64,6 @@ def _was_typed(context: click.Context, name: str) -> bool:
 
 def _print(check: str, level: str, message: str, remedy: str) -> None:
     mark, color = MARKS[level]
-    click.echo(f"{click.style(mark, fg=color)} {check:<{WIDTH}} {cell_text(message)}")
+    click.echo(f"{click.style(mark, fg=color)} {check:<{WIDTH}} {cell_text(message)}")  # noqa: TID251  the mark has a color
     if remedy:
-        click.echo(f"  {'':<{WIDTH}} → {cell_text(remedy)}")
+        echo(f"  {'':<{WIDTH}} → {cell_text(remedy)}")

@@ -8,7 +8,7 @@ import click
 
 from ticklake.cli.options.database import named_run
 from ticklake.cli.options.places import lake_options, needed
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import echo, end_with, json_option, print_json, print_table, size_text
 from ticklake.cli.terminal.progress import Bars
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def optimize(run: str | None, lake: str | None, tables: tuple[str, ...], as_json
     elif done:
         print_table(COLUMNS, map(_row, done), numbers=COLUMNS[2:])
     elif not failures:
-        click.echo("No tables to optimize.")
+        echo("No tables to optimize.")
     end_with(map(str, failures))
 
 

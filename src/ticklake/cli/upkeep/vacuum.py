@@ -8,7 +8,7 @@ import click
 
 from ticklake.cli.options.database import named_run
 from ticklake.cli.options.places import lake_options, needed
-from ticklake.cli.terminal.output import end_with, json_option, print_json, print_table, size_text
+from ticklake.cli.terminal.output import echo, end_with, json_option, print_json, print_table, size_text
 from ticklake.cli.terminal.progress import Bars
 
 COLUMNS = ("run", "table", "files", "size")
@@ -65,7 +65,7 @@ def vacuum(
         rows = [(one.run_id, one.table, one.files, size_text(one.bytes)) for one in done]
         print_table(COLUMNS, rows, numbers=COLUMNS[2:])
     if not as_json and dry_run:
-        click.echo("Nothing was removed. Without --dry-run, these files are removed.")
+        echo("Nothing was removed. Without --dry-run, these files are removed.")
     elif not (as_json or failures):
-        click.echo("Done.")
+        echo("Done.")
     end_with(map(str, failures))
