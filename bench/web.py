@@ -187,6 +187,8 @@ def full_world(directory: Path) -> Path:
             kind,
             value,
             cell % 90,
+            kind >> 16,
+            None,
         ]
         arrays = [
             pa.nulls(len(cell), one.type) if data is None else pa.array(data, one.type)

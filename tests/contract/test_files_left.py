@@ -14,8 +14,9 @@ import pytest
 from click.testing import CliRunner
 from tests.contract.apart import apart
 
-from ticklake import Database, RunCompleted, SimulationMetadata
+from ticklake import Database, EnvironmentConfig, RunCompleted, SimulationMetadata
 from ticklake.cli import cli
+from ticklake.completeness import close_run
 from ticklake.coordination import Coordinator, FoundFile, Target, bind
 from ticklake.doctor import CHECKS, Subject
 from ticklake.doctor.subject import Store
@@ -36,7 +37,8 @@ class Made:
     def __init__(self, root: Path, database: Database, *, begun: bool = True) -> None:
         self.root, self.database, self.storage = root / "storage", database, Storage(root / "storage")
         self.run_id = f"99991101-120000-{time.time_ns():020}-{uuid4().hex[:8]}"
-        metadata = SimulationMetadata(simulation_run_id=self.run_id, sampling_interval=5)
+        world = EnvironmentConfig(dimensions=1, shape=[10], toroidal=[True])
+        metadata = SimulationMetadata(simulation_run_id=self.run_id, environment=world, sampling_interval=5)
         self.storage.write_metadata(metadata)
         self.coordinator = Coordinator(database.run(self.run_id), "CellIndexer", step=5, table=CELLS)
         if begun:
@@ -130,6 +132,17 @@ def test_failed_files_are_gaps_and_not_left(made: Made) -> None:
     made.coordinator.fail(claim, "bad")
     found = made.backlog(made.looks())
     assert found is not None and (found.files, found.gaps_pending) == (0, 1)
+
+
+def test_gaps_of_ticks_that_an_abandoned_run_never_had_are_no_backlog(made: Made, eventually: Eventually) -> None:
+    first, _, third = made.add(3)
+    made.complete([first, third])
+    (made.root / made.run_id / "batch_0000000050_0000000095.pb").unlink()
+    looks = made.looks()
+    found = made.backlog(looks)
+    assert found is not None and (found.files, found.gaps_pending) == (0, 1)
+    close_run(made.storage, made.run_id, last_tick=145, silent_for=0)
+    eventually(lambda: made.backlog(looks) is None)
 
 
 def test_a_table_that_a_group_fills_is_counted_by_its_messages(made: Made, database: Database) -> None:

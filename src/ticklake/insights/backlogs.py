@@ -19,6 +19,7 @@ from ticklake.indexers.runs.turns import by_age
 from ticklake.insights.files import WaitingFiles, merged_files
 from ticklake.insights.reports import CoordinatedReport, GroupReport, merged_groups
 from ticklake.logs import redacted
+from ticklake.ticks import subtract
 
 if TYPE_CHECKING:
     from ticklake.storage import Storage
@@ -381,6 +382,9 @@ def backlog_of(run: Run, files: WaitingFiles | None = None) -> Backlog | None:
     listed = run.groups.list()
     behind = [one for one in listed if one.lag or one.dead_letters]
     gaps = recorded_gaps(run)
+    if gaps and files:
+        excused = files.never_written(run.id)
+        gaps = [one for one in gaps if subtract([one.ticks], excused, 1)]
     pending = sum(one.status == PENDING for one in gaps)
     unread, age_ms = _unread(run, {one.topic for one in listed})
     return Backlog(

@@ -90,6 +90,10 @@ class WaitingFiles:
         stamps = [self._folders[one].stamp(run_id) for one in self._watched.get(run_id, ())]
         return None if None in stamps else tuple(stamps)
 
+    def never_written(self, run_id: str) -> list[TickRange]:
+        """Returns the ticks that nobody had written when a run was abandoned."""
+        return [ticks for storage in self._folders for ticks in never_written(storage, run_id)]
+
     def of(self, run: Run) -> tuple[CoordinatedReport, ...]:
         """Counts the files that each table of a run still needs. Nothing is returned if no storage has the run."""
         self._watched.pop(run.id, None)
