@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+from bench.processes import own_peak
 from bench.results import Figure, Section
 
 from ticklake.events import Event, EventBus, IndexerQueue
@@ -105,15 +106,10 @@ def _queue_events(path: Path) -> int:
     with queue:
         queue.subscribe_to_eventbus(bus)
         bus.publish(_event("warm-up", 0))
-        before = _largest_size()
+        before = own_peak()
         for number in range(QUEUED):
             bus.publish(_event(str(uuid4()), number), wait=False)
-    return _largest_size() - before
-
-
-def _largest_size() -> int:
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    return own_peak() - before
 
 
 def _recovery(path: Path) -> Iterator[Figure]:

@@ -6,7 +6,6 @@ All of them read the same batch files and write the same rows.
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bench.delta import APPENDED_FILES, MERGED_FILES, decoded
 from bench.delta import rates as rates_of_delta
-from bench.processes import processor_seconds
+from bench.processes import own_peak, processor_seconds
 from bench.results import Figure, Section
 from bench.runs import RUN_ID, produce
 from deltalake import DeltaTable
@@ -209,7 +208,7 @@ def index_one(directory: Path, key: str) -> None:
     (directory / "large-table").mkdir(exist_ok=True)
     share = (storage, [storage.batch(key)], World.of(storage.read_metadata(RUN_ID)), directory / "large-table", 0)
     plain_share(share)
-    os.write(1, str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024).encode())
+    os.write(1, str(own_peak() / 2**20).encode())
 
 
 if __name__ == "__main__":
