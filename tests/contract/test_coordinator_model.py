@@ -287,6 +287,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.hypothesis
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("quiet")
 def test_every_good_file_is_completed_once_and_gaps_are_exact(
     run: Run, tmp_path: Path, clock: object, set_time: Callable[[float], None]

@@ -66,8 +66,11 @@ class GapChanges(NamedTuple):
 
 
 def gap_before(ticks: TickRange, frontier: int | None, step: int) -> TickRange | None:
-    """Returns the missing ticks between the frontier and a batch; None if nothing is missing."""
-    gap = TickRange(0 if frontier is None else frontier + step, ticks.start - step)
+    """Returns the missing ticks between the frontier and a batch; None if nothing is missing.
+
+    The frontier is below 0 if the run was closed before its first file.
+    """
+    gap = TickRange(0 if frontier is None or frontier < 0 else frontier + step, ticks.start - step)
     return gap or None
 
 

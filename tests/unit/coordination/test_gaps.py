@@ -53,6 +53,11 @@ def test_a_batch_at_2000_after_1420_leaves_1430_to_1990():
     assert gap_before(TickRange(2000, 2990), 1420, 10) == TickRange(1430, 1990)
 
 
+def test_the_first_batch_of_a_run_that_was_closed_before_leaves_a_gap_from_zero():
+    assert gap_before(TickRange(100, 190), -1, 10) == TickRange(0, 90)
+    assert gap_before(TickRange(0, 90), -1, 10) is None
+
+
 def test_a_first_batch_above_zero_leaves_a_gap_before_it():
     assert found([TickRange(1000, 1990)], 10) == (1990, [Gap(TickRange(0, 990), 0)])
     assert found([TickRange(2000, 2990)], 10) == (2990, [Gap(TickRange(0, 1990), 0)])
