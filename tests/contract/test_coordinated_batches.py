@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,7 @@ def test_a_file_that_ends_its_process_is_claimed_alone_and_last(
     culprit, done = (100 * place, 100 * place + 90), []
     for number in range(20):
         life = f"node/{number}"
+        monkeypatch.setattr(suspects, "STARTED", time.monotonic())
         coordinator = Coordinator(run, "DummyIndexer", step=10, lease=600, instance=f"{life}:1")
         coordinator.release_earlier(life)
         batches = CoordinatedBatches(coordinator, storage, run.id, Monitor("test"), poll_interval=0.02)
@@ -204,23 +206,39 @@ def test_a_file_that_ends_its_process_is_claimed_alone_and_last(
     assert sorted([*done, culprit]) == [(start, start + 90) for start in range(0, 1000, 100)]
 
 
-def test_in_each_life_other_files_come_before_one_that_ended_earlier_lives(
-    put: Callable[..., None], run: Run, storage: Storage
-):
+@pytest.fixture
+def after_many_lives(put: Callable[..., None], run: Run, storage: Storage) -> Open:
+    """A file was lost in nine lives of a node. Opens it in the tenth."""
     put(0, 90)
     culprit = FoundFile("batch_0000000000_0000000090.pb", TickRange(0, 90))
     for life in range(9):
         coordinator = Coordinator(run, "DummyIndexer", step=10, lease=600, instance=f"node/{life}:1")
         coordinator.release_earlier(f"node/{life}")
         assert coordinator.take_over(1) or coordinator.claim([culprit], 1)
+    tenth = Coordinator(run, "DummyIndexer", step=10, lease=600, instance="node/10:1")
+    tenth.release_earlier("node/10")
+    return lambda: CoordinatedBatches(tenth, storage, run.id, Monitor("test"), until_caught_up=True)
+
+
+def test_in_each_life_other_files_come_before_one_that_ended_earlier_lives(
+    put: Callable[..., None], after_many_lives: Open, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(suspects, "STARTED", time.monotonic())
     put(100, 190)
-    coordinator = Coordinator(run, "DummyIndexer", step=10, lease=600, instance="node/10:1")
-    coordinator.release_earlier("node/10")
-    batches = CoordinatedBatches(coordinator, storage, run.id, Monitor("test"), until_caught_up=True)
+    batches = after_many_lives()
     (other,) = batches.poll(4, 0)
     assert tuple(other.ticks) == (100, 190)
     batches.done([other])
     assert nothing(batches) and not batches.exhausted, "it is tried later"
+
+
+@pytest.mark.warns("is indexed alone: it may have ended earlier processes")
+def test_a_file_that_ended_earlier_lives_is_tried_although_its_run_is_opened_again_and_again(
+    after_many_lives: Open, monkeypatch: pytest.MonkeyPatch
+):
+    """As by an indexer that works on many runs in turns."""
+    monkeypatch.setattr(suspects, "STARTED", time.monotonic() - suspects.LONGEST)
+    assert taken(after_many_lives()) == [(0, 90)]
 
 
 def test_a_batch_given_back_is_delivered_again(put: Callable[..., None], open_batches: Open):

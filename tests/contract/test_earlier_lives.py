@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def test_a_message_that_ends_its_process_comes_alone_and_is_never_given_up(
     culprit = run.browse_last(TOPIC, 3)[place].message_id
     done = 0
     for life in range(20):
+        monkeypatch.setattr(suspects, "STARTED", time.monotonic())
         reader = open_as(f"{NODE}/{life:08x}")
         batches = TopicBatches(run, reader, 600, Storage(tmp_path / "storage"), Monitor("test"), None)
         while not (found := batches.poll(10, 1)) or culprit not in [one.message.id for one in found if one.message]:

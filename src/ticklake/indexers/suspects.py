@@ -15,7 +15,9 @@ from ticklake.monitoring import Monitor
 log = logging.getLogger(__name__)
 
 LONGEST = 60.0
-"""At most so many seconds after a start are for other batches."""
+"""At most so many seconds after the start of the process are for other batches."""
+STARTED = time.monotonic()
+"""Not the time at which a source was opened: an indexer of many runs opens them again every few seconds."""
 _MANY_LOSSES = 3
 
 
@@ -24,7 +26,6 @@ class Suspects:
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
-        self._opened = time.monotonic()
 
     def seconds_until_try(self, losses: int) -> float:
         """Returns how long a batch must wait that was lost alone this often.
@@ -32,7 +33,7 @@ class Suspects:
         The time is random, so that of several suspects another one is tried first in each life.
         """
         pause = pause_after(max(1, losses), longest=LONGEST)
-        left = self._opened + pause / 2 - time.monotonic()
+        left = STARTED + pause / 2 - time.monotonic()
         return left + random.uniform(0, pause / 2) if left > 0 else 0.0  # noqa: S311  no secret
 
     def report(self, key: str, losses: int, claims: int) -> None:
