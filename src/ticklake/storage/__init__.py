@@ -11,6 +11,7 @@ from ticklake.storage.columns import (
     TickColumns,
 )
 from ticklake.storage.eras.batches import tick_schema
+from ticklake.storage.eras.recordings import first_chunk_length
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.storage.local import create_file, replace_file
 from ticklake.storage.names import (
@@ -39,6 +40,7 @@ __all__ = [
     "check_run_id",
     "create_file",
     "encode_ticks",
+    "first_chunk_length",
     "format_of",
     "is_safe",
     "new_run_id",

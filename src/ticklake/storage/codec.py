@@ -18,7 +18,15 @@ from ticklake.storage.columns import NO_PARENT, CellColumns, EncodedTick, Organi
 from ticklake.storage.delimited import BLOCK_BYTES
 from ticklake.storage.eras.batches import Request, decoded_recordings, schema_of
 from ticklake.storage.eras.detection import Era, UnknownShape, era_of
-from ticklake.storage.eras.meaning import Fields, cells_as_structs, conformed, in_lists, offsets_of, with_derived
+from ticklake.storage.eras.meaning import (
+    OF_RECORDINGS,
+    Fields,
+    cells_as_structs,
+    conformed,
+    in_lists,
+    offsets_of,
+    with_derived,
+)
 from ticklake.storage.eras.molecules import Cells, any_begins_with_bytes, cells_in
 from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.files import BatchFile, Storage
@@ -93,7 +101,7 @@ def _era(storage: Storage, key: str, head: bytes) -> Era:
 
 def _decoded_ticks(stream: BinaryIO, head: bytes, asked: Request) -> Iterator[pa.RecordBatch]:
     file, world, era = asked.file, asked.world, asked.era
-    decoder = Decoder(asked.fields, era, world)
+    decoder, schema = Decoder(asked.fields.of_whole_ticks(), era, world), schema_of(asked.fields)
     reader = SliceReader(file, asked.ticks, asked.skip)
     for chunk in reader.chunks(stream, asked.chunk_bytes, head):
         batch = decoder.decode(chunk, file.key)
@@ -101,9 +109,19 @@ def _decoded_ticks(stream: BinaryIO, head: bytes, asked: Request) -> Iterator[pa
         if invalid:
             row, reason = invalid
             raise BadBatchFile(key=file.key, offset=chunk.offsets[row], tick=chunk.numbers[row], reason=reason)
-        yield batch
+        yield _with_recordings(batch, schema)
         # Without this, two chunks and two batches are in memory while the next ones are made.
         del chunk, batch
+
+
+def _with_recordings(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Adds how ticks were recorded, if that is wanted: each of these is complete."""
+    if batch.schema.names == schema.names:
+        return batch
+    nulls = {"since": pa.nulls(len(batch), pa.int64())}
+    cells = {name: batch.column("cells") for name in OF_RECORDINGS if name in schema.names}
+    known = dict(zip(batch.schema.names, batch.columns, strict=True)) | nulls | cells
+    return pa.RecordBatch.from_arrays([known[name] for name in schema.names], schema=schema)
 
 
 class Decoder:

@@ -174,6 +174,28 @@ def test_any_slice_has_the_cells_that_were_recorded(
 
 
 @pytest.mark.parametrize("era", ERAS)
+@given(seed=st.integers(0, 2**32), start=st.integers(0, 11), chunk=st.integers(1, 12), both=st.booleans())
+def test_changes_are_what_differs_from_the_recording_before_in_any_slice(
+    era: str, seed: int, start: int, chunk: int, both: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root, ticks = tmp_path_factory.mktemp("eras"), some_ticks(seed, era=era)
+    file = put(root, file_of(era, ticks, chunk), TickRange(0, 11))
+    fields = ("changes", "snapshots", "since", *(CELLS if both else ()))
+    complete = {row["tick_number"]: row["cells"] for row in read(root, file, ("cells", *CELLS))}
+    for row in read(root, file, fields, ticks=TickRange(start, 11), skip={3}, chunk_bytes=1000):
+        tick, here = row["tick_number"], complete[row["tick_number"]]
+        is_complete = era not in CHUNKED or tick % chunk == 0
+        assert row["since"] == (None if is_complete else tick - 1)
+        assert row["snapshots"] == (here if is_complete else [])
+        before = {} if is_complete else {one["flat_index"]: one for one in complete[tick - 1]}
+        after = before | {one["flat_index"]: one for one in row["changes"]}
+        occupied = [one for _, one in sorted(after.items()) if is_complete or one["state"] or one["owner_id"]]
+        assert occupied == sorted(here, key=lambda one: int(one["flat_index"]))
+        assert all(before.get(one["flat_index"]) != one for one in row["changes"])
+        assert not both or row["cells"] == here
+
+
+@pytest.mark.parametrize("era", ERAS)
 def test_organisms_are_the_same_in_both_numberings_and_null_where_an_era_has_none(tmp_path: Path, era: str) -> None:
     dead = Organism(2, 1, 1, -3, (9, 8), True, 1, 40, 3, -5, 17, "no energy", 1)
     ticks = [Tick(0, {1: (molecule(1, 1), 0)}, [Organism(1)]), Tick(1, {}, [Organism(1, energy=0), dead])]

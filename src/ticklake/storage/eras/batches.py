@@ -14,7 +14,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.storage.checks import first_invalid
 from ticklake.storage.eras.detection import Era
-from ticklake.storage.eras.meaning import Fields, cells_as_structs, conformed, in_lists
+from ticklake.storage.eras.meaning import EVERY_COLUMN, OF_RECORDINGS, Fields, cells_as_structs, conformed, in_lists
+from ticklake.storage.eras.molecules import Cells
 from ticklake.storage.eras.recordings import ChunkReader, Recording, Wanted
 from ticklake.storage.eras.wire import ByteStream
 from ticklake.storage.errors import BadBatchFile
@@ -25,6 +26,7 @@ from ticklake.ticks import TickRange
 from ticklake.world import World
 
 _OF_DEATH = frozenset({"organisms.is_dead", "organisms.death_tick"})
+_NUMBERS = {"tick_number": "tick", "capture_time_ms": "time", "since": "since"}
 _NEVER = 2**63 - 1
 
 
@@ -43,7 +45,7 @@ class Request(NamedTuple):
 def decoded_recordings(stream: BinaryIO, head: bytes, asked: Request) -> Iterator[pa.RecordBatch]:
     """Yields the wanted recordings of a file. `head` was read from the stream before."""
     decoder = RecordingDecoder(asked.fields, asked.era, asked.file.key)
-    wanted = Wanted(cells=decoder.has("cells"), organisms=decoder.has("organisms"))
+    wanted = Wanted(*map(decoder.has, Wanted._fields))
     reader = ChunkReader(asked.file, asked.ticks, asked.skip, asked.era, wanted, asked.world)
     held: list[Recording] = []
     bytes_held = 0
@@ -83,15 +85,15 @@ class RecordingDecoder:
         return batch
 
     def _column(self, field: pa.Field, recordings: list[Recording]) -> pa.Array:
-        if field.name == "tick_number":
-            return pa.array([one.tick for one in recordings], field.type)
-        if field.name == "capture_time_ms":
-            return pa.array([one.time for one in recordings], field.type)
+        if field.name in _NUMBERS:
+            return pa.array([getattr(one, _NUMBERS[field.name]) for one in recordings], field.type)
         if field.name == "simulation_run_id":
             return pa.array([self._run_id] * len(recordings), field.type)
-        if field.name == "cells":
-            cells = cells_as_structs([one.cells for one in recordings], field.type.value_type)
-            return in_lists([len(one.cells.flat) for one in recordings], cells, field.type)
+        if field.name in ("cells", *OF_RECORDINGS):
+            parts: list[Cells] = [getattr(one, field.name) for one in recordings]
+            return in_lists(
+                [len(one.flat) for one in parts], cells_as_structs(parts, field.type.value_type), field.type
+            )
         if field.name == "organisms":
             lengths, organisms = self._counted(recordings)
             return in_lists(lengths, conformed(organisms, field.type.value_type, self._era), field.type)
@@ -138,4 +140,7 @@ def tick_schema(fields: Iterable[str]) -> pa.Schema:
 
 def schema_of(fields: Fields) -> pa.Schema:
     """Returns the schema of ticks with these fields. It is the same for every era."""
-    return fields.schema(handler(project(fields.paths, later=True)).schema())
+    schema = fields.schema(handler(project(fields.paths, later=True)).schema())
+    for name in fields.of_recordings:
+        schema = schema.append(schema_of(Fields(EVERY_COLUMN)).field("cells").with_name(name))
+    return schema.append(pa.field("since", pa.int64())) if fields.since else schema

@@ -38,13 +38,22 @@ _NOT_RECORDED = {
     "generation": (Era.OWN, Era.A, Era.B, Era.C, Era.D, Era.E),
 }
 """Fields without presence, and the eras whose builds do not all record them: there, 0 means unknown."""
+EVERY_COLUMN = ("cells", "cells.marker", *(f"cells.{name}" for name in _DERIVED))
+OF_RECORDINGS = ("changes", "snapshots")
+"""Lists of cells that tell how a tick was recorded: the cells that differ from those of the recording `since`, or all
+if there is none; and all cells of a tick without `since`, none of any other. They have every column of cells."""
 
 
 class Fields:
     """The fields that a caller wants, such as `cells`, `cells.type` or `organisms.energy`."""
 
     def __init__(self, paths: Iterable[str]) -> None:
-        wanted = {name for path in paths for name in _whole(path)}
+        asked = frozenset(paths)
+        self.of_recordings = tuple(name for name in OF_RECORDINGS if name in asked)
+        self.since = "since" in asked
+        self._others = asked - {*OF_RECORDINGS, "since"}
+        widened = self.of_recordings and any(path.startswith("cells") for path in asked)
+        wanted = {name for path in (*self._others, *(EVERY_COLUMN if widened else ())) for name in _whole(path)}
         self.derived = tuple(name for name in _DERIVED if f"cells.{name}" in wanted)
         derived = {f"cells.{name}" for name in self.derived}
         needed = {f"cells.{name}" for column in self.derived for name in _DERIVED[column]}
@@ -52,6 +61,10 @@ class Fields:
         """Those that messages have."""
         self.converts_cells = bool(self.derived) or "cells.marker" in wanted
         self.may_be_unknown = any(f"organisms.{name}" in wanted for name in _NOT_RECORDED)
+
+    def of_whole_ticks(self) -> Fields:
+        """Returns what to read of files in which each tick is complete."""
+        return Fields({*self._others, *EVERY_COLUMN}) if self.of_recordings else Fields(self._others)
 
     def below(self, name: str) -> frozenset[str]:
         return frozenset(path for path in self.paths if path.startswith(f"{name}."))

@@ -35,6 +35,15 @@ class Cells(NamedTuple):
         there = (self.molecule | self.owner) != 0
         return self if there.all() else Cells(*(column[there] for column in self))
 
+    def at(self, flat: Int32s) -> Int32s:
+        """Returns molecule and owner of these cells, 0 if they are empty."""
+        found = np.zeros((2, len(flat)), np.int32)
+        if len(self.flat):
+            places = np.minimum(np.searchsorted(self.flat, flat), len(self.flat) - 1)
+            there = self.flat[places] == flat
+            found[:, there] = self.molecule[places[there]], self.owner[places[there]]
+        return found
+
     def changed_by(self, delta: Cells) -> Cells:
         """Returns the occupied cells after a delta. It lists the new content of each cell that it changes."""
         if not len(delta.flat):
@@ -84,6 +93,12 @@ class State:
             self._cells = self._cells.changed_by(delta)
         else:
             self._fill(self._dense, delta)
+
+    def differing(self, delta: Cells) -> Cells:
+        """Returns the cells of a delta that change. It may also list others, for example after a resume."""
+        there = self._cells.at(delta.flat) if self._dense is None else self._dense[:, delta.flat]
+        changes = (there[0] != delta.molecule) | (there[1] != delta.owner)
+        return Cells(*(column[changes] for column in delta))
 
     def cells(self) -> Cells:
         """Returns the occupied cells now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -55,11 +56,17 @@ class Wanted(NamedTuple):
 
     cells: bool
     organisms: bool
+    changes: bool
+    snapshots: bool
+
+    def cells_of(self, layout: Layout) -> bool:
+        """Returns whether to decode the cells that a recording lists."""
+        return self.cells or self.changes or (self.snapshots and layout is _OF_SNAPSHOT)
 
 
 @dataclass
 class Recording:
-    """One recorded tick: all its occupied cells, and its organisms as bytes."""
+    """One recorded tick: its cells as far as they are wanted, and its organisms as bytes."""
 
     offset: int
     tick: int = 0
@@ -67,12 +74,20 @@ class Recording:
     kind: int = 0
     interval: int | None = None
     """The number of ticks since the recording before, if it is known."""
+    since: int | None = None
+    """The recording before it in its chunk; None for a snapshot, which is complete."""
     cells: Cells = field(default_factory=Cells)
+    changes: Cells = field(default_factory=Cells)
+    """The cells that differ from those of the recording before; of a snapshot all."""
     organisms: list[bytes] = field(default_factory=list)
 
     def size(self) -> int:
         """Returns about how many bytes it has in memory."""
-        return 12 * len(self.cells.flat) + sum(map(len, self.organisms))
+        return 1 + 12 * (len(self.cells.flat) + len(self.changes.flat)) + sum(map(len, self.organisms))
+
+    @property
+    def snapshots(self) -> Cells:
+        return self.changes if self.since is None else Cells()
 
 
 class _Chunk:
@@ -203,20 +218,28 @@ class ChunkReader:
     def _record(self, stream: ByteStream, chunk: _Chunk, part: Field, layout: Layout) -> Iterator[Recording]:
         """Reads a recording and applies its cells. Yields it if it is wanted."""
         self._offset = part.start
-        found = Recording(part.start, interval=chunk.interval() or self._interval)
+        since = chunk.snapshot.tick if chunk.snapshot is not None else None
+        found = Recording(part.start, interval=chunk.interval() or self._interval, since=since)
         content = self._read_content(stream, part, found, layout)
         self._add(chunk, found, layout)
-        if chunk.world is not None:
-            chunk.world.apply(content)
-        elif self._wanted.cells:
-            chunk.world = State(content, self._size)
-        if chunk.world is not None and self._is_wanted(found.tick):
-            found.cells = chunk.world.cells()
+        self._apply(chunk, content, found)
         if found.organisms and is_renumbered(found.organisms[0], part.start) != self._era.renumbered:
             raise ValueError(f"an organism has other field numbers than those of era {self._era}")
         chunk.snapshot = found
         if self._is_wanted(found.tick):
             yield found
+
+    def _apply(self, chunk: _Chunk, content: Cells, found: Recording) -> None:
+        """Applies the cells that a recording lists, and keeps what is wanted of them."""
+        wanted, is_wanted = self._wanted, self._is_wanted(found.tick)
+        if found.since is None:
+            found.changes = content.occupied() if is_wanted and (wanted.changes or wanted.snapshots) else Cells()
+            chunk.world = State(content, self._size) if wanted.cells or wanted.changes else None
+        elif chunk.world is not None:
+            found.changes = chunk.world.differing(content) if is_wanted and wanted.changes else Cells()
+            chunk.world.apply(content)
+        if chunk.world is not None and is_wanted and wanted.cells:
+            found.cells = chunk.world.cells()
 
     def _read_content(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells:
         """Reads the fields of a recording. Returns the cells that it lists, if they are wanted."""
@@ -235,7 +258,8 @@ class ChunkReader:
                 found.kind = inner.value
             elif inner.number == layout.cells:
                 begun = True
-                cells.append(cells_of(stream, inner.end, self._size) if self._wanted.cells else Cells())
+                decodes = self._wanted.cells_of(layout)
+                cells.append(cells_of(stream, inner.end, self._size) if decodes else Cells())
             elif inner.number == layout.organisms:
                 begun = True
                 if self._wanted.organisms and self._is_wanted(found.tick):
@@ -283,6 +307,16 @@ class ChunkReader:
     def _bad(self, reason: str, offset: int | None = None) -> BadBatchFile:
         at = self._offset if offset is None else offset
         return BadBatchFile(key=self._file.key, offset=at, tick=self._tick, reason=reason)
+
+
+def first_chunk_length(head: bytes) -> int:
+    """Returns the number of recordings of the first chunk, from the first bytes of a file; 1 if it has no chunks."""
+    stream = ByteStream(io.BytesIO(), head)
+    end = stream.varint()
+    for part in stream.fields(end + stream.offset):
+        if part.number >= TICK_COUNT:
+            return part.value if (part.number, part.kind) == (TICK_COUNT, VARINT) else 1
+    return 1
 
 
 def _taken(stream: ByteStream, part: Field) -> bytes:
