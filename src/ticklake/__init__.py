@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ticklake.indexers.batch import BatchIndexer
     from ticklake.indexers.events import EventIndexer
     from ticklake.lake.lake import Lake
-    from ticklake.lake.read import read
+    from ticklake.lake.read import cells_at, read
     from ticklake.lake.read.reading import Rows
     from ticklake.lake.table import Table
     from ticklake.services import (
@@ -75,6 +75,7 @@ _HOMES = {
     "ticklake.indexers.events": ("EventIndexer",),
     "ticklake.lake.lake": ("Lake",),
     "ticklake.lake.read.reading": ("Rows", "read"),
+    "ticklake.lake.read.rebuild": ("cells_at",),
     "ticklake.lake.table": ("Table",),
     "ticklake.services": (
         *("CompletionService", "MetadataPersistenceService", "PersistenceOptions", "PersistenceService"),
@@ -147,6 +148,7 @@ __all__ = [
     "Transaction",
     "World",
     "__version__",
+    "cells_at",
     "encode_ticks",
     "new_run_id",
     "read",

@@ -36,5 +36,8 @@ GAP_WARNING_TIMEOUT_MS = 60_000
 SEND_PATIENCE_SECONDS = 60.0
 """How long a sender waits for a database that is away, before it raises."""
 
+MANY_ROWS = 1_000_000_000
+"""`ticklake index` asks before it writes more rows."""
+
 NEWEST = "newest"
 """What users write instead of a run id for the newest run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ticklake.completeness.messages import Messages
-from ticklake.completeness.tables import Tables, indexer_of
+from ticklake.completeness.tables import Tables
 from ticklake.coordination import NO_TABLE, Coordinator, Target, frontiers
 
 
@@ -17,7 +17,7 @@ class Coordinators:
 
     def of(self, table: str) -> Coordinator | None:
         """Returns the coordinator of a table; None if there is none."""
-        kind, id_ = indexer_of(table), self._tables.id(table)
+        kind, id_ = self._tables.indexer(table), self._tables.id(table)
         for run in self._messages.runs:
             if found := recorded_indexer(frontiers(run), id_, kind.__name__ if kind is not None else None):
                 indexer_class, target = found

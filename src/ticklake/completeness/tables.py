@@ -9,14 +9,15 @@ from ticklake.completeness.contents import Contents
 from ticklake.contracts import SimulationMetadata
 from ticklake.database.errors import DatabaseDamaged
 from ticklake.indexers.batch import BatchIndexer
-from ticklake.indexers.registry import INDEXERS
+from ticklake.indexers.registry import builtin_of
 from ticklake.insights import gone_tables, names_by_id
+from ticklake.lake.cells import cells_in
 from ticklake.lake.delta import Location
 from ticklake.lake.errors import TableUnreadable
 from ticklake.lake.metadata import TABLE as METADATA
 from ticklake.lake.metadata import disagreement
 from ticklake.lake.read import Catalog, lost_metadata
-from ticklake.lake.verify import TICK, damaged_files, key_of, table_id
+from ticklake.lake.verify import TICK, damaged_files, key_of, properties_of, table_id
 from ticklake.topics import Run
 
 
@@ -92,12 +93,13 @@ class Tables:
         except TableUnreadable:
             return ""
 
+    def indexer(self, table: str) -> type[BatchIndexer] | None:
+        """Returns the built-in indexer of a table; None if there is none."""
+        try:
+            return builtin_of(table, cells_in(properties_of(self.location(table))))
+        except TableUnreadable:
+            return builtin_of(table)
+
     def damaged(self, table: str) -> dict[str, str]:
         """Returns the damaged files of a table, with the reason. Needs no rows to compare with."""
         return damaged_files(self.location(table), self.key(table)[0]) if self.exists(table) else {}
-
-
-def indexer_of(table: str) -> type[BatchIndexer] | None:
-    """Returns the built-in indexer of a table; None if there is none."""
-    kinds = {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
-    return kinds.get(table)

@@ -10,7 +10,7 @@ import numpy as np
 from ticklake.completeness.coordinators import Coordinators
 from ticklake.completeness.files import Files
 from ticklake.completeness.judging import judge
-from ticklake.completeness.tables import Tables, indexer_of
+from ticklake.completeness.tables import Tables
 from ticklake.completeness.verdicts import TableVerdict
 from ticklake.coordination import Coordinator, Gap
 from ticklake.lake.empty import Ticks, joined
@@ -65,7 +65,7 @@ class TickTables:
 
     def _deep(self, table: str, spark: SparkSession) -> Deep | None:
         """Compares rows; None if the table does not exist or has no built-in indexer."""
-        kind = indexer_of(table)
+        kind = self._tables.indexer(table)
         if kind is None or not self._tables.exists(table):
             return None
         work = kind.work(self._storage, self._world, self._tables.location(table))

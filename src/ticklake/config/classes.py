@@ -35,7 +35,7 @@ SERVICES: dict[str, ServiceClass] = {
     "ReconciliationService": ServiceClass(options.ReconciliationOptions, ("storage-read", "topic-write")),
     "CompactionService": ServiceClass(options.CompactionOptions, ("lake-write",)),
     "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "topic-read")),
-    "EnvironmentIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
+    "EnvironmentIndexer": ServiceClass(options.EnvironmentIndexerOptions, _INDEXED),
     "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
     "DummyIndexer": ServiceClass(options.BatchIndexerOptions, ("storage-read",)),
     "SimpleBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, _INDEXED),

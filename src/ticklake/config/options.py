@@ -248,6 +248,12 @@ class BatchIndexerOptions(IndexerOptions):
     share: str | None = None
 
 
+class EnvironmentIndexerOptions(BatchIndexerOptions):
+    """`cells`: which cells to write. `none` still reads and acknowledges the batches."""
+
+    cells: Literal["all", "snapshots", "changes", "none"] = "all"
+
+
 class UnbufferedIndexerOptions(IndexerOptions):
     """Flushes each tick separately."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self
@@ -16,12 +16,12 @@ from ticklake.indexers.builtin import MetadataIndexer
 from ticklake.indexers.errors import NothingToIndex
 from ticklake.indexers.shared_runs import Coordinated
 from ticklake.lake.empty import joined
-from ticklake.lake.flush import Sharing
-from ticklake.lake.ledger import Ledger, Removal, lacks_ticks
+from ticklake.lake.flush import Sharing, rows_a_tick
+from ticklake.lake.ledger import Ledger, Removal, lacking
 from ticklake.monitoring import Monitor
 from ticklake.storage import MAX_TICK, check_run_id
 from ticklake.storage.errors import RunNotFound
-from ticklake.ticks import TickRange, merged, ranges_of
+from ticklake.ticks import TickRange, count, merged, ranges_of
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -79,11 +79,17 @@ class FinishedRun:
         ]
 
     def prepare(self) -> Self:
-        """Counts the ticks to index and writes the metadata. Does not need Spark."""
+        """Counts the ticks to index and writes the metadata. Does not need Spark.
+
+        Raises `OtherCells` if a table has cells of other ticks.
+        """
         storage = self._resources.storage
         runs = storage.runs()
         if check_run_id(self._run_id) not in runs:
             raise RunNotFound(run_id=self._run_id, places=storage.url, found=", ".join(runs[-5:]) or "none")
+        for indexer in self._indexers:
+            if indexer.table is not None:
+                self._resources.tables.check_cells(self._run_id, indexer.table)
         self._step = step = World.of(storage.read_metadata(self._run_id)).sampling_interval
         self._total = sum(file.ticks.within(self._ticks).count(step) for file in storage.every_batch(self._run_id))
         if not self._total:
@@ -91,16 +97,25 @@ class FinishedRun:
         MetadataIndexer("metadata-indexer", self._resources).write(self._run_id)
         return self
 
-    def has_ticks_left(self) -> bool:
-        """Returns whether a table lacks a tick that a file should have. Does not need Spark.
+    def ticks_left(self, replace: bool = False) -> dict[str, int]:
+        """Returns how many ticks each table lacks that files should have, or has to replace. Does not need Spark.
 
-        If a table cannot be read, this returns True: indexing then repairs it or says what is wrong.
+        If a table cannot be read, these are all ticks: indexing then repairs it or says what is wrong.
         """
-        storage, run_id = self._resources.storage, self._run_id
-        step = World.of(storage.read_metadata(run_id)).sampling_interval
+        storage, run_id, step = self._resources.storage, self._run_id, self._step
         wanted = merged((file.ticks.within(self._ticks) for file in storage.every_batch(run_id)), step)
-        tables = [self._resources.tables.location(run_id, one.table.name) for one in self._indexers if one.table]
-        return any(lacks_ticks(table, run_id, wanted, step) for table in tables)
+        tables = {one.name: self._resources.tables.location(run_id, one.name) for one in self._indexers}
+        return {
+            name: count(wanted if replace else lacking(table, run_id, wanted, step), step)
+            for name, table in tables.items()
+        }
+
+    def expected_rows(self, ticks: Mapping[str, int]) -> dict[str, int]:
+        """Estimates how many rows each table gets for so many ticks. Leaves out what nobody can say."""
+        storage = self._resources.storage
+        world, files = World.of(storage.read_metadata(self._run_id)), list(storage.every_batch(self._run_id))
+        rates = {one.name: rows_a_tick(one.work(storage, world, None), files) for one in self._indexers}
+        return {name: round(rate * ticks[name]) for name, rate in rates.items() if rate is not None and ticks[name]}
 
     def remove(self) -> Self:
         """Removes the ticks from the tables, so that they are indexed again, for example by a corrected indexer.

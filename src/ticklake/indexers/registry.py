@@ -11,6 +11,7 @@ from typing import Any
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin import (
+    OF_CELLS,
     DummyIndexer,
     EnvironmentIndexer,
     MetadataIndexer,
@@ -19,6 +20,7 @@ from ticklake.indexers.builtin import (
     SimpleBatchIndexer,
 )
 from ticklake.indexers.errors import RowsMissing, UnknownIndexer, UnknownTable
+from ticklake.lake.cells import ALL
 from ticklake.lake.session import ship_with_jobs
 from ticklake.text import error_text
 
@@ -35,15 +37,27 @@ INDEXERS: dict[str, type[Indexer]] = {
 }
 
 
-def indexer_of(class_name: str) -> type[Indexer]:
+def indexer_of(class_name: str, cells: str = ALL) -> type[Indexer]:
     """Returns the class that a configuration names: a built-in indexer, or `module:Class`."""
-    return INDEXERS.get(class_name) or _import_indexer(class_name)
+    kind = INDEXERS.get(class_name) or _import_indexer(class_name)
+    return OF_CELLS[cells] if kind is EnvironmentIndexer else kind
 
 
-def indexers_of(tables: Iterable[str]) -> list[type[BatchIndexer]]:
-    """Returns the indexers of these tables, which can also be `module:Class`. Default: the two main tables."""
-    kinds = {kind.table.name: kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer) and kind.table}
-    wanted = list(tables) or ["environment_data", "organism_data"]
+def builtin_of(table: str, cells: str = ALL) -> type[BatchIndexer] | None:
+    """Returns the built-in indexer of a table that has these cells; None if there is none."""
+    kinds = {(kind.table.name, kind.table.cells): kind for kind in _builtin() if kind.table}
+    return kinds.get((table, cells))
+
+
+def _builtin() -> list[type[BatchIndexer]]:
+    return [*(kind for kind in INDEXERS.values() if issubclass(kind, BatchIndexer)), *OF_CELLS.values()]
+
+
+def indexers_of(tables: Iterable[str], cells: str = ALL) -> list[type[BatchIndexer]]:
+    """Returns the indexers of these tables, which can also be `module:Class`. Default: cells and organisms."""
+    of_cells = OF_CELLS[cells].table
+    kinds = {kind.table.name: kind for kind in (*reversed(_builtin()), OF_CELLS[cells]) if kind.table}
+    wanted = list(tables) or [*([of_cells.name] if of_cells else []), "organism_data"]
     for table in wanted:
         if table not in kinds and ":" not in table:
             raise UnknownTable(table=table, known=", ".join(kinds))

@@ -130,6 +130,26 @@ class OffTheGrid(TickLakeError):
     step: int
 
 
+class OtherCells(TickLakeError):
+    message = (
+        "Table {table} was created with cells = {found}, so it cannot be filled with cells = {wanted}. Use --cells "
+        "{found} (in a configuration: cells = {found}), or another lake."
+    )
+    table: object
+    found: str
+    wanted: str
+
+
+class CellsNotRecorded(TickLakeError):
+    message = (
+        "The cells of tick {tick} of run {run_id} are not in its tables: {reason}. `ticklake index {run_id}` with "
+        "`--cells all` or `--cells changes` adds them, if a batch file has the tick."
+    )
+    tick: int
+    run_id: str
+    reason: str
+
+
 class OtherTableSchema(TickLakeError):
     message = (
         "Table {directory} has the columns {found}, but the indexer writes {wanted}. Use another lake or another table "

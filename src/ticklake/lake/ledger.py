@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ticklake import faults
 from ticklake.errors import TickLakeError
+from ticklake.lake.cells import ALL, CELLS, cells_in
 from ticklake.lake.delta import (
     INDEXER,
     RUN,
@@ -45,7 +46,14 @@ from ticklake.lake.delta import (
     row_groups,
 )
 from ticklake.lake.empty import REMOVED, Ticks, joined, ticks_of
-from ticklake.lake.errors import DamagedCommit, DamagedFileOfTable, DamagedTableFile, DamageNotCovered, StaleRewrite
+from ticklake.lake.errors import (
+    DamagedCommit,
+    DamagedFileOfTable,
+    DamagedTableFile,
+    DamageNotCovered,
+    OtherCells,
+    StaleRewrite,
+)
 from ticklake.lake.order import beginnings
 from ticklake.lake.table import Table
 from ticklake.ticks import TickRange, ranges_of, subtract
@@ -73,13 +81,15 @@ class Ledger(DeltaLog):
     ) -> None:
         self.table = table
         self._indexer = ""
+        own = {SCHEMA: str(table.version)} if table.version > 1 else {}
+        own |= {CELLS: table.cells} if table.cells != ALL else {}
         super().__init__(
             location,
             table.name,
             table.schema,
             table.key,
             create=create,
-            properties={**(properties or {}), **({SCHEMA: str(table.version)} if table.version > 1 else {})},
+            properties={**(properties or {}), **own},
         )
 
     def present(self, wanted: Sequence[TickRange]) -> Ticks:
@@ -197,6 +207,8 @@ class Ledger(DeltaLog):
 
     def _check_properties(self, found: Mapping[str, str | None]) -> None:
         super()._check_properties(found)
+        if self._may_create:
+            check_cells(found, self.table, self.location)
         # The caller's value wins, because the indexer may have moved to another module.
         self._indexer = self._properties.get(INDEXER) or found.get(INDEXER) or ""
 
@@ -241,6 +253,12 @@ class Ledger(DeltaLog):
         return Summary(self.id, self.version, self._empty.text(), checkpoint, self.head.digest)
 
 
+def check_cells(found: Mapping[str, str | None], table: Table, location: Location) -> None:
+    """Raises `OtherCells` if a table has cells of other ticks than its indexer would add."""
+    if cells_in(found) != table.cells:
+        raise OtherCells(table=location, found=cells_in(found), wanted=table.cells)
+
+
 def open_existing(location: Location, run_id: str) -> Ledger | None:
     """Returns the ledger of an existing table of any indexer, or None if the table has no key.
 
@@ -255,14 +273,14 @@ def open_existing(location: Location, run_id: str) -> Ledger | None:
     return Ledger(location, table, create=False, properties={RUN: run_id})
 
 
-def lacks_ticks(location: Location, run_id: str, wanted: Sequence[TickRange], step: int) -> bool:
-    """Returns whether a table lacks sampled ticks of these ranges, which is also so if it cannot be read."""
+def lacking(location: Location, run_id: str, wanted: Sequence[TickRange], step: int) -> list[TickRange]:
+    """Returns the sampled ticks of these ranges that a table lacks: all if it cannot be read."""
     try:
         ledger = open_existing(location, run_id)
-        return ledger is None or bool(subtract(wanted, ranges_of(ledger.present(wanted), step), step))
+        return subtract(wanted, ranges_of(ledger.present(wanted), step) if ledger else [], step)
     except (TickLakeError, DeltaError, OSError) as error:
         log.debug("Table %s cannot be read: %s", location, error)
-        return True
+        return list(wanted)
 
 
 def ticks_in(file: TableFile, wanted: Sequence[TickRange], ordinal: str = "tick_number") -> Iterator[Ticks]:

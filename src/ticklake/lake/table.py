@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ticklake.lake.cells import ALL
 from ticklake.lake.delta import unfit_types
 from ticklake.lake.errors import BadTable
 
@@ -38,6 +39,8 @@ class Table:
     key: tuple[str, ...]
     version: int = 1
     """The version of the schema. A table of an older one gets the columns that were appended since, as null."""
+    cells: str = ALL
+    """Of which ticks it has the cells, if it is a table of cells."""
 
     def __post_init__(self) -> None:
         if not is_table_name(self.name):

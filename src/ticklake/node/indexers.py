@@ -67,7 +67,7 @@ class IndexerBuilder:
         )
 
     def indexer(self, service: ServiceSettings) -> Service:
-        kind = indexer_of(service.class_name)
+        kind = indexer_of(service.class_name, getattr(service.options, "cells", "all"))
         reads, shares = self._source(service, kind)
         self._check_runs(service)
         known = set(IndexerOptions.__dataclass_fields__)

@@ -117,7 +117,7 @@ def _writes_ticks(service: ServiceSettings) -> bool:
     if not isinstance(service.options, given.IndexerOptions):
         return False
     try:
-        kind = indexer_of(service.class_name)
+        kind = indexer_of(service.class_name, getattr(service.options, "cells", "all"))
     except UnknownIndexer:
         return False  # building it reports that
     return issubclass(kind, BatchIndexer) and kind.table is not None

@@ -8,8 +8,8 @@ import pytest
 
 from ticklake.config import Binding
 from ticklake.config.options import (
-    BatchIndexerOptions,
     DatabaseOptions,
+    EnvironmentIndexerOptions,
     LakeOptions,
     PersistenceOptions,
     QueueOptions,
@@ -58,7 +58,7 @@ def test_a_class_is_found_by_its_last_part_or_by_the_services_name(load_text, na
 
 
 def test_without_options_the_documented_defaults_hold(load_text):
-    assert options_of(load_text, "") == BatchIndexerOptions()
+    assert options_of(load_text, "") == EnvironmentIndexerOptions()
 
 
 def test_a_pool_of_one_connection_needs_no_other_option(load_text):

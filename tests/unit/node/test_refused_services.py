@@ -11,6 +11,8 @@ import pytest
 from ticklake.config import load
 from ticklake.errors import ProducerMissing, RunAndRuns
 from ticklake.indexers.base import Indexer
+from ticklake.indexers.batch import BatchIndexer
+from ticklake.indexers.builtin import OF_CELLS
 from ticklake.node.begun import Begun
 from ticklake.node.directories import _obstacle
 from ticklake.node.node import Node
@@ -50,6 +52,21 @@ def test_an_indexer_knows_the_run_that_its_node_makes(tmp_path: Path) -> None:
     with closing(Node(load(file))) as node:
         (indexer,) = node.services.values()
         assert isinstance(indexer, Indexer) and indexer.resources.own_run == node.run_id
+
+
+@pytest.mark.parametrize(
+    ("cells", "table"), [("snapshots", "environment_data"), ("changes", "environment_changes"), ("none", None)]
+)
+def test_an_indexer_fills_the_table_of_the_cells_that_its_option_names(
+    tmp_path: Path, cells: str, table: str | None
+) -> None:
+    file = tmp_path / "node.conf"
+    bindings = f'{{ resources {{ t = "topic-read:t?consumerGroup=g" }}, options {{ runs = all, cells = {cells} }} }}'
+    file.write_text(f"{RESOURCES}\nservices {{ environment-indexer {bindings} }}")
+    with closing(Node(load(file))) as node:
+        (indexer,) = node.services.values()
+        assert isinstance(indexer, BatchIndexer)
+        assert (indexer.table and indexer.table.name, type(indexer)) == (table, OF_CELLS[cells])
 
 
 def test_the_begun_runs_in_a_copy_of_the_directory_are_those_of_another_node(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from ticklake.cli.options.completeness import ranges_text
 from ticklake.cli.options.numbers import TickRangeOption, count
 from ticklake.cli.options.places import PlaceOption, lake_options, needed, opened_all, storage_option
 from ticklake.cli.terminal.interrupt import StoppedEarly, graceful_stop
-from ticklake.cli.terminal.output import echo, json_option, print_json, print_table
+from ticklake.cli.terminal.output import echo, json_option, note, print_json, print_table
 from ticklake.cli.terminal.progress import Bars
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
     multiple=True,
     help="Only this table, or MODULE:CLASS for your own indexer; may be repeated.",
 )
+@click.option(
+    "--cells",
+    type=click.Choice(["all", "snapshots", "changes", "none"]),
+    default="all",
+    show_default=True,
+    help="Cells to write: of all ticks, of those recorded completely, only changes (environment_changes), or none.",
+)
 @click.option("--ticks", type=TickRangeOption(), help="Only these ticks.")
 @click.option("--master", default="local[*]", show_default=True, help="The Spark master, or sc://… for Connect.")
 @click.option("--conf", "settings", type=SparkSetting(), multiple=True, help="A Spark setting; may be repeated.")
@@ -75,11 +83,12 @@ class SparkSetting(click.ParamType[tuple[str, str]]):
 @click.option(
     "--replace", is_flag=True, help="Index again the ticks that the tables already have, if a readable file has them."
 )
+@click.option("--yes", is_flag=True, help="Do not ask, however many rows are expected.")
 @json_option
 def index(
-    run: str | None, storage: str | None, lake: str | None, shared: str | None, tables: tuple[str, ...],
+    run: str | None, storage: str | None, lake: str | None, shared: str | None, tables: tuple[str, ...], cells: str,
     ticks: TickRange | None, master: str, settings: tuple[tuple[str, str], ...], insert_batch_size: int,
-    replace: bool, as_json: bool,
+    replace: bool, yes: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Index RUN from its batch files. Default: the newest run.
 
@@ -87,6 +96,8 @@ def index(
     """
     storage = needed("storage", storage, "it has the batch files")
     lake = needed("lake", lake, "the tables are written there")
+    if cells in ("changes", "none") and "environment_data" in tables:
+        raise click.UsageError(f"--cells {cells} does not fill environment_data. Leave --table environment_data out.")
     with graceful_stop() as stop:
         from ticklake.indexers.base import IndexerResources
         from ticklake.indexers.finished_run import FinishedRun
@@ -97,7 +108,7 @@ def index(
         from ticklake.lake.session import open_session
         from ticklake.storage import Storage
 
-        kinds = indexers_of(tables)
+        kinds = indexers_of(tables, cells)
         if stop.is_set():
             raise StoppedEarly(RESUMABLE)
         session = partial(open_session, master, dict(settings))
@@ -106,7 +117,9 @@ def index(
             run = chosen_run(run, files.runs(), files.url)
             resources = IndexerResources(files, written, next(iter(databases), None), spark=session)
             work = FinishedRun(resources, run, kinds, ticks, insert_batch_size).prepare()
-            if replace or work.has_ticks_left():
+            left = work.ticks_left(replace)
+            if any(left.values()):
+                _announce(work.expected_rows(left), yes, as_json)
                 bars.update("starting Spark", 0, 1)
                 warm_up(session(), *(kind.rows for kind in kinds))
                 bars.update("starting Spark", 1, 1)
@@ -129,6 +142,24 @@ def index(
         raise StoppedEarly(RESUMABLE)
     if failed or not work.wait(0):
         raise click.exceptions.Exit(1)
+
+
+def _announce(expected: dict[str, int], yes: bool, as_json: bool) -> None:
+    """Says how many rows are expected. Asks if they are very many."""
+    rows = " and ".join(f"{_rounded(count)} rows in {table}" for table, count in expected.items())
+    if rows:
+        note(f"Expected: about {rows}.")
+    if yes or sum(expected.values()) <= defaults.MANY_ROWS:
+        return
+    if as_json or not sys.stdin.isatty():
+        reason = f"About {_rounded(sum(expected.values()))} rows would be written"
+        raise click.UsageError(f"{reason}. Add --yes to write them, or write fewer with --cells snapshots.")
+    click.confirm("Write them? (--cells snapshots or --cells changes writes fewer.)", abort=True, err=True)
+
+
+def _rounded(rows: int) -> str:
+    """Formats an estimate with two digits that count."""
+    return f"{round(rows, 2 - len(str(rows))):,}"
 
 
 def _show(bars: Bars, tables: list[Progress], under_way: dict[str, int]) -> None:

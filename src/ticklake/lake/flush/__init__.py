@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ticklake.lake.flush.estimate import rows_a_tick
 from ticklake.lake.flush.flush import Flush, Flushed, Flusher
 from ticklake.lake.flush.job import run_job, warm_up
 from ticklake.lake.flush.rendezvous import Sharing
@@ -15,6 +16,7 @@ __all__ = [
     "Work",
     "decoded_slice",
     "failure_text",
+    "rows_a_tick",
     "run_job",
     "warm_up",
 ]

@@ -8,6 +8,7 @@ from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.frames import Frames, OpenTable
 from ticklake.lake.read.presence import Presence, lost_metadata, step_of
 from ticklake.lake.read.reading import read
+from ticklake.lake.read.rebuild import cells_at, found_cells, states_of_cell
 from ticklake.lake.read.series import MOST_POINTS, Charted, Series
 from ticklake.lake.read.views import create_views, register_ticks, with_delta
 
@@ -24,12 +25,15 @@ __all__ = [
     "Presence",
     "Result",
     "Series",
+    "cells_at",
     "create_views",
+    "found_cells",
     "limited_query",
     "lost_metadata",
     "query",
     "read",
     "register_ticks",
+    "states_of_cell",
     "step_of",
     "texts",
     "with_delta",

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ticklake.lake.cells import ALL, cells_in
 from ticklake.lake.delta import (
     ANY_TICK,
     Contents,
@@ -57,11 +58,14 @@ class OpenTable:
         return self.dataset.to_table(columns=list(columns), filter=pc.field("tick_number") == tick)
 
     def empty(self, ticks: TickRange) -> Ticks:
-        """Returns the ticks of a range that the table has without rows. Other ticks without rows are not indexed."""
-        return self.empty_ticks.within(ticks)
+        """Returns the ticks of a range that are known to have no rows. Others without rows are not in the table.
+
+        If the table has only snapshots, that is known of none.
+        """
+        return self.empty_ticks.within(ticks if cells_in(self.delta.metadata().configuration) == ALL else _NO_TICK)
 
     def has(self, ticks: TickRange) -> Ticks:
-        """Returns the ticks of a range that the table has, with rows or without."""
+        """Returns the ticks of a range whose rows are in the table, also if they have none."""
         rows = self.dataset.to_table(columns=["tick_number"], filter=_between(ticks))
         return joined([ticks_of(rows["tick_number"]), self.empty(ticks)])
 

@@ -9,13 +9,15 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.resources import files as package_files
 from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
+from ticklake.lake.cells import CHANGES
 from ticklake.lake.delta import added_columns
 from ticklake.lake.errors import BadQuery, QueryTooSlow, ResultTooLarge, TableUnreadable
 from ticklake.lake.read.catalog import Catalog
@@ -114,6 +116,9 @@ def opened(
         connection.execute(f"SET allowed_paths = {_list([*files, *map(glob.escape, files)])}")
         connection.execute("SET enable_external_access = false")
         views = {table: _view(connection, table, parts) for table in sorted({part.table for part in parts})}
+        if views.get(CHANGES) == "":
+            with suppress(duckdb.Error):  # another indexer may have made a table of this name
+                connection.execute((package_files("ticklake.lake.read") / "cells_at.sql").read_text())
         connection.execute("SET lock_configuration = true")
         yield connection, _Views(views, len(runs))
 

@@ -14,17 +14,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ticklake.lake.errors import TableNotInRun
-from ticklake.lake.read import Frames, OpenTable
-from ticklake.ticks import TickRange
+from ticklake.lake.cells import CHANGES
+from ticklake.lake.cells import DATA as CELLS
+from ticklake.lake.errors import CellsNotRecorded, TableNotInRun
+from ticklake.lake.read import Frames, OpenTable, found_cells, states_of_cell
+from ticklake.ticks import TickRange, hull
 from ticklake.web.rendering import chosen_run, explained, not_in_lake, nothing, page, site_of, whole_number
 from ticklake.world import World
 
-CELLS, ORGANISMS = "environment_data", "organism_data"
+ORGANISMS = "organism_data"
 HEADER = struct.Struct("<4sIIIq")
 MAGIC = b"TLF2"
 NO_CELLS, NO_ORGANISMS = 1, 2
-"""Flags of a frame: the tick is not in the table of cells or organisms. An empty world has no flag."""
+"""Flags of a frame: the cells or organisms of the tick are not in a table. An empty world has no flag."""
 
 SAMPLES = 400
 CHILDREN = 50
@@ -46,13 +48,13 @@ def show_world(request: Request) -> Response:
 
 
 def show_frame(request: Request) -> Response:
-    frames, run_id = _frames(request, CELLS)
+    frames, run_id = _frames(request, CELLS, CHANGES)
     data = frame(frames, run_id, _number(request, "tick"))
     return Response(data, media_type="application/octet-stream")
 
 
 def show_cell(request: Request) -> Response:
-    frames, run_id = _frames(request, CELLS)
+    frames, run_id = _frames(request, CELLS, CHANGES)
     return JSONResponse(history(frames, run_id, _number(request, "cell"), _number(request, "tick")))
 
 
@@ -69,14 +71,16 @@ def show_ticks(request: Request) -> Response:
 
 
 def ticks_of(frames: Frames, run_id: str) -> TickRange | None:
-    return frames.facts(run_id, CELLS).ticks if CELLS in frames.tables(run_id) else None
+    tables = [table for table in (CELLS, CHANGES) if table in frames.tables(run_id)]
+    found = [ticks for table in tables if (ticks := frames.facts(run_id, table).ticks) is not None]
+    return hull(found) if found else None
 
 
 def frame(frames: Frames, run_id: str, tick: int) -> bytes:
     """Returns a header with flags, then these columns: cells' id, owner; organisms' id, x, y, energy; cells' value,
     type; whether organisms are dead."""
     columns = ("cell_id", "owner_id", "molecule_value", "molecule_type", "type")
-    cells, has_cells = _at(frames, run_id, CELLS, tick, columns)
+    cells, has_cells = _cells(frames, run_id, tick, columns)
     found, has_organisms = _organisms(frames, run_id, tick)
     flags = (0 if has_cells else NO_CELLS) + (0 if has_organisms else NO_ORGANISMS)
     parts = [
@@ -92,15 +96,17 @@ def frame(frames: Frames, run_id: str, tick: int) -> bytes:
 
 def history(frames: Frames, run_id: str, cell: int, tick: int) -> dict[str, Any]:
     """Returns the content of a cell at the last ticks. `changes` also lists when it was empty or unknown."""
-    step = _step(frames, run_id)
-    span = frames.reach(run_id, CELLS, tick, step, SAMPLES)
+    step, source = _step(frames, run_id), CHANGES if CHANGES in frames.tables(run_id) else CELLS
+    span = frames.reach(run_id, source, tick, step, SAMPLES)
     columns = ("tick_number", "molecule_type", "molecule_value", "owner_id", "type")
 
     def read(table: OpenTable) -> tuple[pa.Table, list[int]]:
+        if source == CHANGES:
+            return states_of_cell(table, span, cell, columns)
         there = [name for name in columns if name in table.dataset.schema.names]
         return table.look_back(span, there, pc.field("cell_id") == cell), table.has(span).tolist()
 
-    found, ticks = frames.reading(run_id, CELLS, read)
+    found, ticks = frames.reading(run_id, source, read)
     rows = found.select(columns[:-1]).to_pylist()
     for row, kind in zip(rows, _kinds(found), strict=True):
         row["molecule_type"] = int(kind)
@@ -177,6 +183,13 @@ def _at(frames: Frames, run_id: str, table: str, tick: int, columns: Sequence[st
     return frames.reading(run_id, table, read)
 
 
+def _cells(frames: Frames, run_id: str, tick: int, columns: Sequence[str]) -> tuple[pa.Table, bool]:
+    try:
+        return found_cells(frames, run_id, tick, columns), True
+    except CellsNotRecorded:
+        return pa.table({name: pa.array([], pa.int32()) for name in columns}), False
+
+
 def _organisms(frames: Frames, run_id: str, tick: int) -> tuple[pa.Table, bool]:
     names = ("organism_id", "x", "y", "energy", "is_dead")
     if ORGANISMS not in frames.tables(run_id):
@@ -206,14 +219,14 @@ def _step(frames: Frames, run_id: str) -> int:
     return world.sampling_interval if world is not None else 1
 
 
-def _frames(request: Request, table: str | None = None) -> tuple[Frames, str]:
-    """Returns the run of the request. Raises if it lacks the table."""
+def _frames(request: Request, *needed: str) -> tuple[Frames, str]:
+    """Returns the run of the request. Raises if it has none of the tables that are needed."""
     frames, run_id = site_of(request).frames, request.path_params["run"]
     tables = frames.tables(run_id) if frames is not None else []
     if frames is None or not tables:
         raise not_in_lake(request, run_id)
-    if table is not None and table not in tables:
-        raise TableNotInRun(table=table, run_id=run_id, found=", ".join(tables))
+    if needed and not any(table in tables for table in needed):
+        raise TableNotInRun(table=needed[0], run_id=run_id, found=", ".join(tables))
     return frames, run_id
 
 

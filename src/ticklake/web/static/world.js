@@ -84,7 +84,7 @@ function describe() {
     : colour.value === "owner" ? [["no owner", ownerColour(0)], ["each owner its own colour", ownerColour(1)]] : [];
   const items = entries.map(([name, shade]) => swatch(name, shade));
   if (colour.value === "value" && frame.cells) items.push(ramp(frame.low, frame.high));
-  if (!frame.cells) { const item = document.createElement("li"); item.textContent = frame.lacks & 1 ? "This tick is not in the table, so the world is unknown." : "No cell at this tick."; items.push(item); }
+  if (!frame.cells) { const item = document.createElement("li"); item.textContent = frame.lacks & 1 ? "The cells of this tick are not in the table, so the world is unknown." : "No cell at this tick."; items.push(item); }
   by("legend").replaceChildren(...items);
 }
 
