@@ -298,9 +298,13 @@ WITHDRAWN = [0] * 12 + [1] * 4 + [2] * 2 + [1] * 9 + [0] + [1] * 4 + [0] + [1] *
 WITHDRAWN_LATER = [0] * 13 + [1] * 14 + [0] * 6
 """The torn one appears when others had been set aside."""
 
+WITHDRAWN_LAST = [int(turn) for turn in "001035002201522000320214355012154051251104313033003042502232452323252001224"]
+"""The torn one appears while the withdrawn commit itself is set aside."""
+
 
 @settings(max_examples=settings().max_examples // 4)
 @given(TURNS, OPERATORS, OTHERS)
+@example(WITHDRAWN_LAST, [(32, "take"), (42, "tear")], ["checkpoint", "checkpoint"])
 @example(WITHDRAWN, [(10, "take"), (28, "tear")], ["compact"])
 @example(WITHDRAWN_LATER, [(23, "take"), (27, "tear")], [])
 def test_in_any_order_of_steps_no_tick_is_lost_or_doubled(

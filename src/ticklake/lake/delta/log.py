@@ -303,9 +303,9 @@ class DeltaLog:
             with folder.removing():
                 if commits.is_torn(folder.read(commits.name_of(self.version + 2)) or data):
                     continue
-                if folder.read(name) == data and not self._is_followed(folder, history.digest_of(data)):
-                    folder.set_aside(name)
-                return
+                if folder.read(name) != data or self._is_followed(folder, history.digest_of(data)):
+                    return
+                folder.set_aside(name)  # another engine may have begun a commit meanwhile: look again
 
     def _is_followed(self, folder: TableFolder, digest: str) -> bool:
         """Returns True if a later commit names this digest as its predecessor."""
