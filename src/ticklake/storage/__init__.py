@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ticklake.storage.codec import FORMAT, encode_ticks, format_of, read_ticks
+from ticklake.storage.codec import FORMAT, encode_ticks, read_ticks
 from ticklake.storage.columns import (
     NO_PARENT,
     CellColumns,
@@ -11,6 +11,7 @@ from ticklake.storage.columns import (
     TickColumns,
 )
 from ticklake.storage.eras.batches import tick_schema
+from ticklake.storage.eras.formats import format_at_a_glance, format_of
 from ticklake.storage.eras.recordings import first_chunk_length
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.storage.local import create_file, replace_file
@@ -41,6 +42,7 @@ __all__ = [
     "create_file",
     "encode_ticks",
     "first_chunk_length",
+    "format_at_a_glance",
     "format_of",
     "is_safe",
     "new_run_id",

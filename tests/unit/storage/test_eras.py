@@ -30,11 +30,12 @@ from tests.crash.original import (
 
 from ticklake.contracts import SimulationMetadata
 from ticklake.storage import zstd
-from ticklake.storage.codec import FORMAT, encode_ticks, format_of, read_ticks
+from ticklake.storage.codec import FORMAT, encode_ticks, read_ticks
 from ticklake.storage.columns import CellColumns, OrganismColumns, TickColumns
 from ticklake.storage.delimited import frame
 from ticklake.storage.eras.batches import tick_schema
 from ticklake.storage.eras.detection import Era, era_of
+from ticklake.storage.eras.formats import format_of
 from ticklake.storage.errors import BadBatchFile
 from ticklake.storage.files import BatchFile, Storage
 from ticklake.ticks import TickRange
@@ -109,6 +110,13 @@ def test_the_format_of_a_file_is_known_without_reading_it_all(tmp_path: Path, er
     assert format_of(Storage(tmp_path), file.key) == era
     (batch, *_) = read_ticks(Storage(tmp_path), file, fields=CELLS, world=WORLD)
     assert batch.schema.metadata == {FORMAT: era.encode()}
+
+
+def test_a_large_first_tick_of_ticklake_is_not_taken_for_era_a(tmp_path: Path) -> None:
+    cells = np.arange(200_000, dtype=np.int32)
+    tick = TickColumns(0, 1, CellColumns(cells, cells * 0 + (1 << 16), cells % 100, cells), OrganismColumns())
+    file = Storage(tmp_path).write_batch(RUN, encode_ticks(RUN, [tick]))
+    assert format_of(Storage(tmp_path), file.key) == "TickLake"
 
 
 @pytest.mark.parametrize("era", ERAS)

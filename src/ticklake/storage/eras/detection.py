@@ -73,20 +73,52 @@ def era_of(head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
     A file that decides nothing is read as era A: it has no cells. So is one that is broken before anything is decided;
     its reader says what is wrong. Raises `UnknownShape`.
     """
-    with suppress(BrokenWire, DecodeError):
-        length, start = varint(head, 0, len(head))
-        if len(head) >= start + length and _Version.FromString(head[start : start + length]).format_version:
-            return Era.OWN
-    found = _Evidence()
-    with suppress(BrokenWire):
-        found.read(ByteStream(io.BytesIO(), head))
-    if found.era is None and not found.is_chunk and _first_version(reopen):
+    version = _version_in(head)
+    if version:
+        return Era.OWN
+    found = _evidence_in(head)
+    # The version is at the end of a tick, after the cells.
+    if found.era in (None, Era.A) and not found.is_chunk and version is None and _first_version(reopen):
         return Era.OWN
     if found.era is None:
         found = _Evidence()
         with suppress(BrokenWire, BadFile), reopen() as stream:
             found.read(ByteStream(stream))
     return found.conclusion()
+
+
+def eras_left(head: bytes, *, whole: bool) -> list[Era]:
+    """Returns the eras that a file may have by its first bytes: one, if they decide or are the `whole` file.
+
+    Raises `UnknownShape` if there are none.
+    """
+    version, found = _version_in(head), _evidence_in(head)
+    if version:
+        return [Era.OWN]
+    if whole and (found.broken or not head):
+        raise UnknownShape(found.broken_at, str(found.broken or "the file is empty"))
+    if found.is_chunk or whole:
+        return [found.conclusion()] if found.era or whole else found.chunks_left()
+    left = [found.era] if found.era else [Era.A, Era.B, Era.C]
+    return left if found.era not in (None, Era.A) or version == 0 else [Era.OWN, *left]
+
+
+def _version_in(head: bytes) -> int | None:
+    """Returns the version of the first message, 0 if it has none; None if the message is longer or broken."""
+    with suppress(BrokenWire, DecodeError):
+        length, start = varint(head, 0, len(head))
+        if len(head) >= start + length:
+            return int(_Version.FromString(head[start : start + length]).format_version)
+    return None
+
+
+def _evidence_in(head: bytes) -> _Evidence:
+    found, stream = _Evidence(), ByteStream(io.BytesIO(), head)
+    try:
+        found.read(stream)
+    except BrokenWire as error:
+        found.broken, found.broken_at = error, stream.offset
+    return found
 
 
 def _first_version(reopen: Callable[[], BinaryIO]) -> int:
@@ -108,6 +140,9 @@ class _Evidence:
         """Whether the first organism has the numbers since era E."""
         self._deltas: int | None = None
         self._since_f = False
+        self.broken: BrokenWire | None = None
+        """What is wrong at the byte `broken_at`, if the bytes read are not all of the file's."""
+        self.broken_at = 0
 
     def read(self, stream: ByteStream) -> None:
         """Reads messages until the era is known."""
@@ -131,6 +166,13 @@ class _Evidence:
         if self._registers is False:
             return Era.D
         return Era.F if self._deltas is None and self._since_f else Era.E
+
+    def chunks_left(self) -> list[Era]:
+        """Returns the eras of chunks that are possible so far."""
+        if self._registers is False:
+            return [Era.D]
+        later = [Era.F, Era.G] if self._since_f else [Era.E, Era.F, Era.G]
+        return later if self._registers else [Era.D, *later]
 
     def _read_message(self, stream: ByteStream, end: int) -> None:
         cells: Era | None = None
