@@ -12,9 +12,9 @@ from ticklake.indexers.runs.pending import Folders
 from ticklake.insights.reports import CoordinatedReport, FilesReport
 from ticklake.lake.delta import Location
 from ticklake.lives import RunState, life_of
-from ticklake.storage import Storage, format_at_a_glance, parse_batch_name
+from ticklake.storage import Storage, format_at_a_glance, grid_of, parse_batch_name, stretches_of_run
 from ticklake.storage.errors import BadFile, StoredFileMissing
-from ticklake.ticks import TickRange, on_grid
+from ticklake.ticks import Grid, TickRange, on_grid
 from ticklake.topics import Database, Run, runs_in
 
 DELETING = "deleting"
@@ -64,6 +64,15 @@ def never_written(storage: Storage, run_id: str) -> Sequence[TickRange]:
         return life_of(storage.read_completion(run_id)).never_written
     except (TickLakeError, OSError):
         return ()
+
+
+def grid_in(storage: Storage, run_id: str, step: int) -> Grid:
+    """Returns the ticks that the files of a run have; every `step`-th if they cannot be read."""
+    try:
+        chunks = stretches_of_run(storage, list(storage.every_batch(run_id)), step)
+    except (TickLakeError, OSError):
+        return Grid(step)
+    return grid_of(chunks.values(), step)
 
 
 def coordinated_in(run: Run) -> list[RecordedTable]:

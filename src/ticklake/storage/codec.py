@@ -17,8 +17,7 @@ from ticklake.storage.checks import first_invalid
 from ticklake.storage.columns import NO_PARENT, CellColumns, EncodedTick, OrganismColumns, TickColumns
 from ticklake.storage.delimited import BLOCK_BYTES
 from ticklake.storage.eras.batches import Request, decoded_recordings, schema_of
-from ticklake.storage.eras.detection import Era
-from ticklake.storage.eras.formats import detected
+from ticklake.storage.eras.detection import Era, era_of_file
 from ticklake.storage.eras.meaning import (
     OF_RECORDINGS,
     Fields,
@@ -75,7 +74,7 @@ def read_ticks(
             head = stream.read(BLOCK_BYTES)
         except BadFile as error:
             raise BadBatchFile(key=file.key, offset=error.offset, tick=None, reason=error.reason) from error
-        era = detected(storage, file.key, head)
+        era = era_of_file(file.key, head, lambda: storage.open(file.key))
         wanted = Fields(("tick_number", *fields))
         decode = decoded_recordings if era.has_chunks else _decoded_ticks
         for batch in decode(stream, head, Request(file, ticks, skip, era, wanted, world, chunk_bytes)):

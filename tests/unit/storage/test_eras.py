@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.crash.original import (
     RUN,
+    Chunk,
     Organism,
     Tick,
     columns,
@@ -36,9 +38,10 @@ from ticklake.storage.delimited import frame
 from ticklake.storage.eras.batches import tick_schema
 from ticklake.storage.eras.detection import Era, era_of
 from ticklake.storage.eras.formats import format_of
+from ticklake.storage.eras.stretches import stretches_of
 from ticklake.storage.errors import BadBatchFile
 from ticklake.storage.files import BatchFile, Storage
-from ticklake.ticks import TickRange
+from ticklake.ticks import Stretch, TickRange
 from ticklake.world import World
 
 ERAS = "ABCDEFG"
@@ -410,3 +413,57 @@ def figures(batch: pa.RecordBatch, row: int, with_dead: bool) -> dict[str, Any]:
             one["instruction_failed"] and one["instruction_opcode_id"] is not None for one in alive
         ),
     } | ({"dead": len(living) - len(alive)} if with_dead else {})
+
+
+def at(*numbers: int) -> list[Tick]:
+    return [Tick(number, {number % 100: (molecule(1, 5), 1)}, [Organism(1)]) for number in numbers]
+
+
+SPARSE = World(RUN, (10, 10), (True, True), 10)
+
+
+@pytest.mark.parametrize("era", CHUNKED)
+@pytest.mark.parametrize("ticks", [range(20, 30), range(0, 500, 100), [30]], ids=["denser", "coarser", "one tick"])
+def test_a_chunk_says_how_often_it_was_sampled(tmp_path: Path, era: str, ticks: Sequence[int]) -> None:
+    file = put(tmp_path, file_of(era, at(*ticks), chunk=10), TickRange(ticks[0], ticks[-1]))
+    assert [row["tick_number"] for row in read(tmp_path, file, world=SPARSE)] == list(ticks)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1 if era == "G" else 10
+    assert stretches_of(Storage(tmp_path), file, 10) == [Stretch(ticks[0], ticks[-1], step)]
+
+
+def test_each_chunk_of_a_file_says_it(tmp_path: Path) -> None:
+    chunks = [
+        Chunk("G", at(*range(0, 50, 10))),
+        Chunk("G", at(*range(50, 60))),
+        Chunk("G", at(100), changes={"interval": 100}),
+    ]
+    file = put(tmp_path, framed(chunk.encoded() for chunk in chunks), TickRange(0, 100))
+    assert len(read(tmp_path, file, world=SPARSE)) == 16
+    assert stretches_of(Storage(tmp_path), file, 10) == [Stretch(0, 40, 10), Stretch(50, 59, 1), Stretch(100, 100, 100)]
+
+
+@pytest.mark.parametrize(
+    ("era", "ticks", "named", "reason"),
+    [
+        ("E", (0, 10, 30), None, "a chunk of 3 ticks from 0 to 30 does not have every n-th tick"),
+        ("E", (0, 10, 11, 30), None, "does not have every n-th tick"),
+        ("E", (5, 15, 25), None, "does not have every n-th tick"),
+        ("E", (5,), None, "by the metadata, n is 10"),
+        ("G", (0, 10, 20), 5, "names the sampling interval 5, but its ticks have 10"),
+        ("G", (5,), 10, "does not have every n-th tick"),
+        ("G", (0, 10, 20), -1, "names the sampling interval -1"),
+    ],
+)
+def test_a_chunk_without_every_nth_tick_is_refused(
+    tmp_path: Path, era: str, ticks: tuple[int, ...], named: int | None, reason: str
+) -> None:
+    chunk = Chunk(era, at(*ticks), changes={} if named is None else {"interval": named})
+    file = put(tmp_path, framed([chunk.encoded()]), TickRange(ticks[0], ticks[-1]))
+    with pytest.raises(BadBatchFile, match=reason):
+        read(tmp_path, file, world=SPARSE)
+
+
+def test_a_file_that_cannot_be_read_promises_what_its_name_says(tmp_path: Path) -> None:
+    for content in (b"", b"\xff" * 30, file_of("E", at(0, 10, 20))[:20], file_of("A", some_ticks(era="A"))):
+        file = put(tmp_path, content, TickRange(0, 20), compressed=False)
+        assert stretches_of(Storage(tmp_path), file, 10) == [Stretch(0, 20, 10)]

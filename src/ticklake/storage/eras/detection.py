@@ -16,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.storage.delimited import split
 from ticklake.storage.eras.wire import BYTES, VARINT, BrokenWire, ByteStream, Field, fields, signed, varint
-from ticklake.storage.errors import BadFile
+from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.projection import project
 
 SNAPSHOT, DELTAS_BEFORE, DELTAS = 5, 6, 10
@@ -65,6 +65,17 @@ class UnknownShape(ValueError):
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(reason)
         self.offset = offset
+
+    def in_file(self, key: str) -> BadBatchFile:
+        return BadBatchFile(key=key, offset=self.offset, tick=None, reason=self)
+
+
+def era_of_file(key: str, head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
+    """Returns the era of a batch file as `era_of` does. Raises `BadBatchFile`."""
+    try:
+        return era_of(head, reopen)
+    except UnknownShape as error:
+        raise error.in_file(key) from error
 
 
 def era_of(head: bytes, reopen: Callable[[], BinaryIO]) -> Era:

@@ -6,20 +6,11 @@ from contextlib import suppress
 
 from ticklake.errors import TickLakeError
 from ticklake.storage.delimited import BLOCK_BYTES
-from ticklake.storage.eras.detection import Era, UnknownShape, era_of, eras_left
-from ticklake.storage.errors import BadBatchFile
+from ticklake.storage.eras.detection import Era, UnknownShape, era_of_file, eras_left
 from ticklake.storage.files import Storage
 from ticklake.storage.names import check_key
 
 _HEAD_BYTES = 1 << 16
-
-
-def detected(storage: Storage, key: str, head: bytes) -> Era:
-    """Returns the era of a batch file, whose first bytes are `head`. Raises `BadBatchFile` if it has none."""
-    try:
-        return era_of(head, lambda: storage.open(key))
-    except UnknownShape as error:
-        raise _bad(key, error) from error
 
 
 def format_of(storage: Storage, key: str) -> str:
@@ -28,7 +19,7 @@ def format_of(storage: Storage, key: str) -> str:
     Raises `BadBatchFile` if it has none that is known.
     """
     with storage.open(key) as stream:
-        return detected(storage, key, stream.read(_HEAD_BYTES)).value
+        return era_of_file(key, stream.read(_HEAD_BYTES), lambda: storage.open(key)).value
 
 
 def format_at_a_glance(storage: Storage, key: str) -> str:
@@ -41,7 +32,7 @@ def format_at_a_glance(storage: Storage, key: str) -> str:
     try:
         left = eras_left(head, whole=len(head) <= BLOCK_BYTES)
     except UnknownShape as error:
-        raise _bad(key, error) from error
+        raise error.in_file(key) from error
     if Era.OWN in left and len(left) > 1:
         # The version is at the end of a tick, which is longer than the head. The metadata has one too.
         with suppress(TickLakeError, OSError):
@@ -49,5 +40,6 @@ def format_at_a_glance(storage: Storage, key: str) -> str:
     return " or ".join(filter(None, [", ".join(left[:-1]), left[-1]]))
 
 
-def _bad(key: str, error: UnknownShape) -> BadBatchFile:
-    return BadBatchFile(key=key, offset=error.offset, tick=None, reason=error)
+def is_chunked(format_: str) -> bool:
+    """Returns whether files of a format have chunks, each with its own sampling interval."""
+    return format_ in [era.value for era in Era if era.has_chunks]

@@ -103,10 +103,21 @@ class _Chunk:
         self.kinds: list[int] = []
         self.listed: dict[int, list[int]] = {}
         """The ticks and kinds of the deltas, as listed in the chunk since era F."""
+        self.named: int | None = None
+        """The sampling interval that it names, since era G. It comes after the snapshot."""
 
     def interval(self) -> int | None:
-        """Returns the sampling interval that its first and last tick imply."""
-        return None if self.count < 2 else (self.last - self.first) // (self.count - 1)
+        """Returns the sampling interval: what its first, last and number of ticks imply, or what it names."""
+        return self.named if self.count < 2 else (self.last - self.first) // (self.count - 1)
+
+    def check_interval(self, of_run: int | None) -> None:
+        """Raises ValueError if it does not have every n-th tick of its run, or names another n."""
+        step = self.interval() or of_run or 1
+        if self.first % step or [*range(self.first + step, self.last + 1, step)] != self.ticks:
+            ticks = f"a chunk of {self.count} ticks from {self.first} to {self.last}"
+            raise ValueError(f"{ticks} does not have every n-th tick, counted from 0; by the metadata, n is {of_run}")
+        if self.named is not None and self.named != step:
+            raise ValueError(f"a chunk names the sampling interval {self.named}, but its ticks have {step}")
 
 
 class ChunkReader:
@@ -157,6 +168,7 @@ class ChunkReader:
             raise self._bad(str(error)) from error
 
     def _read(self, stream: ByteStream, chunk: _Chunk) -> Iterator[Recording]:
+        alone: list[Recording] = []
         for part in stream.fields(chunk.end):
             if chunk.snapshot is not None and chunk.snapshot.tick >= self._ticks.end < chunk.last:
                 stream.skip_to(chunk.end)
@@ -169,14 +181,23 @@ class ChunkReader:
                 if chunk.last < self._ticks.start or chunk.first > self._ticks.end:
                     stream.skip_to(chunk.end)
                     break
-                yield from self._record(stream, chunk, part, _OF_SNAPSHOT)
+                recorded = self._record(stream, chunk, part, _OF_SNAPSHOT)
+                if chunk.count > 1:
+                    yield from recorded
+                else:
+                    alone += recorded  # its interval comes after it
             elif part.number == DELTAS or (part.number == DELTAS_BEFORE and part.kind == BYTES):
                 self._check_delta(chunk, part)
                 yield from self._record(stream, chunk, part, _OF_DELTA)
+            elif part.number == DELTAS_BEFORE:
+                chunk.named = signed(part.value)
             elif part.number in (_DELTA_TICKS, _DELTA_TYPES):
                 chunk.listed.setdefault(part.number, []).extend(_packed(_taken(stream, part)))
         else:
             self._finish(chunk)
+        for one in alone:
+            one.interval = chunk.interval() or self._interval
+            yield one
         self._last = chunk.last
 
     def _add_head(self, stream: ByteStream, chunk: _Chunk, part: Field) -> None:
@@ -293,6 +314,7 @@ class ChunkReader:
             raise ValueError(f"a chunk says that it has {chunk.count} ticks, but has {1 + len(chunk.ticks)}")
         if chunk.snapshot.tick != chunk.last:
             raise ValueError(f"a chunk ends with this tick, but says {chunk.last}")
+        chunk.check_interval(self._interval)
         for number, values in ((_DELTA_TICKS, chunk.ticks), (_DELTA_TYPES, chunk.kinds)):
             if chunk.listed.get(number, values) != values:
                 raise ValueError(f"field {number} of a chunk lists other deltas than it has")
