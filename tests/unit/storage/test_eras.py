@@ -467,3 +467,48 @@ def test_a_file_that_cannot_be_read_promises_what_its_name_says(tmp_path: Path) 
     for content in (b"", b"\xff" * 30, file_of("E", at(0, 10, 20))[:20], file_of("A", some_ticks(era="A"))):
         file = put(tmp_path, content, TickRange(0, 20), compressed=False)
         assert stretches_of(Storage(tmp_path), file, 10) == [Stretch(0, 20, 10)]
+
+
+def chunk_of_deltas(*deltas: tuple[int, bytes]) -> bytes:
+    """A chunk of era E whose snapshot has cell 1. Each delta is its type and the columns of its cells."""
+    head = part(1, RUN.encode()) + number(3, len(deltas)) + number(4, 1 + len(deltas))
+    snapshot = part(5, tick_data(Tick(0, {1: (molecule(1, 5), 1)}), "E"))
+    return framed([
+        head + snapshot + b"".join(
+            part(6, number(1, tick) + number(3, kind) + part(4, cells)) for tick, (kind, cells) in enumerate(deltas, 1)
+        )
+    ])  # fmt: skip
+
+
+def test_a_slice_needs_no_delta_before_the_last_accumulated_one(tmp_path: Path) -> None:
+    outside, added = columns({1000: (molecule(1, 5), 1)}), columns({2: (molecule(1, 6), 2)})
+    content = chunk_of_deltas((1, outside), (2, added), (1, added), (1, added))
+    file = put(tmp_path, content, TickRange(0, 4))
+    for ticks in (TickRange(2, 2), TickRange(3, 4), TickRange(4, 4)):
+        assert {tuple(cells_in(row)) for row in read(tmp_path, file, ticks=ticks)} == {(1, 2)}
+    for ticks in (TickRange(0, 4), TickRange(1, 1)):
+        with pytest.raises(BadBatchFile, match="tick 1: a cell outside the world"):
+            read(tmp_path, file, ticks=ticks)
+    unaccumulated = put(tmp_path, chunk_of_deltas((1, outside), (1, added)), TickRange(0, 2))
+    with pytest.raises(BadBatchFile, match="tick 1: a cell outside the world"):
+        read(tmp_path, unaccumulated, ticks=TickRange(2, 2))
+
+
+@pytest.mark.parametrize("size", [100, 10_000], ids=["small world", "large world"])
+def test_the_rows_of_a_tick_do_not_depend_on_the_slice_even_if_an_accumulated_delta_lies(
+    tmp_path: Path, size: int
+) -> None:
+    added = [columns({flat: (molecule(1, flat), flat)}) for flat in (2, 3, 4)]
+    file = put(tmp_path, chunk_of_deltas((1, added[0]), (2, added[1]), (1, added[2])), TickRange(0, 3))
+    world = World(RUN, (size // 10, 10), (True, True), 1)
+    whole = [tuple(cells_in(row)) for row in read(tmp_path, file, world=world)]
+    assert whole == [(1,), (1, 2), (1, 3), (1, 3, 4)]
+    for first in range(4):
+        for last in range(first, 4):
+            rows = read(tmp_path, file, world=world, ticks=TickRange(first, last))
+            assert [tuple(cells_in(row)) for row in rows] == whole[first : last + 1]
+    assert [tuple(cells_in(row)) for row in read(tmp_path, file, world=world, skip={0, 2})] == [whole[1], whole[3]]
+    for first in range(1, 4):
+        changes = read(tmp_path, file, ("changes",), world=world, ticks=TickRange(first, 3))
+        found = [{one["flat_index"]: one["owner_id"] for one in row["changes"]} for row in changes]
+        assert found == [{2: 2}, {2: 0, 3: 3}, {4: 4}][first - 1 :]

@@ -18,7 +18,7 @@ from ticklake.storage.eras.detection import (
     check_chunk_field,
     is_renumbered,
 )
-from ticklake.storage.eras.molecules import Cells, State, cells_of
+from ticklake.storage.eras.molecules import Cells, State, cells_of, delta_in
 from ticklake.storage.eras.wire import BYTES, VARINT, ByteStream, Field, signed, varint
 from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.files import BatchFile
@@ -27,7 +27,8 @@ from ticklake.ticks import TickRange
 from ticklake.world import MAX_CELLS, World
 
 _RUN_ID, _FIRST, _LAST, _DELTA_TICKS, _DELTA_TYPES = 1, 2, 3, 7, 8
-_DELTA_TYPE_NAMES = {1: "INCREMENTAL", 2: "ACCUMULATED"}
+_INCREMENTAL, _ACCUMULATED = 1, 2
+_MOST_HELD_BYTES = 32 << 20
 
 
 class Layout(NamedTuple):
@@ -90,6 +91,18 @@ class Recording:
         return self.changes if self.since is None else Cells()
 
 
+class _Delta(NamedTuple):
+    """A delta that is not applied yet: where it is, and its cells, decoded or not."""
+
+    offset: int
+    tick: int
+    kind: int
+    cells: Cells | bytes
+
+    def size(self) -> int:
+        return len(self.cells) if isinstance(self.cells, bytes) else 12 * len(self.cells.flat)
+
+
 class _Chunk:
     """The state of one chunk while it is read."""
 
@@ -99,6 +112,8 @@ class _Chunk:
         self.first = self.last = self.count = 0
         self.snapshot: Recording | None = None
         self.world: State | None = None
+        self.held: list[_Delta] = []
+        """The deltas that lead from the state of the world to the last recording."""
         self.ticks: list[int] = []
         self.kinds: list[int] = []
         self.listed: dict[int, list[int]] = {}
@@ -123,7 +138,8 @@ class _Chunk:
 class ChunkReader:
     """Reads the recordings of one slice. The slice is valid only if `recordings` ends without an error.
 
-    Each delta of a chunk is applied, also those before the slice. So the rows of a tick never depend on the slice.
+    An accumulated delta replaces all deltas before it, also those in the slice. So the rows of a tick never depend on
+    the slice. Of the deltas before a slice, only the last accumulated one and those after it are decoded.
     """
 
     def __init__(
@@ -250,21 +266,45 @@ class ChunkReader:
         if self._is_wanted(found.tick):
             yield found
 
-    def _apply(self, chunk: _Chunk, content: Cells, found: Recording) -> None:
-        """Applies the cells that a recording lists, and keeps what is wanted of them."""
+    def _apply(self, chunk: _Chunk, content: Cells | bytes, found: Recording) -> None:
+        """Applies the cells that a recording lists, now or if they are needed, and keeps what is wanted of them."""
         wanted, is_wanted = self._wanted, self._is_wanted(found.tick)
         if found.since is None:
+            assert isinstance(content, Cells)  # noqa: S101  a snapshot is decoded at once
             found.changes = content.occupied() if is_wanted and (wanted.changes or wanted.snapshots) else Cells()
-            chunk.world = State(content, self._size) if wanted.cells or wanted.changes else None
+            if wanted.cells or wanted.changes:
+                chunk.world = State(content, self._size, tracks=wanted.changes)
         elif chunk.world is not None:
-            found.changes = chunk.world.differing(content) if is_wanted and wanted.changes else Cells()
-            chunk.world.apply(content)
+            restarts = found.kind == _ACCUMULATED
+            if is_wanted and wanted.changes and isinstance(content, Cells):
+                self._catch_up(chunk, chunk.world)
+                found.changes = chunk.world.differing(content, restarts=restarts)
+            elif restarts:
+                chunk.held.clear()
+            chunk.held.append(_Delta(found.offset, found.tick, found.kind, content))
+            if is_wanted or sum(one.size() for one in chunk.held) > _MOST_HELD_BYTES:
+                self._catch_up(chunk, chunk.world)
         if chunk.world is not None and is_wanted and wanted.cells:
             found.cells = chunk.world.cells()
 
-    def _read_content(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells:
+    def _catch_up(self, chunk: _Chunk, world: State) -> None:
+        """Applies the deltas that were not needed until now."""
+        for self._offset, self._tick, kind, cells in chunk.held:
+            delta = delta_in(cells, self._size) if isinstance(cells, bytes) else cells
+            (world.restart if kind == _ACCUMULATED else world.apply)(delta)
+        chunk.held.clear()
+
+    def _cells(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells | bytes:
+        """Returns the cells of a recording, decoded only if that is necessary or if they are large."""
+        if not self._wanted.cells_of(layout):
+            return Cells()
+        if layout is _OF_DELTA and not self._is_wanted(found.tick) and part.end - part.start <= _MOST_HELD_BYTES:
+            return stream.take(part.end - part.start)
+        return cells_of(stream, part.end, self._size)
+
+    def _read_content(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells | bytes:
         """Reads the fields of a recording. Returns the cells that it lists, if they are wanted."""
-        cells: list[Cells] = []
+        cells: list[Cells | bytes] = []
         begun = False
         for inner in stream.fields(part.end):
             if layout.is_unfit(inner):
@@ -279,8 +319,7 @@ class ChunkReader:
                 found.kind = inner.value
             elif inner.number == layout.cells:
                 begun = True
-                decodes = self._wanted.cells_of(layout)
-                cells.append(cells_of(stream, inner.end, self._size) if decodes else Cells())
+                cells.append(self._cells(stream, inner, found, layout))
             elif inner.number == layout.organisms:
                 begun = True
                 if self._wanted.organisms and self._is_wanted(found.tick):
@@ -296,7 +335,7 @@ class ChunkReader:
             if found.tick != chunk.first:
                 raise ValueError(f"the snapshot of a chunk has this tick, but the chunk says {chunk.first}")
             return
-        if found.kind not in _DELTA_TYPE_NAMES:
+        if found.kind not in (_INCREMENTAL, _ACCUMULATED):
             raise ValueError(f"delta type {found.kind} is unknown")
         before = chunk.ticks[-1] if chunk.ticks else chunk.first
         if found.tick <= before:
