@@ -512,3 +512,26 @@ def test_the_rows_of_a_tick_do_not_depend_on_the_slice_even_if_an_accumulated_de
         changes = read(tmp_path, file, ("changes",), world=world, ticks=TickRange(first, 3))
         found = [{one["flat_index"]: one["owner_id"] for one in row["changes"]} for row in changes]
         assert found == [{2: 2}, {2: 0, 3: 3}, {4: 4}][first - 1 :]
+
+
+LINEAGE = ("organisms.organism_id", "organisms.generation", "organisms.parent_genome_hash", "organisms.energy")
+
+
+def test_one_child_tells_era_f_from_e_in_a_file_without_deltas(tmp_path: Path) -> None:
+    founders = [Organism(number) for number in range(1, 4)]
+    ticks = [Tick(0, {}, founders), Tick(1, {}, [*founders, Organism(4, parent=1, birth=1, generation=1)])]
+    content = file_of("F", ticks, chunk=1)
+    assert era_in(content) is Era.F
+    rows = read(tmp_path, put(tmp_path, content, TickRange(0, 1)), LINEAGE)
+    assert [one["generation"] for row in rows for one in row["organisms"]] == [0, 0, 0, 0, 0, 0, 1]
+    assert era_in(file_of("E", ticks, chunk=1)) is Era.E
+
+
+def test_founders_alone_without_deltas_have_the_same_rows_in_e_and_f_but_an_unknown_generation(tmp_path: Path) -> None:
+    ticks = [Tick(number, {3: (molecule(1, 5), 1)}, [Organism(1), Organism(2)]) for number in range(3)]
+    read_as = {
+        era: read(tmp_path, put(tmp_path, file_of(era, ticks, chunk=1), TickRange(0, 2)), (*CELLS, *LINEAGE))
+        for era in "EF"
+    }
+    assert read_as["E"] == read_as["F"]
+    assert {one["generation"] for row in read_as["F"] for one in row["organisms"]} == {None}

@@ -27,7 +27,7 @@ _ORGANISMS_OF_TICK, _CELLS_OF_TICK, _ORGANISMS_OF_DELTA = 4, 5, 5
 _REGISTERS, _REGISTERS_BEFORE_E, _REGISTERS_SINCE_E = 11, 8, 48
 _DECIDES_E = 26
 """`ip_before_fetch`, a message, up to era D; `entropy_register`, a number, since E."""
-_SINCE_F = (37, 38)
+_SINCE_F = (37, 38, 39)
 _SHIFTED_TYPE = 1 << 20
 """Types are shifted by 16 bits in era A, and by 20 since B. No type of era A is so large."""
 _LARGEST_CELL = 1024
@@ -151,6 +151,7 @@ class _Evidence:
         """Whether the first organism has the numbers since era E."""
         self._deltas: int | None = None
         self._since_f = False
+        self._count = 0
         self.broken: BrokenWire | None = None
         """What is wrong at the byte `broken_at`, if the bytes read are not all of the file's."""
         self.broken_at = 0
@@ -173,7 +174,8 @@ class _Evidence:
                     "field 5 of its ticks is always empty, which is a cell in era A and no cells in era C",
                 )
             return Era.A
-        # Without deltas or organisms, the eras that are left have the same rows.
+        # Without organisms, the eras that are left have the same rows. With founders only, E and F differ in their
+        # generation: 0 in F, and unknown in E.
         if self._registers is False:
             return Era.D
         return Era.F if self._deltas is None and self._since_f else Era.E
@@ -224,6 +226,8 @@ class _Evidence:
             self.era = Era.G
         elif field.number == DELTAS:
             self.era = Era.F
+        elif field.number == TICK_COUNT:
+            self._count = field.value
         elif field.number == SNAPSHOT:
             self._look_for_organisms(stream, field, _ORGANISMS_OF_TICK)
         elif field.number == DELTAS_BEFORE:
@@ -233,14 +237,15 @@ class _Evidence:
                 self.era = Era.E if self._registers else Era.D
 
     def _look_for_organisms(self, stream: ByteStream, recording: Field, number: int) -> None:
-        if self._registers is not None:
-            return
         for field in stream.fields(recording.end):
+            # If no delta follows that decides, any organism but a founder does.
+            if self._registers is not None and (self._since_f or self._count > 1 or not self._registers):
+                return
             if field.number == number and field.kind == BYTES:
                 organism = stream.take(field.end - field.start)
-                self._registers = is_renumbered(organism, field.start)
+                if self._registers is None:
+                    self._registers = is_renumbered(organism, field.start)
                 self._since_f = any(part.number in _SINCE_F for part in fields(organism))
-                return
 
 
 def check_chunk_field(field: Field) -> None:
