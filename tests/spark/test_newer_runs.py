@@ -172,6 +172,26 @@ def test_the_contract_since_september_2026_gives_the_same_rows_and_two_more_colu
     assert pc.all(pc.equal(organisms["age"], pc.subtract(organisms["tick_number"], organisms["birth_tick"]))).as_py()
 
 
+@pytest.mark.parametrize("era", ["G", *(pytest.param(era, marks=pytest.mark.slow) for era in "DEF")])
+def test_chunks_in_any_order_twice_and_in_overlapping_slices_give_the_tables_of_a_clean_pass(
+    index: Index, tmp_path: Path, era: str
+) -> None:
+    folder = tmp_path / "storage" / RUN / "raw"
+    folder.mkdir(parents=True)
+    (folder / "metadata.pb").write_bytes(metadata(era))
+    for ticks in (range(40), range(25, 60), range(60, 80)):  # the second as after a resume
+        cells = [{(tick * step) % 100: (1 << 20 | tick, 1) for step in range(1, 9)} for tick in ticks]
+        found = [Tick(tick, there, [Organism(1)]) for tick, there in zip(ticks, cells, strict=True)]
+        (folder / f"batch_{ticks[0]}_{ticks[-1]}.pb").write_bytes(file_of(era, found, chunk=10))
+    clean = index(tmp_path / "storage", RUN)
+    parts = [TickRange(57, 71), TickRange(3, 33), TickRange(28, 45), TickRange(64, 79)]
+    other = index(tmp_path / "storage", RUN, *parts, *parts, None, None)
+    for found in (clean, other):
+        assert (found.pop("verdict").verdict, found["formats"]) == (Verdict.COMPLETE, [era])
+    assert other == clean
+    assert set(clean["environment_data"]["tick_number"].to_pylist()) == set(range(80))
+
+
 @dataclass
 class Sampled:
     """A run of era G that samples every 10th tick. Each stretch of ticks becomes a file, in chunks of five."""
