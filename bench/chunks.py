@@ -84,19 +84,31 @@ def write_era_a(root: Path, recorded: list[Recorded]) -> str:
     return _write(root, "a", content, len(recorded))
 
 
-def write_chunk(root: Path, recorded: list[Recorded], organisms: int = 0, run: str = RUN) -> str:
-    """Writes a batch file with one chunk. Returns its key."""
+def write_chunk(root: Path, recorded: list[Recorded], organisms: int = 0, run: str = RUN, accumulated: int = 0) -> str:
+    """Writes a batch file with one chunk. Each `accumulated`-th delta lists all changes since the snapshot."""
     people = [organism(number) for number in range(1, organisms + 1)]
     first, *others = recorded
     last = len(recorded) - 1
     parts = [_bytes(1, run.encode()), _number(3, last), _number(4, len(recorded))]
     snapshot = [_bytes(1, run.encode()), _number(3, 7), *(_bytes(4, one) for one in people)]
     parts.append(_bytes(5, b"".join((*snapshot, _bytes(5, _columns(first.occupied))))))
+    touched = np.empty(0, np.int32)
     for number, one in enumerate(others, 1):
-        head = _number(1, number) + _number(2, 7) + _number(3, 1)
-        cells = _bytes(4, _columns(one.listed))
+        listed, touched = one.listed, np.union1d(touched, one.listed.flat)
+        is_accumulated = accumulated > 0 and number % accumulated == 0
+        if is_accumulated:
+            listed = _at(one.occupied, touched)
+        head = _number(1, number) + _number(2, 7) + _number(3, 2 if is_accumulated else 1)
+        cells = _bytes(4, _columns(listed))
         parts.append(_bytes(6, b"".join((head, cells, *(_bytes(5, each) for each in people)))))
     return _write(root, "e", _framed(b"".join(parts)), len(recorded))
+
+
+def _at(occupied: Cells, flat: Int32s) -> Cells:
+    """Returns the content of these cells; 0 if they are empty."""
+    places = np.minimum(np.searchsorted(occupied.flat, flat), len(occupied.flat) - 1)
+    there = occupied.flat[places] == flat
+    return Cells(flat, np.where(there, occupied.molecule[places], 0), np.where(there, occupied.owner[places], 0))
 
 
 def write_large_chunk(root: Path, shape: Shape, size: int) -> str:

@@ -102,7 +102,10 @@ def count(root: Path, key: str, name: str, fields: tuple[str, ...] = ()) -> int:
 
 
 def plain_numpy(path: Path, shape: Shape) -> int:
-    """The obvious decoder: the whole file in memory, a dense world, and a scan of it for each recording."""
+    """The obvious decoder: the whole file in memory, a dense world, and a scan of it for each recording.
+
+    It makes the same columns as ours, and refuses cells that do not ascend or are outside the world.
+    """
     data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
     stream, rows = ByteStream(io.BytesIO(), data), 0
     molecule, owner = np.zeros((2, shape.world[0] * shape.world[1]), np.int32)
@@ -113,11 +116,16 @@ def plain_numpy(path: Path, shape: Shape) -> int:
         for inner in stream.fields(part.end):
             if inner.number == (5 if part.number == 5 else 4) and inner.kind == BYTES:
                 flat, molecules, owners = (_unpacked(data, column) for column in stream.fields(inner.end))
+                if not len(flat) == len(molecules) == len(owners) or (np.diff(flat) <= 0).any():
+                    raise ValueError("the columns of cells do not fit together")
+                if (len(flat) and not 0 <= flat[0] <= flat[-1] < len(molecule)) or owners.min(initial=0) < 0:
+                    raise ValueError("a cell outside the world, or a negative owner")
                 molecule[flat], owner[flat] = molecules, owners
         at = np.flatnonzero(molecule | owner)
         found = molecule[at]
-        columns = (at.astype(np.int32), found, owner[at], found << 12 >> 12, found >> 20 & 0xFF, found >> 28 & 0xF)
-        rows += len(pa.RecordBatch.from_arrays([pa.array(one) for one in columns], names=list("abcdef")))
+        value, kind, marker = found << 12 >> 12, found >> 20 & 0xFF, found >> 28 & 0xF
+        columns = (at.astype(np.int32), found, owner[at], value, kind, kind << 20, marker)
+        rows += len(pa.RecordBatch.from_arrays([pa.array(one) for one in columns], names=list("abcdefg")))
     return rows
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from math import gcd
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -128,3 +129,157 @@ def ranges_of(ticks: npt.NDArray[np.int64], step: int) -> list[TickRange]:
 
 def count(ranges: Iterable[TickRange], step: int) -> int:
     return sum(one.count(step) for one in ranges)
+
+
+class Stretch(NamedTuple):
+    """Recorded ticks: `start`, `start + step`, … up to `end`."""
+
+    start: int
+    end: int
+    step: int
+
+    @property
+    def reach(self) -> TickRange:
+        """The ticks of which it says whether they were recorded: all up to the next one that would have been."""
+        return TickRange(self.start, self.end + self.step - 1)
+
+    def within(self, ticks: TickRange) -> range:
+        """Returns its ticks in a range."""
+        skipped = max(0, -(-(ticks.start - self.start) // self.step))
+        return range(self.start + skipped * self.step, min(self.end, ticks.end) + 1, self.step)
+
+
+def joined_stretches(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Returns stretches in order. Those of one interval that follow each other become one."""
+    result: list[Stretch] = []
+    for one in sorted(stretches):
+        last = result[-1] if result else None
+        if last and last.step == one.step and last.end < one.start <= last.end + one.step:
+            result[-1] = last._replace(end=one.end)
+        elif last != one:
+            result.append(one)
+    return result
+
+
+class Grid:
+    """The ticks that a run records: every `step`-th, or as its stretches say.
+
+    If stretches overlap, the finest counts. Between two of them, only ticks count that both would have recorded.
+    All ticks of a stretch must be multiples of its interval.
+    """
+
+    def __init__(self, step: int, stretches: Iterable[Stretch] = ()) -> None:
+        self.step = step
+        # Each zone begins where the one before it ends; the first holds for all ticks before it too.
+        self._starts, self._steps = [0], [step]
+        zones = _zones(stretches)
+        if zones:
+            self._starts, self._steps = [0], [zones[0][1]]
+        for place, (ticks, every) in enumerate(zones):
+            self._add(ticks.start, every)
+            if place + 1 < len(zones):
+                self._add(ticks.end + 1, lcm(every, zones[place + 1][1]))
+
+    def _add(self, start: int, step: int) -> None:
+        if start == self._starts[-1]:
+            self._steps[-1] = step
+        elif step != self._steps[-1]:
+            self._starts.append(start)
+            self._steps.append(step)
+
+    @property
+    def finest(self) -> int:
+        """An interval whose multiples are all recorded ticks, and perhaps more."""
+        return gcd(*self._steps)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether one interval holds for all ticks."""
+        return len(self._steps) == 1
+
+    def zones(self, ticks: TickRange) -> Iterator[tuple[TickRange, int]]:
+        """Yields the parts of a range in which one interval holds."""
+        place = max(0, bisect_right(self._starts, ticks.start) - 1)
+        while place < len(self._starts) and ticks:
+            end = self._starts[place + 1] - 1 if place + 1 < len(self._starts) else ticks.end
+            if part := TickRange(ticks.start, min(end, ticks.end)):
+                yield part, self._steps[place]
+            ticks, place = TickRange(max(ticks.start, end + 1), ticks.end), place + 1
+
+    def on_grid(self, ticks: TickRange) -> list[TickRange]:
+        """Returns the recorded ticks of a range."""
+        return [found for part, step in self.zones(ticks) if (found := on_grid(part, step))]
+
+    def subtract(self, ranges: Iterable[TickRange], covered: Iterable[TickRange]) -> list[TickRange]:
+        """Returns the recorded ticks of `ranges` that are not in `covered`, in order."""
+        return self._by_zone(subtract, ranges, covered)
+
+    def common(self, ranges: Iterable[TickRange], others: Iterable[TickRange]) -> list[TickRange]:
+        """Returns the recorded ticks that are in both."""
+        return self._by_zone(common, ranges, others)
+
+    def merged(self, ranges: Iterable[TickRange]) -> list[TickRange]:
+        """Returns the recorded ticks in few ranges, in order."""
+        return self._by_zone(lambda those, _, step: merged(those, step), ranges, ())
+
+    def count(self, ranges: Iterable[TickRange]) -> int:
+        return sum(on_grid(part, step).count(step) for one in ranges for part, step in self.zones(one))
+
+    def ticks_of(self, ticks: TickRange) -> npt.NDArray[np.int64]:
+        """Returns the recorded ticks of a range."""
+        import numpy as np
+
+        parts = [np.arange(part.start, part.end + 1, step, dtype=np.int64) for part, step in self._even_parts(ticks)]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def has(self, ticks: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Returns which of these ticks a run records."""
+        import numpy as np
+
+        places = np.maximum(np.searchsorted(np.array(self._starts), ticks, "right") - 1, 0)
+        found: npt.NDArray[np.bool_] = (ticks >= 0) & (ticks % np.array(self._steps)[places] == 0)
+        return found
+
+    def ranges_of(self, ticks: npt.NDArray[np.int64]) -> list[TickRange]:
+        """Returns ascending ticks as ranges. A new range starts after each gap of more than the sampling interval."""
+        if self.is_even:
+            return ranges_of(ticks, self._steps[0])
+        edges = ticks.searchsorted([*self._starts[1:]])
+        parts = [ticks[first:last] for first, last in zip([0, *edges], [*edges, len(ticks)], strict=True)]
+        return [one for part, step in zip(parts, self._steps, strict=True) for one in ranges_of(part, step)]
+
+    def _even_parts(self, ticks: TickRange) -> Iterator[tuple[TickRange, int]]:
+        for part, step in self.zones(ticks):
+            if found := on_grid(part, step):
+                yield found, step
+
+    def _by_zone(
+        self,
+        act: Callable[[list[TickRange], list[TickRange], int], list[TickRange]],
+        ranges: Iterable[TickRange],
+        others: Iterable[TickRange],
+    ) -> list[TickRange]:
+        if self.is_even:
+            return act(list(ranges), list(others), self._steps[0])
+        first, second = (self._parts(those) for those in (ranges, others))
+        return [one for zone in sorted(first) for one in act(first[zone], second[zone], self._steps[zone])]
+
+    def _parts(self, ranges: Iterable[TickRange]) -> defaultdict[int, list[TickRange]]:
+        """Returns the parts of ranges in each zone, by its number."""
+        found: defaultdict[int, list[TickRange]] = defaultdict(list)
+        for one in ranges:
+            for part, _ in self.zones(one):
+                found[max(0, bisect_right(self._starts, part.start) - 1)].append(part)
+        return found
+
+
+def _zones(stretches: Iterable[Stretch]) -> list[tuple[TickRange, int]]:
+    """Returns disjoint ranges and their interval, in order: where stretches overlap, the finest one."""
+    reaches: defaultdict[int, list[TickRange]] = defaultdict(list)
+    for one in stretches:
+        reaches[one.step].append(one.reach)
+    found: list[tuple[TickRange, int]] = []
+    for step in sorted(reaches):
+        finer = [ticks for ticks, _ in found]
+        found += [(ticks, step) for ticks in subtract(reaches[step], finer, 1)]
+    return sorted(found)

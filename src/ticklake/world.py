@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,10 @@ from ticklake.errors import TickLakeError
 
 MAX_CELLS = 2**31
 """`CellState.flat_index` is an int32, so it cannot address more cells."""
+
+FORK = "evochora.fork"
+"""The entry of `user_metadata` that says of which run, and of which of its ticks, a run is a fork."""
+_FORK_TICKS = re.compile(r".* ([0-9]{1,18})-[0-9]{1,19}", re.DOTALL)
 
 
 class BadMetadata(TickLakeError):
@@ -33,6 +38,8 @@ class World:
     shape: tuple[int, ...]
     toroidal: tuple[bool, ...]
     sampling_interval: int
+    first_tick: int = 0
+    """Where the run begins: after 0 if it is a fork, which records a part of another run again."""
 
     @classmethod
     def of(cls, metadata: SimulationMetadata) -> World:
@@ -42,7 +49,9 @@ class World:
             raise BadMetadata(run_id=metadata.simulation_run_id, reason=reason)
         shape = tuple(metadata.environment.shape)
         toroidal = tuple(metadata.environment.toroidal) or (False,) * len(shape)
-        return cls(metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval)
+        fork = _FORK_TICKS.fullmatch(metadata.user_metadata.get(FORK, ""))
+        first = int(fork[1]) if fork else 0
+        return cls(metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval, first)
 
     @property
     def cells(self) -> int:

@@ -65,7 +65,8 @@ class Chunk:
         message += number(4, self.changes.get("count", len(self.ticks))) + part(5, tick_data(first, self.era))
         if self.era in "DE":
             return message + b"".join(part(6, delta) for delta in deltas)
-        message += number(6, 1) if self.era == "G" else b""
+        named = self.ticks[1].number - first.number if len(self.ticks) > 1 else 1
+        message += number(6, self.changes.get("interval", named)) if self.era == "G" else b""
         message += packed(7, self.changes.get("ticks", [tick.number for tick in self.ticks[1:]])) + packed(8, kinds)
         return message + b"".join(part(10, delta) for delta in deltas)
 
@@ -77,14 +78,15 @@ def file_of(era: str, ticks: Sequence[Tick], chunk: int = 5) -> bytes:
     return framed(Chunk(era, ticks[start : start + chunk]).encoded() for start in range(0, len(ticks), chunk))
 
 
-def metadata(era: str, shape: Sequence[int] = (10, 10), step: int = 1) -> bytes:
+def metadata(era: str, shape: Sequence[int] = (10, 10), step: int = 1, fork: tuple[int, int] | None = None) -> bytes:
     """The content of a metadata file: the numbering changed within era D."""
     head = part(1, RUN.encode()) + number(3, 42)
     if era in "ABCD":
         environment = number(1, len(shape)) + packed(2, shape) + packed(3, [1] * len(shape))
         return framed([head + part(4, environment) + number(10, step)])
     config = {"environment": {"shape": list(shape), "topology": "TORUS"}, "samplingInterval": step}
-    return framed([head + part(5, json.dumps(config).encode())])
+    origin = b"" if fork is None else part(7, part(1, b"parent") + number(2, fork[0]) + number(3, fork[1]))
+    return framed([head + part(5, json.dumps(config).encode()) + origin])
 
 
 def tick_data(tick: Tick, era: str) -> bytes:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from tests.crash.original import RUN, Organism, Tick, file_of, metadata
 
 from ticklake.completeness.completeness import Completeness
 from ticklake.completeness.judging import Verdict
+from ticklake.completeness.verdicts import RunVerdict
 from ticklake.indexers.base import IndexerResources
 from ticklake.indexers.builtin.environment import EnvironmentIndexer
 from ticklake.indexers.builtin.organism import OrganismIndexer
@@ -26,6 +29,7 @@ from ticklake.lake.lake import Lake
 from ticklake.lake.read.catalog import Catalog
 from ticklake.storage.files import Storage
 from ticklake.ticks import TickRange
+from ticklake.topics import Database
 
 DATA = Path(__file__).parents[1] / "data"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "newer"
@@ -166,6 +170,118 @@ def test_the_contract_since_september_2026_gives_the_same_rows_and_two_more_colu
     parents = dict(zip(organisms["organism_id"].to_pylist(), organisms["parent_genome_hash"].to_pylist(), strict=True))
     assert parents == {one["id"]: one.get("parent_genome_hash") for one in expected["organisms"]}
     assert pc.all(pc.equal(organisms["age"], pc.subtract(organisms["tick_number"], organisms["birth_tick"]))).as_py()
+
+
+@pytest.mark.parametrize("era", ["G", *(pytest.param(era, marks=pytest.mark.slow) for era in "DEF")])
+def test_chunks_in_any_order_twice_and_in_overlapping_slices_give_the_tables_of_a_clean_pass(
+    index: Index, tmp_path: Path, era: str
+) -> None:
+    folder = tmp_path / "storage" / RUN / "raw"
+    folder.mkdir(parents=True)
+    (folder / "metadata.pb").write_bytes(metadata(era))
+    for ticks in (range(40), range(25, 60), range(60, 80)):  # the second as after a resume
+        cells = [{(tick * step) % 100: (1 << 20 | tick, 1) for step in range(1, 9)} for tick in ticks]
+        found = [Tick(tick, there, [Organism(1)]) for tick, there in zip(ticks, cells, strict=True)]
+        (folder / f"batch_{ticks[0]}_{ticks[-1]}.pb").write_bytes(file_of(era, found, chunk=10))
+    clean = index(tmp_path / "storage", RUN)
+    parts = [TickRange(57, 71), TickRange(3, 33), TickRange(28, 45), TickRange(64, 79)]
+    other = index(tmp_path / "storage", RUN, *parts, *parts, None, None)
+    for found in (clean, other):
+        assert (found.pop("verdict").verdict, found["formats"]) == (Verdict.COMPLETE, [era])
+    assert other == clean
+    assert set(clean["environment_data"]["tick_number"].to_pylist()) == set(range(80))
+
+
+@dataclass
+class Sampled:
+    """A run of era G that samples every 10th tick. Each stretch of ticks becomes a file, in chunks of five."""
+
+    root: Path
+    spark: SparkSession
+
+    def begin(self, fork: tuple[int, int] | None = None) -> Sampled:
+        (self.root / RUN / "raw").mkdir(parents=True)
+        (self.root / RUN / "raw" / "metadata.pb").write_bytes(metadata("G", step=10, fork=fork))
+        return self
+
+    def add(self, *files: range) -> None:
+        for ticks in files:
+            found = [Tick(tick, {tick % 100: (1 << 20 | tick % 1000, 1)}, [Organism(1, energy=tick)]) for tick in ticks]
+            name = f"batch_{ticks[0]:019d}_{ticks[-1]:019d}.pb"
+            (self.root / RUN / "raw" / name).write_bytes(file_of("G", found))
+
+    def index(self, database: Database | None = None) -> None:
+        resources = IndexerResources(Storage(self.root), Lake(self.root / "lake"), database, spark=lambda: self.spark)
+        run = FinishedRun(resources, RUN, [EnvironmentIndexer, OrganismIndexer]).prepare()
+        if any(run.ticks_left().values()):
+            run.start()
+            while not run.wait(60):
+                pass
+        assert not [one.failed for one in run.progress() if one.failed]
+
+    def ticks(self) -> list[int]:
+        table = DeltaTable(self.root / "lake" / RUN / "organism_data").to_pyarrow_table()
+        assert table["energy"].to_pylist() == table["tick_number"].to_pylist()
+        return sorted(table["tick_number"].to_pylist())
+
+    def verify(self, *databases: Database, deeply: bool = False) -> RunVerdict:
+        spark = self.spark if deeply else None
+        return Completeness(RUN, Storage(self.root), Catalog(self.root / "lake"), *databases, ended=True).verify(
+            spark=spark
+        )
+
+
+@pytest.fixture
+def sampled(spark: SparkSession, tmp_path: Path) -> Sampled:
+    return Sampled(tmp_path, spark)
+
+
+def test_denser_and_coarser_stretches_are_indexed_and_judged_by_their_own_interval(sampled: Sampled) -> None:
+    sampled.begin().add(range(0, 100, 10), range(100, 150), range(150, 300, 10), range(300, 1300, 100))
+    sampled.index()
+    recorded = [*range(0, 100, 10), *range(100, 150), *range(150, 300, 10), *range(300, 1300, 100)]
+    assert sampled.ticks() == recorded
+    found = sampled.verify(deeply=True)
+    assert (found.verdict, found.storage.lost, found.storage.misfits) == (Verdict.COMPLETE, [], [])
+    assert [(table.coverage.ticks, table.coverage.expected_ticks) for table in found.tables] == [(85, 85)] * 2
+    # A dense window over ticks that are indexed already: only its other ticks are new.
+    sampled.add(range(500, 550))
+    assert [table.coverage.waiting for table in sampled.verify().tables] == [[TickRange(501, 549)]] * 2
+    sampled.index()
+    sampled.index()
+    assert sampled.ticks() == sorted({*recorded, *range(500, 550)})
+    assert sampled.verify().verdict is Verdict.COMPLETE
+    next((sampled.root / RUN / "raw").glob(f"batch_{100:019d}_*")).unlink()
+    assert sampled.verify().storage.lost == [TickRange(100, 140)]
+
+
+def test_a_coordinator_calls_no_tick_missing_that_a_coarser_stretch_never_recorded(
+    sampled: Sampled, tmp_path: Path
+) -> None:
+    sampled.begin().add(range(0, 100, 10), range(100, 1100, 100), range(1100, 2100, 100), range(2200, 3200, 100))
+    with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+        sampled.index(database)
+        for table in sampled.verify(database).tables:
+            assert [gap.ticks for gap in table.gaps] == table.coverage.lost == [TickRange(2100, 2100)]
+        sampled.add(range(2100, 2200, 10), range(3200, 3300))
+        sampled.index(database)
+        found = sampled.verify(database)
+        assert found.verdict is Verdict.COMPLETE and not any(table.gaps for table in found.tables)
+
+
+def test_the_ticks_before_a_fork_are_not_lost(sampled: Sampled, tmp_path: Path) -> None:
+    sampled.begin(fork=(1000, 1999)).add(range(1000, 1100, 10), range(1100, 1150))
+    with Database(f"sqlite:///{tmp_path / 'database'}") as database:
+        sampled.index(database)
+        found = sampled.verify(database)
+        assert (found.verdict, found.storage.lost) == (Verdict.COMPLETE, [])
+        assert not any(table.gaps for table in found.tables)
+
+
+def test_a_run_that_begins_late_and_is_no_fork_has_lost_its_first_ticks(sampled: Sampled) -> None:
+    sampled.begin().add(range(1000, 1100, 10))
+    sampled.index()
+    assert sampled.verify().storage.lost == [TickRange(0, 990)]
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the run of every tick, ../shared/data/newer, is not here")

@@ -49,7 +49,7 @@ class Completeness:
         self._metadata = storage.read_metadata(run_id)
         world = World.of(self._metadata)
         self.step = world.sampling_interval
-        self._files = Files(run_id, storage, self.step, ended=ended)
+        self._files = Files(run_id, storage, world, ended=ended)
         self.files, self.expected = self._files.by_key, self._files.expected
         self._coordinators = Coordinators(self._messages, self._tables, self.step)
         self._tick_tables = TickTables(storage, world, self._files, self._tables, self._coordinators)

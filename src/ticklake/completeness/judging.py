@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from ticklake.ticks import TickRange, common, count, on_grid, ranges_of, subtract
+from ticklake.ticks import Grid, Stretch, TickRange, common, count, hull, ranges_of, subtract
 
 
 class Verdict(StrEnum):
@@ -29,23 +30,34 @@ class Expected:
     """The ticks in the files; None if only their names are known."""
     never_written: list[TickRange] = field(default_factory=list)
     """Ticks that no file had when the run was abandoned. A table does not have to have them."""
+    stretches: list[Stretch] = field(default_factory=list)
+    """How often the files were sampled, if that is not every `step`-th tick."""
+    first_tick: int = 0
+    """Where the run begins: after 0 if it is a fork. Files before it count too."""
 
-    @property
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid(self.step, self.stretches)
+
+    @cached_property
     def ticks(self) -> TickRange:
-        """From 0 to the end of the run, or to the last tick of its files; empty without files."""
+        """From the beginning to the end of the run, or to the last tick of its files; empty without files."""
         ends = [ticks.end for ticks in self.files]
-        return on_grid(TickRange(0, max(ends, default=-1) if self.last_tick is None else self.last_tick), self.step)
+        first = min([self.first_tick, *(ticks.start for ticks in self.files)])
+        whole = TickRange(first, max(ends, default=-1) if self.last_tick is None else self.last_tick)
+        parts = self.grid.on_grid(whole)
+        return hull(parts) if parts else TickRange(0, -1)
 
-    @property
+    @cached_property
     def lost(self) -> list[TickRange]:
         """The expected ticks that no file has."""
         files = self.files if self.present is None else self.present
-        return subtract([self.ticks], [on_grid(ticks, self.step) for ticks in files], self.step)
+        return self.grid.subtract([self.ticks], files)
 
     @property
     def excused(self) -> list[TickRange]:
         """The ticks that were never written and that no file has today."""
-        return common(self.lost, self.never_written, self.step) if self.never_written else []
+        return self.grid.common(self.lost, self.never_written) if self.never_written else []
 
 
 @dataclass(frozen=True)
@@ -65,27 +77,31 @@ class Coverage:
     unexpected: list[TickRange]
     missing: list[TickRange]
     flawless: bool
+    expected_ticks: int
+    missing_ticks: int
 
 
 def judge(expected: Expected, present: npt.NDArray[np.int64], flaws: int = 0) -> Coverage:
     """Judges a table of ticks. `present` are its ticks in order; `flaws` counts defects such as duplicate keys."""
-    step, whole = expected.step, expected.ticks
-    belongs = (present % step == 0) & (present >= 0) & (present <= whole.end)
-    covered = ranges_of(present[belongs], step)
-    lacking = subtract([whole], sorted([*covered, *expected.excused]), step)
-    lost = common(lacking, expected.lost, step)
+    grid, whole = expected.grid, expected.ticks
+    belongs = grid.has(present) & (present >= whole.start) & (present <= whole.end)
+    covered = grid.ranges_of(present[belongs])
+    lacking = grid.subtract([whole], sorted([*covered, *expected.excused]))
+    lost = grid.common(lacking, expected.lost)
     unexpected = ranges_of(present[~belongs], 1)
     flawless = not (lacking or unexpected or flaws)
     return Coverage(
         verdict=_verdict(expected, flawless),
         expected=whole,
-        ticks=count(covered, step),
+        ticks=int(belongs.sum()),
         covered=covered,
-        waiting=subtract(lacking, lost, step),
+        waiting=grid.subtract(lacking, lost),
         lost=lost,
         unexpected=unexpected,
         missing=lacking,
         flawless=flawless,
+        expected_ticks=grid.count([whole]),
+        missing_ticks=grid.count(lacking),
     )
 
 
@@ -111,7 +127,9 @@ def judge_batches(
     waiting = common(lacking, open_, 1)
     lost = subtract(lacking, waiting, 1)
     verdict = Verdict.INCOMPLETE if lost or flaws else Verdict.RUNNING if waiting else Verdict.COMPLETE
-    return Coverage(verdict, whole, len(present), covered, waiting, lost, [], lacking, not (lacking or flaws))
+    flawless, ticks = not (lacking or flaws), len(present)
+    expected, missing = whole.count(), count(lacking, 1)
+    return Coverage(verdict, whole, ticks, covered, waiting, lost, [], lacking, flawless, expected, missing)
 
 
 def overall(ended: bool, verdicts: Sequence[Verdict]) -> Verdict:

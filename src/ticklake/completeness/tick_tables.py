@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ticklake.completeness.coordinators import Coordinators
 from ticklake.completeness.files import Files
 from ticklake.completeness.judging import judge
 from ticklake.completeness.tables import Tables
 from ticklake.completeness.verdicts import TableVerdict
 from ticklake.coordination import Coordinator, Gap
-from ticklake.lake.empty import Ticks, joined
+from ticklake.lake.empty import joined
 from ticklake.lake.verify import Deep, compare_deeply
 from ticklake.storage import Storage
-from ticklake.ticks import TickRange, on_grid, subtract
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -39,7 +36,7 @@ class TickTables:
         damaged = self._tables.damaged(table) if spark is not None and deep is None else {}
         gone = self._tables.gone.get(table, "")
         flaws = contents.flaws + (deep.flaws if deep else 0) + len(damaged) + bool(gone)
-        without_rows = [numbers(ticks, self._step) for ticks in (deep.without_rows if deep else [])]
+        without_rows = [self._files.expected.grid.ticks_of(ticks) for ticks in (deep.without_rows if deep else [])]
         present = self._files.without_new_ticks(joined([contents.numbers, *without_rows]))
         coordinator = self._coordinators.of(table)
         present_ticks = self._files.present_ticks(coordinator.incomplete() if coordinator else [])
@@ -60,8 +57,8 @@ class TickTables:
 
     def _gaps(self, coordinator: Coordinator) -> list[Gap]:
         """Returns the sampled ticks of the recorded gaps, which may be on the grid of an earlier sampling interval."""
-        found = coordinator.gaps()
-        return [gap._replace(ticks=ticks) for gap in found if (ticks := on_grid(gap.ticks, self._step))]
+        grid = self._files.expected.grid
+        return [gap._replace(ticks=ticks) for gap in coordinator.gaps() for ticks in grid.on_grid(gap.ticks)]
 
     def _deep(self, table: str, spark: SparkSession) -> Deep | None:
         """Compares rows; None if the table does not exist or has no built-in indexer."""
@@ -69,11 +66,8 @@ class TickTables:
         if kind is None or not self._tables.exists(table):
             return None
         work = kind.work(self._storage, self._world, self._tables.location(table))
-        deep = compare_deeply(spark, work, [self._storage.batch(key) for key in self._files.by_key])
+        grid = self._files.expected.grid
+        deep = compare_deeply(spark, work, [self._storage.batch(key) for key in self._files.by_key], grid)
         if not deep.unproven:
             return deep
-        return replace(deep, unproven=subtract(deep.unproven, self._files.new_ticks(), self._step))
-
-
-def numbers(ticks: TickRange, step: int) -> Ticks:
-    return np.arange(ticks.start, ticks.end + 1, step, dtype=np.int64)
+        return replace(deep, unproven=grid.subtract(deep.unproven, self._files.new_ticks()))

@@ -12,7 +12,7 @@ from ticklake.coordination import Batch, Gap
 from ticklake.insights import GroupReport
 from ticklake.lake.verify import Deep
 from ticklake.lives import Life, RunState
-from ticklake.ticks import TickRange
+from ticklake.ticks import Stretch, TickRange
 
 TICKS = "ticks"
 
@@ -43,6 +43,8 @@ class FilesVerdict:
     """Ticks of an abandoned run that no file ever had. No table has to have them."""
     format: str = ""
     """The format of the first file: TickLake, an era of the original, or empty if it is not known."""
+    stretches: list[Stretch] = field(default_factory=list)
+    """How often the ticks of the files were sampled, if that differs from the sampling interval of the run."""
 
     @property
     def life(self) -> Life:

@@ -57,6 +57,7 @@ class Coordinator:
         indexer_class: str,
         *,
         step: int,
+        first_tick: int = 0,
         table: Target = NO_TABLE,
         lease: float = defaults.CLAIM_TIMEOUT_SECONDS,
         instance: str | None = None,
@@ -77,7 +78,7 @@ class Coordinator:
             self._monitor.counter(counter)
         for latency in _LATENCIES:
             self._monitor.percentiles(latency)
-        self._gaps = GapRecords(self._key, step, self._monitor)
+        self._gaps = GapRecords(self._key, step, first_tick, self._monitor)
         run.prepare(PACKAGE)
 
     def register(self, id_at: IdAt) -> None:
@@ -212,6 +213,8 @@ class Coordinator:
             done = sql.complete(**self._key, instance=self._instance, claims=_fence(claims))
             for name, before in done:
                 self._gaps.set_missing(sql, frontier, name, before, missing.get(name, NOTHING_MISSING))
+            if any(missing.get(name, NOTHING_MISSING).reach is not None for name, _ in done):
+                self._recompute_frontier(sql)
         self._monitor.counter("batches_completed").add(len(done))
         self._monitor.percentiles("mark_completed_latency").record(time.monotonic() - started)
         return len(done)

@@ -19,11 +19,11 @@ ALL_TICKS = TickRange(0, 2**63 - 1)
 class GapRecords:
     """The gaps of one table. Each call is part of the caller's transaction, which holds the lock of the frontier."""
 
-    def __init__(self, key: Mapping[str, str], step: int, monitor: Monitor) -> None:
-        """`key`: the indexer class and the id of the table."""
+    def __init__(self, key: Mapping[str, str], step: int, first: int, monitor: Monitor) -> None:
+        """`key`: the indexer class and the id of the table. `first`: the tick with which the run begins."""
         self._key = key
         self._indexer_class = key["indexer_class"]
-        self._step = step
+        self._step, self._first = step, first
         self._monitor = monitor
 
     def overlapping(self, sql: Statements, ticks: TickRange) -> list[Gap]:
@@ -56,7 +56,7 @@ class GapRecords:
         reach = -1 if frontier is None else frontier
         with self._monitor.percentiles("has_gap_before_latency").timed():
             near = self.overlapping(sql, TickRange(min(ticks.start, reach + 1), ticks.end))
-        change = gap_changes(frontier, near, ticks, self._step)
+        change = gap_changes(frontier, near, ticks, self._step, self._first)
         for gap in change.closed:
             with self._monitor.percentiles("release_gap_pending_latency").timed():
                 sql.remove_gap(**self._key, first=gap.ticks.start)
@@ -73,7 +73,7 @@ class GapRecords:
 
     def record_tail(self, sql: Statements, frontier: int | None, last_tick: int) -> None:
         """Records the ticks between the frontier and the end of the run as gaps."""
-        whole = TickRange(0 if frontier is None else frontier + 1, last_tick)
+        whole = TickRange(self._first if frontier is None else frontier + 1, last_tick)
         if whole:
             beyond = [gap.ticks for gap in self.overlapping(sql, whole)]
             for ticks in subtract([whole], beyond, self._step):
@@ -87,18 +87,24 @@ class GapRecords:
             for row in sql.batches(**self._key, first=ticks.start, last=ticks.end)
         ]
         for ticks in subtract(never_written, files, self._step):
-            for gap in self.overlapping(sql, ticks):
-                sql.remove_gap(**self._key, first=gap.ticks.start)
-                for piece in split(gap.ticks, ticks, self._step):
-                    if on_grid(piece, self._step):
-                        self.add(sql, gap._replace(ticks=piece))
+            self._remove(sql, ticks)
+
+    def _remove(self, sql: Statements, ticks: TickRange) -> None:
+        """Removes ticks from the gaps."""
+        for gap in self.overlapping(sql, ticks):
+            sql.remove_gap(**self._key, first=gap.ticks.start)
+            for piece in split(gap.ticks, ticks, self._step):
+                if on_grid(piece, self._step):
+                    self.add(sql, gap._replace(ticks=piece))
 
     def set_missing(
         self, sql: Statements, frontier: int | None, name: str, before: str | None, missing: MissingTicks
     ) -> None:
         """Records the missing ticks of a file that was read. They become gaps; ticks that it has are not gaps."""
-        if missing.ranges or before:
+        if missing.ranges or before or missing.reach is not None:
             self._store_missing(sql, name, missing)
+        if missing.reach is not None:
+            self._remove(sql, TickRange(*sql.ticks_of(**self._key, filename=name)[0]))
         missing_before = MissingTicks.stored(before, None).ranges
         if missing_before and missing_before != missing.ranges:
             for ticks in joined_if_many(subtract([hull(missing_before)], missing.ranges, self._step)):
@@ -124,7 +130,8 @@ class GapRecords:
 
     def _store_missing(self, sql: Statements, name: str, missing: MissingTicks) -> None:
         lacks = json.dumps(missing.ranges) if missing.ranges else None
-        sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp)
+        reach = -1 if missing.reach is None else missing.reach
+        sql.set_missing(**self._key, filename=name, lacks=lacks, stamp=missing.stamp, reach=reach)
 
     def _excused(self, sql: Statements, batches: Sequence[Batch]) -> list[TickRange]:
         """Returns the ticks that nobody expects. Ticks that one of these files promises are expected."""
@@ -144,8 +151,9 @@ class GapRecords:
         good = [batch for batch in batches if batch.status != "failed"]
         reach = max([batch.ticks.end for batch in batches], default=-1)
         reach = reach if end is None else max(reach, end)
+        first = min([self._first, *(batch.ticks.start for batch in batches)])
         there = [*self._excused(sql, batches), *(batch.ticks for batch in good)]
-        for ticks in subtract([TickRange(0, reach)], there, self._step):
+        for ticks in subtract([TickRange(first, reach)], there, self._step):
             self.add(sql, Gap(ticks, 0), new=True)
         for batch in good:
             if missing := merged(batch.missing.ranges, self._step):

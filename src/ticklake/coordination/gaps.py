@@ -29,6 +29,8 @@ class MissingTicks(NamedTuple):
 
     ranges: tuple[TickRange, ...]
     stamp: str = ""
+    reach: int | None = None
+    """The last sampled tick before the next one of the file, if the file was sampled more coarsely than its run."""
 
     @classmethod
     def stored(cls, lacks: str | None, stamp: str | None) -> MissingTicks:
@@ -65,16 +67,16 @@ class GapChanges(NamedTuple):
     opened: list[TickRange]
 
 
-def gap_before(ticks: TickRange, frontier: int | None, step: int) -> TickRange | None:
+def gap_before(ticks: TickRange, frontier: int | None, step: int, first: int = 0) -> TickRange | None:
     """Returns the missing ticks between the frontier and a batch; None if nothing is missing.
 
-    The frontier is below 0 if the run was closed before its first file.
+    Before the first batch, the run begins at `first`. The frontier is below 0 if the run was closed before that.
     """
-    gap = TickRange(0 if frontier is None or frontier < 0 else frontier + step, ticks.start - step)
+    gap = TickRange(first if frontier is None or frontier < 0 else frontier + step, ticks.start - step)
     return gap or None
 
 
-def gap_changes(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, step: int) -> GapChanges:
+def gap_changes(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, step: int, first: int = 0) -> GapChanges:
     """Computes the effect of a new batch. `gaps` must include those that overlap it or lie between frontier and batch.
 
     The name of a batch need not fit the sampling interval. Ranges without a sampled tick are not gaps.
@@ -93,7 +95,7 @@ def gap_changes(frontier: int | None, gaps: Iterable[Gap], ticks: TickRange, ste
         for piece in split(gap.ticks, ticks, step)
         if on_grid(piece, step) and (gap not in refuted or piece.start > ticks.end)
     ]
-    missing = gap_before(ticks, frontier, step)
+    missing = gap_before(ticks, frontier, step, first)
     opened = [missing] if missing else []
     # Not `subtract`, which would move the bounds of a gap to the grid. They are one interval from the batches.
     for gap in near:

@@ -32,7 +32,7 @@ from ticklake.lake.empty import joined
 from ticklake.lake.errors import StorageUnavailable
 from ticklake.lives import Life, life_of
 from ticklake.monitoring import Monitor
-from ticklake.storage import Storage, Watch
+from ticklake.storage import Storage, Watch, stretches_of
 from ticklake.storage.errors import BadFile, StoredFileMissing
 from ticklake.ticks import TickRange, on_grid, ranges_of, subtract
 from ticklake.topics import retry_while_unavailable
@@ -301,8 +301,14 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
         step, present = self._coordinator.step, joined(delivery.present)
         found = ranges_of(present[present % step == 0], step)
         lacks = subtract([on_grid(delivery.ticks, step)], found, step) if delivery.present else []
+        reach: int | None = None
+        if lacks or delivery.ticks.start == delivery.ticks.end:
+            # Its chunks may have been sampled more coarsely than the run.
+            chunks = stretches_of(self._storage, delivery.file, step)
+            lacks = subtract(lacks, [one.reach for one in chunks if one.step != step], step)
+            reach = on_grid(chunks[-1].reach, step).end if chunks[-1].step > step else None
         if not lacks:
-            return NOTHING_MISSING
+            return NOTHING_MISSING._replace(reach=reach)
         reason = f"it lacks ticks that its name promises: {', '.join(map(str, lacks[:5]))}{', …' * (len(lacks) > 5)}"
         self._monitor.errors.record("TICKS_MISSING", reason, delivery.file.key)
         log.warning("Batch %s: %s", delivery.file.key, reason)
@@ -311,9 +317,9 @@ class CoordinatedBatches(AbstractContextManager["CoordinatedBatches"]):
             # size is unchanged afterwards, the stamp belongs to the file that was read.
             stamp = self._storage.stamp(delivery.file.key) or ""
             is_same = self._storage.batch(delivery.file.key).size == delivery.file.size
-            return MissingTicks(tuple(lacks), stamp if is_same else "")
+            return MissingTicks(tuple(lacks), stamp if is_same else "", reach)
         except (OSError, StoredFileMissing):
-            return MissingTicks(tuple(lacks))
+            return MissingTicks(tuple(lacks), reach=reach)
 
     def _call_database(self, act: Callable[[], _Result]) -> _Result:
         return retry_while_unavailable(act, on_error=self._unavailable)

@@ -19,9 +19,9 @@ from ticklake.lake.empty import joined
 from ticklake.lake.flush import Sharing, rows_a_tick
 from ticklake.lake.ledger import Ledger, Removal, lacking
 from ticklake.monitoring import Monitor
-from ticklake.storage import MAX_TICK, check_run_id
+from ticklake.storage import MAX_TICK, check_run_id, grid_of, stretches_of_run
 from ticklake.storage.errors import RunNotFound
-from ticklake.ticks import TickRange, count, merged, ranges_of
+from ticklake.ticks import TickRange, ranges_of
 from ticklake.world import World
 
 if TYPE_CHECKING:
@@ -91,7 +91,10 @@ class FinishedRun:
             if indexer.table is not None:
                 self._resources.tables.check_cells(self._run_id, indexer.table)
         self._step = step = World.of(storage.read_metadata(self._run_id)).sampling_interval
-        self._total = sum(file.ticks.within(self._ticks).count(step) for file in storage.every_batch(self._run_id))
+        files = list(storage.every_batch(self._run_id))
+        chunks, within = stretches_of_run(storage, files, step), self._ticks or TickRange(0, MAX_TICK)
+        self._total = sum(len(one.within(within)) for part in chunks.values() for one in part)
+        self._total = self._total or sum(file.ticks.within(self._ticks).count(step) for file in files)
         if not self._total:
             raise NothingToIndex(run_id=self._run_id, storage=storage.url)
         MetadataIndexer("metadata-indexer", self._resources).write(self._run_id)
@@ -103,10 +106,14 @@ class FinishedRun:
         If a table cannot be read, these are all ticks: indexing then repairs it or says what is wrong.
         """
         storage, run_id, step = self._resources.storage, self._run_id, self._step
-        wanted = merged((file.ticks.within(self._ticks) for file in storage.every_batch(run_id)), step)
+        files = list(storage.every_batch(run_id))
+        chunks = stretches_of_run(storage, files, step)
+        grid = grid_of(chunks.values(), step)
+        ranges = [TickRange(one.start, one.end) for part in chunks.values() for one in part]
+        wanted = grid.merged(one.within(self._ticks) for one in ranges or [file.ticks for file in files])
         tables = {one.name: self._resources.tables.location(run_id, one.name) for one in self._indexers}
         return {
-            name: count(wanted if replace else lacking(table, run_id, wanted, step), step)
+            name: grid.count(wanted if replace else lacking(table, run_id, wanted, grid))
             for name, table in tables.items()
         }
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from ticklake.coordination import Coordinator
 from ticklake.lake.delta import one_line
 from ticklake.lake.errors import DamagedTableFile, TableUnreadable
 from ticklake.lake.ledger import Ledger
 from ticklake.monitoring import Monitor
-from ticklake.storage import Storage
+from ticklake.storage import Storage, grid_of, stretches_of
 from ticklake.ticks import TickRange, merged, on_grid, ranges_of, subtract
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def changed_files(coordinator: Coordinator, storage: Storage, run_id: str) -> se
 
 
 def reopen_missing(
-    coordinator: Coordinator, ledger: Ledger, changed: Collection[str], monitor: Monitor
+    coordinator: Coordinator, ledger: Ledger, storage: Storage, run_id: str, changed: Collection[str], monitor: Monitor
 ) -> list[DamagedTableFile]:
     """Reopens completed batches whose ticks the table lacks, because it was removed or restored from an old copy.
 
@@ -41,10 +41,20 @@ def reopen_missing(
     for error in damaged:
         monitor.errors.record("TABLE_DAMAGED", error)
         log.warning("%s", error)
+    missing = _recorded(missing, coordinator, storage, run_id) if missing else []
     if missing and (names := coordinator.reopen_missing(missing, changed)):
         monitor.errors.record("TABLE_LACKS_BATCHES", f"{len(names)} batches are indexed again", str(ledger.location))
         log.warning("%d batches are completed but not in %s: they are indexed again", len(names), ledger.location)
     return damaged
+
+
+def _recorded(missing: Sequence[TickRange], coordinator: Coordinator, storage: Storage, run_id: str) -> list[TickRange]:
+    """Returns missing ticks without those that a file has never had, because it was sampled more coarsely."""
+    names = {one.name for ticks in missing for one in coordinator.batches(ticks) if one.status == "completed"}
+    keys = [key for name in names if storage.exists(key := f"{run_id}/{name}")]
+    chunks = [stretches_of(storage, storage.batch(key), coordinator.step) for key in keys]
+    coarse = [one for part in chunks for one in part if one.step != coordinator.step]
+    return grid_of([coarse], coordinator.step).merged(missing) if coarse else list(missing)
 
 
 def _missing_in(

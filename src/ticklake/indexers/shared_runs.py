@@ -50,7 +50,7 @@ class Coordinated(RunsSource):
                 self.kind.ledger(self.resources.tables, run_id),
                 changed_files(coordinator, storage, run_id),
             )
-            damaged = reopen_missing(coordinator, ledger, changed, monitor)
+            damaged = reopen_missing(coordinator, ledger, storage, run_id, changed, monitor)
         batches = CoordinatedBatches(
             coordinator,
             storage,
@@ -77,7 +77,7 @@ class Coordinated(RunsSource):
 
     def _coordinator(self, run_id: str, monitor: Monitor) -> Coordinator:
         """Opens the coordinator. Releases what earlier lives of this node have claimed, so that nobody waits for it."""
-        step = World.of(self.resources.storage.read_metadata(run_id)).sampling_interval
+        world = World.of(self.resources.storage.read_metadata(run_id))
         life = self.resources.consumer() if self.resources.consumer is not None else ""
         table = NO_TABLE
         if self.kind.table is not None:
@@ -86,7 +86,8 @@ class Coordinated(RunsSource):
         coordinator = Coordinator(
             self.database.run(run_id),
             self.kind.__name__,
-            step=step,
+            step=world.sampling_interval,
+            first_tick=world.first_tick,
             table=table,
             lease=self.options.claim_timeout,
             instance=f"{life}:{new_consumer_id()}" if life else None,

@@ -20,7 +20,7 @@ from ticklake.indexers.batches import TopicBatches, check_run_of_key, id_at
 from ticklake.indexers.errors import DatabaseNeeded
 from ticklake.lake.empty import Ticks
 from ticklake.lake.ledger import Ledger
-from ticklake.storage import Storage, parse_batch_name, read_ticks
+from ticklake.storage import Storage, parse_batch_name, read_ticks, stretches_of
 from ticklake.ticks import TickRange, merged, on_grid
 from ticklake.topics import Message, Run, TopicReader, new_consumer_id
 
@@ -195,8 +195,18 @@ class _Present:
         self._ledger.refresh()
         found = self._ledger.present(asked)
         sampled = found[found % self._step == 0]
-        covered = [one for one in messages if wanted[one.id] and self._covers(sampled, wanted[one.id])]
-        return [one for one in covered if _key_of(one) in self._completed or self._has_every_tick(one, found)]
+        there = {one.id for one in messages if wanted[one.id] and self._covers(sampled, wanted[one.id])}
+        known = [one for one in messages if one.id in there and _key_of(one) in self._completed]
+        other = [one for one in messages if wanted[one.id] and one not in known]
+        return [*known, *(one for one in other if (one.id in there or self._is_coarse(one)) and self._has(one, found))]
+
+    def _is_coarse(self, message: Message) -> bool:
+        """Returns whether a file was sampled more coarsely than its run. Then it lacks nothing for that."""
+        try:
+            chunks = stretches_of(self._storage, self._storage.batch(_key_of(message)), self._step)
+        except (TickLakeError, OSError):
+            return False
+        return any(one.step > self._step for one in chunks)
 
     def _wanted(self, message: Message) -> list[TickRange]:
         """Returns the ticks of the announced file; nothing if it is not known which ticks it has."""
@@ -218,8 +228,8 @@ class _Present:
         counts = [np.searchsorted(sampled, one.end, "right") - np.searchsorted(sampled, one.start) for one in wanted]
         return all(count == one.count(self._step) for count, one in zip(counts, wanted, strict=True))
 
-    def _has_every_tick(self, message: Message, found: Ticks) -> bool:
-        """Reads the file, because no record says that an indexer has read it to its end."""
+    def _has(self, message: Message, found: Ticks) -> bool:
+        """Returns whether these ticks are all of a file. Reads it: no record says that an indexer has done so."""
         try:
             file = self._storage.batch(_key_of(message))
             chunks = read_ticks(self._storage, file, fields=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from ticklake.coordination import RecordedTable, files_left, recorded_tables
 from ticklake.errors import TickLakeError
@@ -11,28 +12,42 @@ from ticklake.indexers.runs.pending import Folders
 from ticklake.insights.reports import CoordinatedReport, FilesReport
 from ticklake.lake.delta import Location
 from ticklake.lives import RunState, life_of
-from ticklake.storage import Storage, parse_batch_name
-from ticklake.storage.errors import BadFile
-from ticklake.ticks import TickRange, on_grid
+from ticklake.storage import Storage, format_at_a_glance, grid_of, parse_batch_name, stretches_of_run
+from ticklake.storage.errors import BadFile, StoredFileMissing
+from ticklake.ticks import Grid, TickRange, on_grid
 from ticklake.topics import Database, Run, runs_in
 
 DELETING = "deleting"
 """The state of a run whose deletion was begun."""
+
+UNKNOWN = "unknown"
+"""The format of a run whose first file has none that is known, or cannot be read."""
 
 
 def files_of(storage: Storage, run_id: str) -> FilesReport:
     """Counts the batch files of a run."""
     count = size = 0
     ticks: TickRange | None = None
+    first: str | None = None
     for file in storage.every_batch(run_id):
         count, size = count + 1, size + file.size
-        ticks = _spanning(ticks, file.ticks)
+        ticks, first = _spanning(ticks, file.ticks), first or file.key
+    found, unknown = _format(storage, first) if first else ("", None)
+    report = FilesReport(count, size, ticks, completed=None, error=unknown, format=found)
     try:
         life = life_of(storage.read_completion(run_id))
     except BadFile as error:
-        return FilesReport(count, size, ticks, completed=None, error=str(error))
+        return replace(report, error=" ".join(filter(None, [unknown, str(error)])))
     state = str(life.state) if storage.leaving_note(run_id) is None else DELETING
-    return FilesReport(count, size, ticks, life.last_tick is not None, None, state, life.last_tick)
+    return replace(report, completed=life.last_tick is not None, state=state, last_tick=life.last_tick)
+
+
+def _format(storage: Storage, key: str) -> tuple[str, str | None]:
+    """Returns the format of a file and, if that is not known, why. Reads only its beginning."""
+    try:
+        return format_at_a_glance(storage, key), None
+    except (BadFile, StoredFileMissing, OSError) as error:
+        return UNKNOWN, str(error)
 
 
 def state_of(storage: Storage, run_id: str) -> str | None:
@@ -49,6 +64,15 @@ def never_written(storage: Storage, run_id: str) -> Sequence[TickRange]:
         return life_of(storage.read_completion(run_id)).never_written
     except (TickLakeError, OSError):
         return ()
+
+
+def grid_in(storage: Storage, run_id: str, step: int) -> Grid:
+    """Returns the ticks that the files of a run have; every `step`-th if they cannot be read."""
+    try:
+        chunks = stretches_of_run(storage, list(storage.every_batch(run_id)), step)
+    except (TickLakeError, OSError):
+        return Grid(step)
+    return grid_of(chunks.values(), step)
 
 
 def coordinated_in(run: Run) -> list[RecordedTable]:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from ticklake.contracts import BatchInfo
 from ticklake.coordination import PENDING, GapIndex, RecordedGap, recorded_gaps
 from ticklake.defaults import NEWEST
-from ticklake.insights.files import coordinated_of, files_left_of, files_of, merged_files, never_written, state_of
+from ticklake.insights.files import (
+    coordinated_of,
+    files_left_of,
+    files_of,
+    grid_in,
+    merged_files,
+    never_written,
+    state_of,
+)
 from ticklake.insights.lake_tables import gone_tables, names_by_id
 from ticklake.insights.reports import (
     Announcement,
@@ -28,7 +36,7 @@ from ticklake.lake.errors import LakeUnreadable, TableUnreadable
 from ticklake.separate_reads import Attempts
 from ticklake.storage import run_started_at
 from ticklake.storage.errors import NoRuns, RunNotFound
-from ticklake.ticks import TickRange, count, merged, on_grid, subtract
+from ticklake.ticks import Grid, TickRange, merged, subtract
 from ticklake.topics import runs_in
 
 if TYPE_CHECKING:
@@ -92,7 +100,9 @@ class Places:
         if self.presence is None or self.catalog is None:
             return found
         excused = self._excused(found.run_id)
-        tables = with_missing(found.tables, self.catalog, found.run_id, self.presence, excused=excused)
+        tables = with_missing(
+            found.tables, self.catalog, found.run_id, self.presence, excused=excused, storage=self.storage
+        )
         return replace(found, tables=tables)
 
     def gaps(self, run_id: str) -> list[GapsReport]:
@@ -202,14 +212,21 @@ def with_missing(
     presence: Presence,
     seconds: float = math.inf,
     excused: Sequence[TickRange] = (),
+    storage: Storage | None = None,
 ) -> list[TableReport]:
-    """Adds the missing ticks to the reports, except excused ones. They are found in the tables, without batch files."""
-    from ticklake.lake.read import step_of
+    """Adds the missing ticks to the reports, except excused ones. They are found in the tables, without batch files.
 
-    step = step_of(catalog, run_id)
-    if step is None:
+    With a storage, its files say how often they were sampled. By default, that is the sampling interval of the run.
+    """
+    from ticklake.lake.read import world_of
+
+    world = world_of(catalog, run_id)
+    if world is None:
         return list(tables)
-    return [_with_missing(table, presence.ranges, catalog, run_id, step, seconds, excused) for table in tables]
+    step = world.sampling_interval
+    grid = Grid(step) if storage is None else grid_in(storage, run_id, step)
+    ranges = partial(presence.ranges, catalog, run_id, step=grid.finest, seconds=seconds)
+    return [_with_missing(table, ranges, grid, world.first_tick, excused) for table in tables]
 
 
 def groups_of(databases: Iterable[Database], run_id: str) -> list[GroupReport]:
@@ -310,11 +327,12 @@ def _without_filled(
 
 def _present(catalog: Catalog, table: str, run_id: str, presence: Presence | None) -> tuple[list[TickRange], int]:
     """Returns the ticks of a table and the sampling interval; no ticks if they are not known yet."""
-    from ticklake.lake.read import step_of
+    from ticklake.lake.read import world_of
 
-    step = step_of(catalog, run_id)
-    if presence is None or step is None:
+    world = world_of(catalog, run_id)
+    if presence is None or world is None:
         return [], 1
+    step = world.sampling_interval
     try:
         return presence.ranges(catalog, run_id, table, step, GLANCE_SECONDS) or [], step
     except TableUnreadable:
@@ -350,20 +368,18 @@ def _flaw_of_metadata(catalog: Catalog, run_id: str, name: str) -> str | None:
 
 def _with_missing(
     table: TableReport,
-    ranges: Callable[[Catalog, str, str, int, float], list[TickRange] | None],
-    catalog: Catalog,
-    run_id: str,
-    step: int,
-    seconds: float,
+    ranges: Callable[[str], list[TickRange] | None],
+    grid: Grid,
+    first: int,
     excused: Sequence[TickRange],
 ) -> TableReport:
     try:
-        found = None if table.error else ranges(catalog, run_id, table.name, step, seconds)
+        found = None if table.error else ranges(table.name)
     except TableUnreadable as error:
         return replace(table, error=str(error))
     if found is None:
         return table
     # If the log of a table has no tick range, its files determine the end.
     end = max((ticks.end for ticks in (*found, *filter(None, [table.ticks]))), default=-1)
-    holes = subtract([on_grid(TickRange(0, end), step)], [*found, *excused], step)
-    return replace(table, missing=len(holes), missing_ticks=count(holes, step))
+    holes = grid.subtract([TickRange(first, end)], [*found, *excused])
+    return replace(table, missing=len(holes), missing_ticks=grid.count(holes))

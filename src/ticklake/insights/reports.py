@@ -25,6 +25,8 @@ class FilesReport:
     error: str | None = None
     state: str = "unknown"
     last_tick: int | None = None
+    format: str = ""
+    """The format of the first file: TickLake, an era of the original, or unknown; empty without files."""
 
     @property
     def life(self) -> str:

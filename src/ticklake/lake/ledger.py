@@ -56,7 +56,7 @@ from ticklake.lake.errors import (
 )
 from ticklake.lake.order import beginnings
 from ticklake.lake.table import Table
-from ticklake.ticks import TickRange, ranges_of, subtract
+from ticklake.ticks import Grid, TickRange
 
 log = logging.getLogger(__name__)
 
@@ -273,11 +273,12 @@ def open_existing(location: Location, run_id: str) -> Ledger | None:
     return Ledger(location, table, create=False, properties={RUN: run_id})
 
 
-def lacking(location: Location, run_id: str, wanted: Sequence[TickRange], step: int) -> list[TickRange]:
-    """Returns the sampled ticks of these ranges that a table lacks: all if it cannot be read."""
+def lacking(location: Location, run_id: str, wanted: Sequence[TickRange], grid: Grid) -> list[TickRange]:
+    """Returns the recorded ticks of these ranges that a table lacks: all if it cannot be read."""
     try:
         ledger = open_existing(location, run_id)
-        return subtract(wanted, ranges_of(ledger.present(wanted), step) if ledger else [], step)
+        present = ledger.present(wanted) if ledger else np.empty(0, np.int64)
+        return grid.subtract(wanted, grid.ranges_of(present[grid.has(present)]))
     except (TickLakeError, DeltaError, OSError) as error:
         log.debug("Table %s cannot be read: %s", location, error)
         return list(wanted)

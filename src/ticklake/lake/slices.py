@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from ticklake.ticks import TickRange
+from ticklake.ticks import Stretch, TickRange
 
 
 class Source(Protocol):
@@ -43,8 +43,13 @@ class Slice:
     def without(self, present: Collection[int]) -> Slice:
         return replace(self, skip=frozenset(tick for tick in present if tick in self.ticks))
 
-    def done(self, step: int) -> bool:
-        """Returns True if the table has every tick of this slice. A file that starts off the grid is never done."""
+    def done(self, step: int, stretches: Sequence[Stretch] = ()) -> bool:
+        """Returns True if the table has every tick of this slice. A file that starts off the grid is never done.
+
+        `stretches` say which ticks the source has; by default every `step`-th.
+        """
+        if stretches:
+            return all(tick in self.skip for one in stretches for tick in one.within(self.ticks))
         first = self.ticks.start + -self.ticks.start % step
         good = self.source.ticks.start % step == 0
         return good and all(tick in self.skip for tick in range(first, self.ticks.end + 1, step))

@@ -164,10 +164,11 @@ def _never_written(storage: Storage, run_id: str, last: int, life: Life, found: 
     If the run was closed before, all other ticks count as written: their files may have been lost since.
     """
     try:
-        step = World.of(storage.read_metadata(run_id)).sampling_interval
+        world = World.of(storage.read_metadata(run_id))
     except (StoredFileMissing, BadFile, BadMetadata):
         return []
+    step = world.sampling_interval
     before = [] if life.last_tick is None else subtract([TickRange(0, life.last_tick)], life.never_written, step)
     written = [*found, *before]
     reach = min(last, max((ticks.end for ticks in written), default=BEFORE_FIRST))
-    return subtract([TickRange(0, reach)], written, step)
+    return subtract([TickRange(world.first_tick, reach)], written, step)

@@ -17,7 +17,7 @@ from ticklake.storage.checks import first_invalid
 from ticklake.storage.columns import NO_PARENT, CellColumns, EncodedTick, OrganismColumns, TickColumns
 from ticklake.storage.delimited import BLOCK_BYTES
 from ticklake.storage.eras.batches import Request, decoded_recordings, schema_of
-from ticklake.storage.eras.detection import Era, UnknownShape, era_of
+from ticklake.storage.eras.detection import Era, era_of_file
 from ticklake.storage.eras.meaning import (
     OF_RECORDINGS,
     Fields,
@@ -49,18 +49,8 @@ _ENCODED = frozenset({
 _ROWS_A_CALL = 1 << 20
 
 
-_HEAD_BYTES = 1 << 16
 FORMAT = b"ticklake.format"
 """The metadata of a batch's schema with the format of its file."""
-
-
-def format_of(storage: Storage, key: str) -> str:
-    """Returns the format of a batch file: `TickLake`, or the era of the original. Reads the whole file only if it must.
-
-    Raises `BadBatchFile` if it has none that is known.
-    """
-    with storage.open(key) as stream:
-        return _era(storage, key, stream.read(_HEAD_BYTES)).value
 
 
 def read_ticks(
@@ -84,19 +74,12 @@ def read_ticks(
             head = stream.read(BLOCK_BYTES)
         except BadFile as error:
             raise BadBatchFile(key=file.key, offset=error.offset, tick=None, reason=error.reason) from error
-        era = _era(storage, file.key, head)
+        era = era_of_file(file.key, head, lambda: storage.open(file.key))
         wanted = Fields(("tick_number", *fields))
         decode = decoded_recordings if era.has_chunks else _decoded_ticks
         for batch in decode(stream, head, Request(file, ticks, skip, era, wanted, world, chunk_bytes)):
             yield batch.replace_schema_metadata({FORMAT: era.value})
             del batch
-
-
-def _era(storage: Storage, key: str, head: bytes) -> Era:
-    try:
-        return era_of(head, lambda: storage.open(key))
-    except UnknownShape as error:
-        raise BadBatchFile(key=key, offset=error.offset, tick=None, reason=error) from error
 
 
 def _decoded_ticks(stream: BinaryIO, head: bytes, asked: Request) -> Iterator[pa.RecordBatch]:

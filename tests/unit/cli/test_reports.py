@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
+import numpy as np
 import pytest
+from tests.crash.original import RUN, Organism, Tick, file_of, metadata
 
 from ticklake import Database
 from ticklake.errors import DatabaseNotFound, LakeNotFound, RunNotFound
+from ticklake.storage import CellColumns, OrganismColumns, TickColumns, encode_ticks, zstd
 
 OLD, NEW = "20251014-143025-550e8400", "20251015-090000-aaaaaaaa"
 
@@ -43,6 +49,56 @@ def test_storage_and_lake_together_tell_the_lag(report, ticklake, maker):
     shown = ticklake("status", "--storage", maker.storage.url, "--lake", lake).stdout
     assert "3 batch files" in shown
     assert "ticks 0–299, running" in shown
+
+
+@pytest.mark.parametrize("era", "ABCDEFG")
+def test_the_format_of_a_run_is_stated(report, ticklake, tmp_path, era):
+    raw = tmp_path / RUN / "raw"
+    raw.mkdir(parents=True)
+    (raw / "metadata.pb").write_bytes(metadata(era))
+    ticks = [Tick(number, {number: (3 << 20 | 5, 1)}, [Organism(1)]) for number in range(10)]
+    (raw / "batch_0_9.pb.zst").write_bytes(zstd.compress(file_of(era, ticks)))
+    (run,) = report("runs", "--storage", tmp_path)
+    assert (run["storage"]["format"], run["storage"]["error"]) == (era, None)
+    assert report("status", "--storage", tmp_path)["storage"]["format"] == era
+    assert f"1 batch files of format {era}," in ticklake("status", "--storage", tmp_path).stdout
+    assert era in ticklake("runs", "--storage", tmp_path).stdout.split()
+
+
+def large_tick(number: int) -> TickColumns:
+    cells = np.arange(200_000, dtype=np.int32)
+    return TickColumns(number, 1, CellColumns(cells, cells * 0 + (1 << 16), cells % 100, cells), OrganismColumns())
+
+
+def test_only_the_beginning_of_the_first_file_is_read_for_its_format(report, maker):
+    """A tick of TickLake says at its end that TickLake wrote it. This one is longer than what is read of it."""
+    maker.metadata()
+    maker.storage.write_batch(maker.run_id, encode_ticks(maker.run_id, [large_tick(0)]))
+    (run,) = report("runs", "--storage", maker.storage.url)
+    assert run["storage"]["format"] == "TickLake"
+
+
+def test_the_beginning_of_a_large_chunk_leaves_several_formats(report, tmp_path):
+    draw = random.Random(1)
+    cells = {flat: (1 << 20 | draw.getrandbits(18), draw.getrandbits(30)) for flat in range(200_000)}
+    (tmp_path / RUN).mkdir()
+    (tmp_path / RUN / "batch_0_1.pb").write_bytes(file_of("G", [Tick(0, cells), Tick(1, cells)]))
+    (run,) = report("runs", "--storage", tmp_path)
+    assert run["storage"]["format"] == "D, E, F or G"
+
+
+@pytest.mark.parametrize("content", [b"\x09\x22\x01", b"", b"x" * 20], ids=["cut off", "empty", "other bytes"])
+def test_a_run_of_an_unknown_format_hides_no_other(report, ticklake, maker, content):
+    maker.metadata()
+    maker.batches(1, ticks=2)
+    bad = Path(maker.storage.url) / "aaa"
+    bad.mkdir()
+    (bad / "batch_0_1.pb").write_bytes(content)
+    done = ticklake("runs", "--storage", maker.storage.url)
+    second, first = report("runs", "--storage", maker.storage.url)
+    assert (first["run_id"], first["storage"]["format"], second["storage"]["format"]) == ("aaa", "unknown", "TickLake")
+    assert done.exit_code == 1 and maker.run_id in done.stdout
+    assert len(done.stderr.splitlines()) == 1 and "aaa/batch_0_1.pb" in done.stderr
 
 
 def test_status_is_of_the_newest_run_unless_one_is_named(report, lake):

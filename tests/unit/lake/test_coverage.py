@@ -21,7 +21,7 @@ from ticklake.lake.verify import coverage
 from ticklake.lake.verify.coverage import RowCounts, covered, row_counts
 from ticklake.lake.verify.deep import Versions, judge
 from ticklake.lake.verify.fingerprint import Fingerprints, fingerprints, merged
-from ticklake.ticks import TickRange
+from ticklake.ticks import Grid, TickRange
 
 SCHEMA = pa.schema([("tick_number", pa.int64()), ("id", pa.int32()), ("name", pa.string()), ("alive", pa.bool_())])
 KEY = ("tick_number", "id")
@@ -124,20 +124,20 @@ def file(ticks: list[int], hashes: list[int], before: list[int] | None = None) -
 
 
 def test_files_and_table_that_agree_have_no_flaw():
-    deep = judge([file([0, 1], [5, 6]), file([2], [0])], of([0, 1], [5, 6]), {}, 1)
+    deep = judge([file([0, 1], [5, 6]), file([2], [0])], of([0, 1], [5, 6]), {}, Grid(1))
     assert (deep.ticks, deep.flaws) == (3, 0)
 
 
 def test_rows_from_before_columns_were_added_agree_with_their_files():
     files = [file([0, 1, 2], [5, 6, 7], before=[15, 16, 17])]
-    deep = judge(files, of([0, 1, 2], [15, 6, 27]), {}, 1)
+    deep = judge(files, of([0, 1, 2], [15, 6, 27]), {}, Grid(1))
     assert deep.different == [TickRange(2, 2)]
     assert (deep.ticks, deep.flaws) == (3, 1)
 
 
 def test_what_differs_is_disputed_or_has_no_file_is_named():
     files = [file([0, 10, 20], [5, 6, 7]), file([20, 30], [8, 9])]
-    deep = judge(files, of([0, 10, 20, 40], [5, 99, 7, 1]), {"bad": "torn"}, 10)
+    deep = judge(files, of([0, 10, 20, 40], [5, 99, 7, 1]), {"bad": "torn"}, Grid(10))
     assert deep.different == [TickRange(10, 10), TickRange(30, 30)]
     assert deep.disputed == [TickRange(20, 20)]
     assert deep.unproven == [TickRange(40, 40)]

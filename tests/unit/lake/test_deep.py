@@ -22,6 +22,7 @@ from ticklake.lake.delta.log import live_files
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.table import Table
 from ticklake.lake.verify.deep import Deep, compare_deeply
+from ticklake.ticks import Grid
 
 KINDS = {
     "tags": pa.list_(pa.int32()),
@@ -71,7 +72,7 @@ def compared(maker: Any) -> Deep:
     spark: Any = InProcess()
     flusher = Nested("nested", IndexerResources(maker.storage, maker.lake, spark=lambda: spark)).flusher(maker.run_id)
     assert flusher is not None
-    return compare_deeply(spark, flusher.work, list(maker.storage.every_batch(maker.run_id)))
+    return compare_deeply(spark, flusher.work, list(maker.storage.every_batch(maker.run_id)), Grid(1))
 
 
 def rewrite(directory: Path, rows: pa.Table) -> None:

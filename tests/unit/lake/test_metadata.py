@@ -17,7 +17,7 @@ from ticklake.errors import LakeUnreadable, LakeUnwritable, MetadataUnreadable, 
 from ticklake.lake.delta import Location, recovery
 from ticklake.lake.metadata import Written, disagreement, read_metadata, write_metadata
 from ticklake.lake.read.catalog import Catalog
-from ticklake.lake.read.presence import step_of
+from ticklake.lake.read.presence import world_of
 
 RUN = "20251014-143025-550e8400"
 
@@ -69,7 +69,7 @@ def test_damage_is_told_in_one_line_and_mended_by_the_next_write(table: Path, da
     with pytest.raises(MetadataUnreadable, match=f"ticklake index {RUN}"):
         read_metadata(Location.of(table), RUN)
     assert "cannot be read" in disagreement(Location.of(table), metadata())
-    assert step_of(Catalog(table.parents[1]), RUN) is None
+    assert world_of(Catalog(table.parents[1]), RUN) is None
     assert write_metadata(Location.of(table), metadata()) is Written.REPAIRED
     assert read_metadata(Location.of(table), RUN) == metadata()
     assert write_metadata(Location.of(table), metadata()) is None

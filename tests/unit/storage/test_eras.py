@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.crash.original import (
     RUN,
+    Chunk,
     Organism,
     Tick,
     columns,
@@ -30,14 +32,16 @@ from tests.crash.original import (
 
 from ticklake.contracts import SimulationMetadata
 from ticklake.storage import zstd
-from ticklake.storage.codec import FORMAT, encode_ticks, format_of, read_ticks
+from ticklake.storage.codec import FORMAT, encode_ticks, read_ticks
 from ticklake.storage.columns import CellColumns, OrganismColumns, TickColumns
 from ticklake.storage.delimited import frame
 from ticklake.storage.eras.batches import tick_schema
 from ticklake.storage.eras.detection import Era, era_of
+from ticklake.storage.eras.formats import format_of
+from ticklake.storage.eras.stretches import stretches_of
 from ticklake.storage.errors import BadBatchFile
 from ticklake.storage.files import BatchFile, Storage
-from ticklake.ticks import TickRange
+from ticklake.ticks import Stretch, TickRange
 from ticklake.world import World
 
 ERAS = "ABCDEFG"
@@ -109,6 +113,13 @@ def test_the_format_of_a_file_is_known_without_reading_it_all(tmp_path: Path, er
     assert format_of(Storage(tmp_path), file.key) == era
     (batch, *_) = read_ticks(Storage(tmp_path), file, fields=CELLS, world=WORLD)
     assert batch.schema.metadata == {FORMAT: era.encode()}
+
+
+def test_a_large_first_tick_of_ticklake_is_not_taken_for_era_a(tmp_path: Path) -> None:
+    cells = np.arange(200_000, dtype=np.int32)
+    tick = TickColumns(0, 1, CellColumns(cells, cells * 0 + (1 << 16), cells % 100, cells), OrganismColumns())
+    file = Storage(tmp_path).write_batch(RUN, encode_ticks(RUN, [tick]))
+    assert format_of(Storage(tmp_path), file.key) == "TickLake"
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -402,3 +413,125 @@ def figures(batch: pa.RecordBatch, row: int, with_dead: bool) -> dict[str, Any]:
             one["instruction_failed"] and one["instruction_opcode_id"] is not None for one in alive
         ),
     } | ({"dead": len(living) - len(alive)} if with_dead else {})
+
+
+def at(*numbers: int) -> list[Tick]:
+    return [Tick(number, {number % 100: (molecule(1, 5), 1)}, [Organism(1)]) for number in numbers]
+
+
+SPARSE = World(RUN, (10, 10), (True, True), 10)
+
+
+@pytest.mark.parametrize("era", CHUNKED)
+@pytest.mark.parametrize("ticks", [range(20, 30), range(0, 500, 100), [30]], ids=["denser", "coarser", "one tick"])
+def test_a_chunk_says_how_often_it_was_sampled(tmp_path: Path, era: str, ticks: Sequence[int]) -> None:
+    file = put(tmp_path, file_of(era, at(*ticks), chunk=10), TickRange(ticks[0], ticks[-1]))
+    assert [row["tick_number"] for row in read(tmp_path, file, world=SPARSE)] == list(ticks)
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1 if era == "G" else 10
+    assert stretches_of(Storage(tmp_path), file, 10) == [Stretch(ticks[0], ticks[-1], step)]
+
+
+def test_each_chunk_of_a_file_says_it(tmp_path: Path) -> None:
+    chunks = [
+        Chunk("G", at(*range(0, 50, 10))),
+        Chunk("G", at(*range(50, 60))),
+        Chunk("G", at(100), changes={"interval": 100}),
+    ]
+    file = put(tmp_path, framed(chunk.encoded() for chunk in chunks), TickRange(0, 100))
+    assert len(read(tmp_path, file, world=SPARSE)) == 16
+    assert stretches_of(Storage(tmp_path), file, 10) == [Stretch(0, 40, 10), Stretch(50, 59, 1), Stretch(100, 100, 100)]
+
+
+@pytest.mark.parametrize(
+    ("era", "ticks", "named", "reason"),
+    [
+        ("E", (0, 10, 30), None, "a chunk of 3 ticks from 0 to 30 does not have every n-th tick"),
+        ("E", (0, 10, 11, 30), None, "does not have every n-th tick"),
+        ("E", (5, 15, 25), None, "does not have every n-th tick"),
+        ("E", (5,), None, "by the metadata, n is 10"),
+        ("G", (0, 10, 20), 5, "names the sampling interval 5, but its ticks have 10"),
+        ("G", (5,), 10, "does not have every n-th tick"),
+        ("G", (0, 10, 20), -1, "names the sampling interval -1"),
+    ],
+)
+def test_a_chunk_without_every_nth_tick_is_refused(
+    tmp_path: Path, era: str, ticks: tuple[int, ...], named: int | None, reason: str
+) -> None:
+    chunk = Chunk(era, at(*ticks), changes={} if named is None else {"interval": named})
+    file = put(tmp_path, framed([chunk.encoded()]), TickRange(ticks[0], ticks[-1]))
+    with pytest.raises(BadBatchFile, match=reason):
+        read(tmp_path, file, world=SPARSE)
+
+
+def test_a_file_that_cannot_be_read_promises_what_its_name_says(tmp_path: Path) -> None:
+    for content in (b"", b"\xff" * 30, file_of("E", at(0, 10, 20))[:20], file_of("A", some_ticks(era="A"))):
+        file = put(tmp_path, content, TickRange(0, 20), compressed=False)
+        assert stretches_of(Storage(tmp_path), file, 10) == [Stretch(0, 20, 10)]
+
+
+def chunk_of_deltas(*deltas: tuple[int, bytes]) -> bytes:
+    """A chunk of era E whose snapshot has cell 1. Each delta is its type and the columns of its cells."""
+    head = part(1, RUN.encode()) + number(3, len(deltas)) + number(4, 1 + len(deltas))
+    snapshot = part(5, tick_data(Tick(0, {1: (molecule(1, 5), 1)}), "E"))
+    return framed([
+        head + snapshot + b"".join(
+            part(6, number(1, tick) + number(3, kind) + part(4, cells)) for tick, (kind, cells) in enumerate(deltas, 1)
+        )
+    ])  # fmt: skip
+
+
+def test_a_slice_needs_no_delta_before_the_last_accumulated_one(tmp_path: Path) -> None:
+    outside, added = columns({1000: (molecule(1, 5), 1)}), columns({2: (molecule(1, 6), 2)})
+    content = chunk_of_deltas((1, outside), (2, added), (1, added), (1, added))
+    file = put(tmp_path, content, TickRange(0, 4))
+    for ticks in (TickRange(2, 2), TickRange(3, 4), TickRange(4, 4)):
+        assert {tuple(cells_in(row)) for row in read(tmp_path, file, ticks=ticks)} == {(1, 2)}
+    for ticks in (TickRange(0, 4), TickRange(1, 1)):
+        with pytest.raises(BadBatchFile, match="tick 1: a cell outside the world"):
+            read(tmp_path, file, ticks=ticks)
+    unaccumulated = put(tmp_path, chunk_of_deltas((1, outside), (1, added)), TickRange(0, 2))
+    with pytest.raises(BadBatchFile, match="tick 1: a cell outside the world"):
+        read(tmp_path, unaccumulated, ticks=TickRange(2, 2))
+
+
+@pytest.mark.parametrize("size", [100, 10_000], ids=["small world", "large world"])
+def test_the_rows_of_a_tick_do_not_depend_on_the_slice_even_if_an_accumulated_delta_lies(
+    tmp_path: Path, size: int
+) -> None:
+    added = [columns({flat: (molecule(1, flat), flat)}) for flat in (2, 3, 4)]
+    file = put(tmp_path, chunk_of_deltas((1, added[0]), (2, added[1]), (1, added[2])), TickRange(0, 3))
+    world = World(RUN, (size // 10, 10), (True, True), 1)
+    whole = [tuple(cells_in(row)) for row in read(tmp_path, file, world=world)]
+    assert whole == [(1,), (1, 2), (1, 3), (1, 3, 4)]
+    for first in range(4):
+        for last in range(first, 4):
+            rows = read(tmp_path, file, world=world, ticks=TickRange(first, last))
+            assert [tuple(cells_in(row)) for row in rows] == whole[first : last + 1]
+    assert [tuple(cells_in(row)) for row in read(tmp_path, file, world=world, skip={0, 2})] == [whole[1], whole[3]]
+    for first in range(1, 4):
+        changes = read(tmp_path, file, ("changes",), world=world, ticks=TickRange(first, 3))
+        found = [{one["flat_index"]: one["owner_id"] for one in row["changes"]} for row in changes]
+        assert found == [{2: 2}, {2: 0, 3: 3}, {4: 4}][first - 1 :]
+
+
+LINEAGE = ("organisms.organism_id", "organisms.generation", "organisms.parent_genome_hash", "organisms.energy")
+
+
+def test_one_child_tells_era_f_from_e_in_a_file_without_deltas(tmp_path: Path) -> None:
+    founders = [Organism(number) for number in range(1, 4)]
+    ticks = [Tick(0, {}, founders), Tick(1, {}, [*founders, Organism(4, parent=1, birth=1, generation=1)])]
+    content = file_of("F", ticks, chunk=1)
+    assert era_in(content) is Era.F
+    rows = read(tmp_path, put(tmp_path, content, TickRange(0, 1)), LINEAGE)
+    assert [one["generation"] for row in rows for one in row["organisms"]] == [0, 0, 0, 0, 0, 0, 1]
+    assert era_in(file_of("E", ticks, chunk=1)) is Era.E
+
+
+def test_founders_alone_without_deltas_have_the_same_rows_in_e_and_f_but_an_unknown_generation(tmp_path: Path) -> None:
+    ticks = [Tick(number, {3: (molecule(1, 5), 1)}, [Organism(1), Organism(2)]) for number in range(3)]
+    read_as = {
+        era: read(tmp_path, put(tmp_path, file_of(era, ticks, chunk=1), TickRange(0, 2)), (*CELLS, *LINEAGE))
+        for era in "EF"
+    }
+    assert read_as["E"] == read_as["F"]
+    assert {one["generation"] for row in read_as["F"] for one in row["organisms"]} == {None}

@@ -12,7 +12,10 @@ from ticklake.cli.terminal.bar import bar
 from ticklake.cli.terminal.output import echo, json_option, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ticklake.completeness import RunVerdict, TableVerdict
+    from ticklake.ticks import Stretch
 
 WIDTH = 72
 LEGEND = "█ in the table   ▒ has a file, not in the table yet   ? missing, no file   x missing permanently   ┃ frontier"
@@ -45,7 +48,7 @@ def gaps(
 def show(run: RunVerdict) -> None:
     echo(f"Run {run.run_id}: {run.verdict}")
     for table in run.tables:
-        _show_table(table)
+        _show_table(table, run.storage.stretches)
     if run.storage.misfits:
         names = ", ".join(key.rpartition("/")[2] for key in run.storage.misfits[:5])
         more = f" and {len(run.storage.misfits) - 5:,} more" if len(run.storage.misfits) > 5 else ""
@@ -58,23 +61,23 @@ def show(run: RunVerdict) -> None:
         echo(f"No tables. Ticks without a file: {ranges_text(run.storage.lost)}")
 
 
-def _show_table(table: TableVerdict) -> None:
+def _show_table(table: TableVerdict, stretches: Sequence[Stretch]) -> None:
     from ticklake.coordination import PERMANENT
-    from ticklake.ticks import common, subtract
+    from ticklake.ticks import Grid
 
-    coverage = table.coverage
+    coverage, grid = table.coverage, Grid(table.step, stretches)
     # A permanent gap may have been filled since, or its file may have arrived.
     given_up = [gap.ticks for gap in table.gaps if gap.status == PERMANENT]
-    permanent = common(coverage.lost, given_up, table.step)
-    pending = subtract(coverage.lost, permanent, table.step)
+    permanent = grid.common(coverage.lost, given_up)
+    pending = grid.subtract(coverage.lost, permanent)
     layers = [
         ("█", coverage.covered),
         ("▒", coverage.waiting),
         ("?", pending),
         ("x", permanent),
     ]
-    total = coverage.expected.count(table.step)
-    echo(f"\n{table.table}: {coverage.verdict}, {coverage.ticks:,} of {total:,} {table.unit} in {coverage.expected}")
+    found = f"{coverage.ticks:,} of {coverage.expected_ticks:,} {table.unit} in {coverage.expected}"
+    echo(f"\n{table.table}: {coverage.verdict}, {found}")
     if table.unreadable:
         echo(f"  {table.unreadable}")
     echo(f"  {bar(coverage.expected, layers, table.frontier, WIDTH, table.step)}")

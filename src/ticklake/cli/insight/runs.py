@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ticklake.insights import RunReport
     from ticklake.removal import RunContents, RunPlaces
 
-COLUMNS = ("run", "started", "files", "size", "ticks", "state", "tables")
+COLUMNS = ("run", "started", "files", "size", "ticks", "format", "state", "tables")
 
 _yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 _force_option = click.option("--force", is_flag=True, help="Also if the run is running or in use.")
@@ -186,7 +186,8 @@ def _show(contents: RunContents) -> None:
 def _row(run: RunReport) -> tuple[object, ...]:
     started = f"{run.started_at:%Y-%m-%d %H:%M:%S}" if run.started_at else None
     tables = ", ".join(table.name for table in run.tables)
-    if run.storage is None:
-        return run.run_id, started, None, None, None, None, tables
     files = run.storage
-    return run.run_id, started, files.files, size_text(files.bytes), files.ticks, files.state, tables
+    if files is None:
+        return run.run_id, started, None, None, None, None, None, tables
+    known = files.format or None
+    return run.run_id, started, files.files, size_text(files.bytes), files.ticks, known, files.state, tables

@@ -42,7 +42,8 @@ def missing_text(table: TableReport) -> str | None:
 def show(report: RunReport) -> None:
     echo(f"Run {report.run_id}")
     if files := report.storage:
-        echo(f"{files.files:,} batch files, {size_text(files.bytes)}, ticks {files.ticks}, {files.life}")
+        of = f" of format {files.format}" if files.format else ""
+        echo(f"{files.files:,} batch files{of}, {size_text(files.bytes)}, ticks {files.ticks}, {files.life}")
     if report.tables:
         rows = [(t.name, t.rows, t.files, size_text(t.bytes), t.ticks, t.lag, missing_text(t)) for t in report.tables]
         print_table(COLUMNS, rows, numbers=COLUMNS[1:])

@@ -68,6 +68,8 @@ def verify(
 
 
 def show(run: RunVerdict) -> None:
+    from ticklake.ticks import TickRange
+
     files = run.storage
     state = "has not ended" if files.last_tick is None else f"{'assumed to have ' if files.assumed else ''}{files.life}"
     silent = (
@@ -77,6 +79,10 @@ def show(run: RunVerdict) -> None:
     echo(f"Run {run.run_id}: {run.verdict}{doubts}")
     of = "" if files.format in ("", "TickLake") else f" of format {files.format} of the original"
     echo(f"{files.files:,} batch files{of}, {state}{silent}; ticks without a file: {ranges_text(files.lost)}")
+    if files.stretches:
+        parts = [f"{TickRange(one.start, one.end)} every {one.step:,}" for one in files.stretches[:5]]
+        more = f" and {len(files.stretches) - 5:,} more" if len(files.stretches) > 5 else ""
+        echo(f"Stretches with their own sampling interval: {'; '.join(parts)}{more}")
     if files.never_written:
         echo(f"Never written before the run was abandoned: {ranges_text(files.never_written)}")
     if files.overlapping:
@@ -102,10 +108,8 @@ def show(run: RunVerdict) -> None:
 
 
 def _row(table: TableVerdict) -> tuple[object, ...]:
-    from ticklake.ticks import count
-
-    missing = count(table.coverage.missing, table.step)
-    return table.table, table.rows, table.coverage.ticks, missing, table.duplicated, table.verdict
+    coverage = table.coverage
+    return table.table, table.rows, coverage.ticks, coverage.missing_ticks, table.duplicated, table.verdict
 
 
 def _show_messages(run: RunVerdict) -> None:
@@ -150,13 +154,11 @@ def _show_flaws(table: TableVerdict) -> None:
 
 
 def _show_sum(run: RunVerdict) -> None:
-    from ticklake.ticks import count
-
     if run.unindexed or not (run.tables or run.metadata is not None or run.storage.life.is_empty):
         echo("This lake has no table of ticks. `ticklake index` writes them.")
     if not run.tables:
         return
-    missing = sum(count(table.coverage.missing, table.step) for table in run.tables)
+    missing = sum(table.coverage.missing_ticks for table in run.tables)
     duplicated = sum(table.duplicated for table in run.tables)
     compared = sum(table.deep.ticks for table in run.tables if table.deep)
     echo(f"{missing:,} missing, {duplicated:,} duplicated" + (f", {compared:,} ticks compared" if compared else ""))

@@ -22,6 +22,7 @@ from ticklake.lake.flush.job import Jobs, run_empty_job, run_job
 from ticklake.lake.flush.task import Checked, Failed, Indexed, Result, Spent, Unavailable, Work
 from ticklake.lake.ledger import Ledger
 from ticklake.lake.slices import Piece, Slice, Source
+from ticklake.storage import BatchFile, stretches_of
 from ticklake.ticks import TickRange
 
 if TYPE_CHECKING:
@@ -167,12 +168,19 @@ class Flush:
                 continue
             slice_ = whole.without(present)
             skipped += len(slice_.skip)
-            if not slice_.done(self._step):
+            if not self._is_done(slice_):
                 pieces.append(Piece(number, slice_))
                 # Check also ticks that the table has: a file with any invalid tick adds nothing.
                 checks = [*whole.rest(), *slice_.skipped()]
                 pieces += [Piece(number, check, check=True) for check in checks]
         return pieces, skipped
+
+    def _is_done(self, slice_: Slice) -> bool:
+        """Returns whether the table has every tick of a slice. If it has some, the file says which ticks these are."""
+        storage, file = self._work.storage, slice_.source
+        if not slice_.skip or storage is None or not isinstance(file, BatchFile):
+            return slice_.done(self._step)
+        return slice_.done(self._step, stretches_of(storage, file, self._step))
 
     def _present(self, ledger: Ledger) -> list[int]:
         """Returns the ticks of these slices that the table has. A slice that overlaps a damaged file fails."""

@@ -19,7 +19,7 @@ from ticklake.lake.flush.counts import checked_counts
 from ticklake.lake.order import beginnings, ordered
 from ticklake.lake.slices import Piece, Slice, Source
 from ticklake.lake.table import Table
-from ticklake.storage import FORMAT, BatchFile, Storage, read_ticks
+from ticklake.storage import FORMAT, BatchFile, Storage, is_chunked, read_ticks
 from ticklake.storage.errors import StoredFileMissing
 from ticklake.text import error_text, message_text, traceback_text
 from ticklake.world import World
@@ -299,9 +299,10 @@ def decoded(work: Work, source: Source, batch: pa.RecordBatch) -> Decoded:
     """
     # A copy: a view would keep the whole decoded batch alive.
     ticks = batch.column(work.ordinal).to_numpy().copy()
-    _check_grid(work, source, ticks)
-    rows = checked_rows(work, batch) if work.table is not None else None
     known = (batch.schema.metadata or {}).get(FORMAT, b"").decode()
+    if not is_chunked(known):  # the reader has checked that a chunk has every n-th tick
+        _check_grid(work, source, ticks)
+    rows = checked_rows(work, batch) if work.table is not None else None
     return Decoded(ticks, rows, checked_counts(work.observe(batch)), known)
 
 

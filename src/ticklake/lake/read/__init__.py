@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ticklake.lake.read.catalog import Catalog
 from ticklake.lake.read.frames import Frames, OpenTable
-from ticklake.lake.read.presence import Presence, lost_metadata, step_of
+from ticklake.lake.read.presence import Presence, lost_metadata, world_of
 from ticklake.lake.read.reading import read
 from ticklake.lake.read.rebuild import cells_at, found_cells, states_of_cell
 from ticklake.lake.read.series import MOST_POINTS, Charted, Series
@@ -34,9 +34,9 @@ __all__ = [
     "read",
     "register_ticks",
     "states_of_cell",
-    "step_of",
     "texts",
     "with_delta",
+    "world_of",
 ]
 
 

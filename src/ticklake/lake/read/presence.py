@@ -95,10 +95,10 @@ def _is_of_ticks(catalog: Catalog, run_id: str, table: str) -> bool:
         return False
 
 
-def step_of(catalog: Catalog, run_id: str) -> int | None:
-    """Returns the sampling interval of a run, or None if its metadata is missing or not valid."""
+def world_of(catalog: Catalog, run_id: str) -> World | None:
+    """Returns the world of a run, or None if its metadata is missing or not valid."""
     try:
         metadata = read_metadata(catalog.location(run_id, METADATA), run_id)
-        return None if metadata is None else World.of(metadata).sampling_interval
+        return None if metadata is None else World.of(metadata)
     except (BadMetadata, LakeUnreadable, TableUnreadable):
         return None

@@ -32,7 +32,7 @@ from ticklake.lake.table import Table
 from ticklake.lake.verify.fingerprint import Fingerprints, at, fingerprints, merged
 from ticklake.lake.verify.inspection import inspected
 from ticklake.storage import BatchFile
-from ticklake.ticks import TickRange, ranges_of
+from ticklake.ticks import Grid, TickRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ class Versions(NamedTuple):
     before: Fingerprints
 
 
-def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) -> Deep:
+def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile], grid: Grid) -> Deep:
     """Compares a table with its batch files. `work` names the table and its indexer, as for a flush."""
     location, layout = work.location, work.table
     assert location is not None and layout is not None  # noqa: S101  there is a table to compare with
@@ -86,10 +86,10 @@ def compare_deeply(spark: SparkSession, work: Work, files: Sequence[BatchFile]) 
     unreadable |= {path: result for path, result in scanned if isinstance(result, str)}
     unreadable |= log.flaws
     table = merged(result for _, result in scanned if isinstance(result, Fingerprints))
-    return judge(from_files, table, unreadable, work.world.sampling_interval if work.world else 1)
+    return judge(from_files, table, unreadable, grid)
 
 
-def judge(from_files: Sequence[Versions], table: Fingerprints, unreadable: dict[str, str], step: int) -> Deep:
+def judge(from_files: Sequence[Versions], table: Fingerprints, unreadable: dict[str, str], grid: Grid) -> Deep:
     """Compares the fingerprints of the files with those of the table."""
     ticks = np.concatenate([np.empty(0, np.int64), *(part.now.ticks for part in from_files)])
     rows = np.concatenate([np.empty(0, np.int64), *(part.now.rows for part in from_files)])
@@ -100,10 +100,10 @@ def judge(from_files: Sequence[Versions], table: Fingerprints, unreadable: dict[
     matched, all_ticks = np.unique(ticks[same]), np.unique(ticks)
     return Deep(
         ticks=len(all_ticks),
-        different=ranges_of(np.setdiff1d(all_ticks, matched), step),
-        disputed=ranges_of(np.intersect1d(matched, ticks[~same]), step),
-        unproven=ranges_of(np.setdiff1d(table.ticks, all_ticks), step),
-        without_rows=ranges_of(np.unique(ticks[same & (rows == 0)]), step),
+        different=grid.ranges_of(np.setdiff1d(all_ticks, matched)),
+        disputed=grid.ranges_of(np.intersect1d(matched, ticks[~same])),
+        unproven=grid.ranges_of(np.setdiff1d(table.ticks, all_ticks)),
+        without_rows=grid.ranges_of(np.unique(ticks[same & (rows == 0)])),
         unreadable=unreadable,
     )
 

@@ -16,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.storage.delimited import split
 from ticklake.storage.eras.wire import BYTES, VARINT, BrokenWire, ByteStream, Field, fields, signed, varint
-from ticklake.storage.errors import BadFile
+from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.projection import project
 
 SNAPSHOT, DELTAS_BEFORE, DELTAS = 5, 6, 10
@@ -27,7 +27,7 @@ _ORGANISMS_OF_TICK, _CELLS_OF_TICK, _ORGANISMS_OF_DELTA = 4, 5, 5
 _REGISTERS, _REGISTERS_BEFORE_E, _REGISTERS_SINCE_E = 11, 8, 48
 _DECIDES_E = 26
 """`ip_before_fetch`, a message, up to era D; `entropy_register`, a number, since E."""
-_SINCE_F = (37, 38)
+_SINCE_F = (37, 38, 39)
 _SHIFTED_TYPE = 1 << 20
 """Types are shifted by 16 bits in era A, and by 20 since B. No type of era A is so large."""
 _LARGEST_CELL = 1024
@@ -66,6 +66,17 @@ class UnknownShape(ValueError):
         super().__init__(reason)
         self.offset = offset
 
+    def in_file(self, key: str) -> BadBatchFile:
+        return BadBatchFile(key=key, offset=self.offset, tick=None, reason=self)
+
+
+def era_of_file(key: str, head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
+    """Returns the era of a batch file as `era_of` does. Raises `BadBatchFile`."""
+    try:
+        return era_of(head, reopen)
+    except UnknownShape as error:
+        raise error.in_file(key) from error
+
 
 def era_of(head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
     """Returns the era of a file from its first bytes. Only if they do not decide, opens it again and reads on.
@@ -73,20 +84,52 @@ def era_of(head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
     A file that decides nothing is read as era A: it has no cells. So is one that is broken before anything is decided;
     its reader says what is wrong. Raises `UnknownShape`.
     """
-    with suppress(BrokenWire, DecodeError):
-        length, start = varint(head, 0, len(head))
-        if len(head) >= start + length and _Version.FromString(head[start : start + length]).format_version:
-            return Era.OWN
-    found = _Evidence()
-    with suppress(BrokenWire):
-        found.read(ByteStream(io.BytesIO(), head))
-    if found.era is None and not found.is_chunk and _first_version(reopen):
+    version = _version_in(head)
+    if version:
+        return Era.OWN
+    found = _evidence_in(head)
+    # The version is at the end of a tick, after the cells.
+    if found.era in (None, Era.A) and not found.is_chunk and version is None and _first_version(reopen):
         return Era.OWN
     if found.era is None:
         found = _Evidence()
         with suppress(BrokenWire, BadFile), reopen() as stream:
             found.read(ByteStream(stream))
     return found.conclusion()
+
+
+def eras_left(head: bytes, *, whole: bool) -> list[Era]:
+    """Returns the eras that a file may have by its first bytes: one, if they decide or are the `whole` file.
+
+    Raises `UnknownShape` if there are none.
+    """
+    version, found = _version_in(head), _evidence_in(head)
+    if version:
+        return [Era.OWN]
+    if whole and (found.broken or not head):
+        raise UnknownShape(found.broken_at, str(found.broken or "the file is empty"))
+    if found.is_chunk or whole:
+        return [found.conclusion()] if found.era or whole else found.chunks_left()
+    left = [found.era] if found.era else [Era.A, Era.B, Era.C]
+    return left if found.era not in (None, Era.A) or version == 0 else [Era.OWN, *left]
+
+
+def _version_in(head: bytes) -> int | None:
+    """Returns the version of the first message, 0 if it has none; None if the message is longer or broken."""
+    with suppress(BrokenWire, DecodeError):
+        length, start = varint(head, 0, len(head))
+        if len(head) >= start + length:
+            return int(_Version.FromString(head[start : start + length]).format_version)
+    return None
+
+
+def _evidence_in(head: bytes) -> _Evidence:
+    found, stream = _Evidence(), ByteStream(io.BytesIO(), head)
+    try:
+        found.read(stream)
+    except BrokenWire as error:
+        found.broken, found.broken_at = error, stream.offset
+    return found
 
 
 def _first_version(reopen: Callable[[], BinaryIO]) -> int:
@@ -108,6 +151,10 @@ class _Evidence:
         """Whether the first organism has the numbers since era E."""
         self._deltas: int | None = None
         self._since_f = False
+        self._count = 0
+        self.broken: BrokenWire | None = None
+        """What is wrong at the byte `broken_at`, if the bytes read are not all of the file's."""
+        self.broken_at = 0
 
     def read(self, stream: ByteStream) -> None:
         """Reads messages until the era is known."""
@@ -127,10 +174,18 @@ class _Evidence:
                     "field 5 of its ticks is always empty, which is a cell in era A and no cells in era C",
                 )
             return Era.A
-        # Without deltas or organisms, the eras that are left have the same rows.
+        # Without organisms, the eras that are left have the same rows. With founders only, E and F differ in their
+        # generation: 0 in F, and unknown in E.
         if self._registers is False:
             return Era.D
         return Era.F if self._deltas is None and self._since_f else Era.E
+
+    def chunks_left(self) -> list[Era]:
+        """Returns the eras of chunks that are possible so far."""
+        if self._registers is False:
+            return [Era.D]
+        later = [Era.F, Era.G] if self._since_f else [Era.E, Era.F, Era.G]
+        return later if self._registers else [Era.D, *later]
 
     def _read_message(self, stream: ByteStream, end: int) -> None:
         cells: Era | None = None
@@ -171,6 +226,8 @@ class _Evidence:
             self.era = Era.G
         elif field.number == DELTAS:
             self.era = Era.F
+        elif field.number == TICK_COUNT:
+            self._count = field.value
         elif field.number == SNAPSHOT:
             self._look_for_organisms(stream, field, _ORGANISMS_OF_TICK)
         elif field.number == DELTAS_BEFORE:
@@ -180,14 +237,15 @@ class _Evidence:
                 self.era = Era.E if self._registers else Era.D
 
     def _look_for_organisms(self, stream: ByteStream, recording: Field, number: int) -> None:
-        if self._registers is not None:
-            return
         for field in stream.fields(recording.end):
+            # If no delta follows that decides, any organism but a founder does.
+            if self._registers is not None and (self._since_f or self._count > 1 or not self._registers):
+                return
             if field.number == number and field.kind == BYTES:
                 organism = stream.take(field.end - field.start)
-                self._registers = is_renumbered(organism, field.start)
+                if self._registers is None:
+                    self._registers = is_renumbered(organism, field.start)
                 self._since_f = any(part.number in _SINCE_F for part in fields(organism))
-                return
 
 
 def check_chunk_field(field: Field) -> None:

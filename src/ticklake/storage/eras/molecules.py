@@ -20,6 +20,7 @@ _NAMES = {1: "flat_indices", 2: "molecule_data", 3: "owner_ids"}
 _NONE: Int32s = np.empty(0, np.int32)
 _BLOCK_BYTES, _VARINT_BYTES = 1 << 20, 10
 _LARGEST_DENSE, _SPARSE = 1 << 22, 8
+_MOST_TOUCHED = 1 << 20
 _PACKED_TAG = b"\x0a"
 
 
@@ -81,24 +82,55 @@ class State:
     If a good part of a small world is occupied, two arrays of all its cells are faster than a merge.
     """
 
-    def __init__(self, snapshot: Cells, size: int) -> None:
-        self._cells = snapshot.occupied()
+    def __init__(self, snapshot: Cells, size: int, *, tracks: bool = False) -> None:
+        """With `tracks`, `differing` can be asked for deltas that restart from the snapshot."""
+        self._tracks = tracks
+        self._touched: list[Int32s] = []
+        self._cells = self._snapshot = snapshot.occupied()
         self._dense = None
         if size <= min(_LARGEST_DENSE, _SPARSE * len(self._cells.flat)):
             self._dense = np.zeros((2, size), np.int32)
             self._fill(self._dense, self._cells)
 
     def apply(self, delta: Cells) -> None:
+        if self._tracks:
+            self._touch(delta)
         if self._dense is None:
             self._cells = self._cells.changed_by(delta)
         else:
             self._fill(self._dense, delta)
 
-    def differing(self, delta: Cells) -> Cells:
-        """Returns the cells of a delta that change. It may also list others, for example after a resume."""
+    def restart(self, delta: Cells) -> None:
+        """Applies a delta that lists all changes since the snapshot. The deltas before it do not matter."""
+        self._cells, self._touched = self._snapshot, []
+        if self._dense is not None:
+            self._dense[:] = 0
+            self._fill(self._dense, self._snapshot)
+        self.apply(delta)
+
+    def differing(self, delta: Cells, *, restarts: bool = False) -> Cells:
+        """Returns the cells that a delta changes. It may also list others, for example after a resume.
+
+        If it `restarts` from the snapshot, cells that it does not list are as they were there.
+        """
+        delta = self._with_reverted(delta) if restarts else delta
         there = self._cells.at(delta.flat) if self._dense is None else self._dense[:, delta.flat]
         changes = (there[0] != delta.molecule) | (there[1] != delta.owner)
         return Cells(*(column[changes] for column in delta))
+
+    def _with_reverted(self, delta: Cells) -> Cells:
+        others = np.setdiff1d(np.concatenate([_NONE, *self._touched]), delta.flat)
+        if not len(others):
+            return delta
+        reverted = Cells(others, *self._snapshot.at(others))
+        order = np.argsort(np.concatenate([delta.flat, others]))
+        return Cells(*(np.concatenate(pair)[order] for pair in zip(delta, reverted, strict=True)))
+
+    def _touch(self, delta: Cells) -> None:
+        """Remembers which cells have changed since the snapshot."""
+        self._touched.append(delta.flat)
+        if sum(map(len, self._touched)) > max(_MOST_TOUCHED, 2 * len(self._touched[0])):
+            self._touched = [np.unique(np.concatenate(self._touched))]
 
     def cells(self) -> Cells:
         """Returns the occupied cells now."""
@@ -169,6 +201,11 @@ def _check(cells: Cells, size: int) -> None:
 def cells_in(message: bytes, size: int) -> Cells:
     """Returns the occupied cells of a tick of era C. They are in any order."""
     return cells_of(ByteStream(io.BytesIO(), message), len(message), size, ascending=False).occupied()
+
+
+def delta_in(message: bytes, size: int) -> Cells:
+    """Returns the cells that a delta lists."""
+    return cells_of(ByteStream(io.BytesIO(), message), len(message), size)
 
 
 def any_begins_with_bytes(cells: pa.BinaryArray) -> bool:

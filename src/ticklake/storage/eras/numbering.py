@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 
 from ticklake.contracts import EnvironmentConfig, SimulationMetadata
 from ticklake.storage.eras.wire import BYTES, VARINT, Field, fields, signed
+from ticklake.world import FORK
 
 _TEXTS = {1: "simulation_run_id", 5: "resolved_config_json"}
 _NUMBERS = {2: "start_time_ms", 3: "initial_seed"}
@@ -48,7 +49,7 @@ def _without(message: bytes, found: list[Field], number: int) -> bytes:
 
 
 def _since(message: bytes, found: list[Field]) -> SimulationMetadata:
-    metadata = SimulationMetadata()
+    metadata, own = SimulationMetadata(), dict[str, str]()
     for field in found:
         content = message[field.start : field.end]
         if field.number in _TEXTS and field.kind == BYTES:
@@ -58,10 +59,11 @@ def _since(message: bytes, found: list[Field]) -> SimulationMetadata:
         elif field.number == _PROGRAMS and field.kind == BYTES:
             metadata.programs.add(program_id=_text(content, 1))
         elif field.number == _BUILD_REVISION and field.kind == BYTES:
-            metadata.user_metadata["evochora.build_revision"] = content.decode()
+            own["evochora.build_revision"] = content.decode()
         elif field.number == _FORK and field.kind == BYTES:
-            metadata.user_metadata["evochora.fork"] = _fork(content)
+            own[FORK] = _fork(content)
     _add_config(metadata)
+    metadata.user_metadata.update(own)
     return metadata
 
 

@@ -18,7 +18,7 @@ from ticklake.storage.eras.detection import (
     check_chunk_field,
     is_renumbered,
 )
-from ticklake.storage.eras.molecules import Cells, State, cells_of
+from ticklake.storage.eras.molecules import Cells, State, cells_of, delta_in
 from ticklake.storage.eras.wire import BYTES, VARINT, ByteStream, Field, signed, varint
 from ticklake.storage.errors import BadBatchFile, BadFile
 from ticklake.storage.files import BatchFile
@@ -27,7 +27,8 @@ from ticklake.ticks import TickRange
 from ticklake.world import MAX_CELLS, World
 
 _RUN_ID, _FIRST, _LAST, _DELTA_TICKS, _DELTA_TYPES = 1, 2, 3, 7, 8
-_DELTA_TYPE_NAMES = {1: "INCREMENTAL", 2: "ACCUMULATED"}
+_INCREMENTAL, _ACCUMULATED = 1, 2
+_MOST_HELD_BYTES = 32 << 20
 
 
 class Layout(NamedTuple):
@@ -90,6 +91,18 @@ class Recording:
         return self.changes if self.since is None else Cells()
 
 
+class _Delta(NamedTuple):
+    """A delta that is not applied yet: where it is, and its cells, decoded or not."""
+
+    offset: int
+    tick: int
+    kind: int
+    cells: Cells | bytes
+
+    def size(self) -> int:
+        return len(self.cells) if isinstance(self.cells, bytes) else 12 * len(self.cells.flat)
+
+
 class _Chunk:
     """The state of one chunk while it is read."""
 
@@ -99,20 +112,34 @@ class _Chunk:
         self.first = self.last = self.count = 0
         self.snapshot: Recording | None = None
         self.world: State | None = None
+        self.held: list[_Delta] = []
+        """The deltas that lead from the state of the world to the last recording."""
         self.ticks: list[int] = []
         self.kinds: list[int] = []
         self.listed: dict[int, list[int]] = {}
         """The ticks and kinds of the deltas, as listed in the chunk since era F."""
+        self.named: int | None = None
+        """The sampling interval that it names, since era G. It comes after the snapshot."""
 
     def interval(self) -> int | None:
-        """Returns the sampling interval that its first and last tick imply."""
-        return None if self.count < 2 else (self.last - self.first) // (self.count - 1)
+        """Returns the sampling interval: what its first, last and number of ticks imply, or what it names."""
+        return self.named if self.count < 2 else (self.last - self.first) // (self.count - 1)
+
+    def check_interval(self, of_run: int | None) -> None:
+        """Raises ValueError if it does not have every n-th tick of its run, or names another n."""
+        step = self.interval() or of_run or 1
+        if self.first % step or [*range(self.first + step, self.last + 1, step)] != self.ticks:
+            ticks = f"a chunk of {self.count} ticks from {self.first} to {self.last}"
+            raise ValueError(f"{ticks} does not have every n-th tick, counted from 0; by the metadata, n is {of_run}")
+        if self.named is not None and self.named != step:
+            raise ValueError(f"a chunk names the sampling interval {self.named}, but its ticks have {step}")
 
 
 class ChunkReader:
     """Reads the recordings of one slice. The slice is valid only if `recordings` ends without an error.
 
-    Each delta of a chunk is applied, also those before the slice. So the rows of a tick never depend on the slice.
+    An accumulated delta replaces all deltas before it, also those in the slice. So the rows of a tick never depend on
+    the slice. Of the deltas before a slice, only the last accumulated one and those after it are decoded.
     """
 
     def __init__(
@@ -157,6 +184,7 @@ class ChunkReader:
             raise self._bad(str(error)) from error
 
     def _read(self, stream: ByteStream, chunk: _Chunk) -> Iterator[Recording]:
+        alone: list[Recording] = []
         for part in stream.fields(chunk.end):
             if chunk.snapshot is not None and chunk.snapshot.tick >= self._ticks.end < chunk.last:
                 stream.skip_to(chunk.end)
@@ -169,14 +197,23 @@ class ChunkReader:
                 if chunk.last < self._ticks.start or chunk.first > self._ticks.end:
                     stream.skip_to(chunk.end)
                     break
-                yield from self._record(stream, chunk, part, _OF_SNAPSHOT)
+                recorded = self._record(stream, chunk, part, _OF_SNAPSHOT)
+                if chunk.count > 1:
+                    yield from recorded
+                else:
+                    alone += recorded  # its interval comes after it
             elif part.number == DELTAS or (part.number == DELTAS_BEFORE and part.kind == BYTES):
                 self._check_delta(chunk, part)
                 yield from self._record(stream, chunk, part, _OF_DELTA)
+            elif part.number == DELTAS_BEFORE:
+                chunk.named = signed(part.value)
             elif part.number in (_DELTA_TICKS, _DELTA_TYPES):
                 chunk.listed.setdefault(part.number, []).extend(_packed(_taken(stream, part)))
         else:
             self._finish(chunk)
+        for one in alone:
+            one.interval = chunk.interval() or self._interval
+            yield one
         self._last = chunk.last
 
     def _add_head(self, stream: ByteStream, chunk: _Chunk, part: Field) -> None:
@@ -229,21 +266,45 @@ class ChunkReader:
         if self._is_wanted(found.tick):
             yield found
 
-    def _apply(self, chunk: _Chunk, content: Cells, found: Recording) -> None:
-        """Applies the cells that a recording lists, and keeps what is wanted of them."""
+    def _apply(self, chunk: _Chunk, content: Cells | bytes, found: Recording) -> None:
+        """Applies the cells that a recording lists, now or if they are needed, and keeps what is wanted of them."""
         wanted, is_wanted = self._wanted, self._is_wanted(found.tick)
         if found.since is None:
+            assert isinstance(content, Cells)  # noqa: S101  a snapshot is decoded at once
             found.changes = content.occupied() if is_wanted and (wanted.changes or wanted.snapshots) else Cells()
-            chunk.world = State(content, self._size) if wanted.cells or wanted.changes else None
+            if wanted.cells or wanted.changes:
+                chunk.world = State(content, self._size, tracks=wanted.changes)
         elif chunk.world is not None:
-            found.changes = chunk.world.differing(content) if is_wanted and wanted.changes else Cells()
-            chunk.world.apply(content)
+            restarts = found.kind == _ACCUMULATED
+            if is_wanted and wanted.changes and isinstance(content, Cells):
+                self._catch_up(chunk, chunk.world)
+                found.changes = chunk.world.differing(content, restarts=restarts)
+            elif restarts:
+                chunk.held.clear()
+            chunk.held.append(_Delta(found.offset, found.tick, found.kind, content))
+            if is_wanted or sum(one.size() for one in chunk.held) > _MOST_HELD_BYTES:
+                self._catch_up(chunk, chunk.world)
         if chunk.world is not None and is_wanted and wanted.cells:
             found.cells = chunk.world.cells()
 
-    def _read_content(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells:
+    def _catch_up(self, chunk: _Chunk, world: State) -> None:
+        """Applies the deltas that were not needed until now."""
+        for self._offset, self._tick, kind, cells in chunk.held:
+            delta = delta_in(cells, self._size) if isinstance(cells, bytes) else cells
+            (world.restart if kind == _ACCUMULATED else world.apply)(delta)
+        chunk.held.clear()
+
+    def _cells(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells | bytes:
+        """Returns the cells of a recording, decoded only if that is necessary or if they are large."""
+        if not self._wanted.cells_of(layout):
+            return Cells()
+        if layout is _OF_DELTA and not self._is_wanted(found.tick) and part.end - part.start <= _MOST_HELD_BYTES:
+            return stream.take(part.end - part.start)
+        return cells_of(stream, part.end, self._size)
+
+    def _read_content(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells | bytes:
         """Reads the fields of a recording. Returns the cells that it lists, if they are wanted."""
-        cells: list[Cells] = []
+        cells: list[Cells | bytes] = []
         begun = False
         for inner in stream.fields(part.end):
             if layout.is_unfit(inner):
@@ -258,8 +319,7 @@ class ChunkReader:
                 found.kind = inner.value
             elif inner.number == layout.cells:
                 begun = True
-                decodes = self._wanted.cells_of(layout)
-                cells.append(cells_of(stream, inner.end, self._size) if decodes else Cells())
+                cells.append(self._cells(stream, inner, found, layout))
             elif inner.number == layout.organisms:
                 begun = True
                 if self._wanted.organisms and self._is_wanted(found.tick):
@@ -275,7 +335,7 @@ class ChunkReader:
             if found.tick != chunk.first:
                 raise ValueError(f"the snapshot of a chunk has this tick, but the chunk says {chunk.first}")
             return
-        if found.kind not in _DELTA_TYPE_NAMES:
+        if found.kind not in (_INCREMENTAL, _ACCUMULATED):
             raise ValueError(f"delta type {found.kind} is unknown")
         before = chunk.ticks[-1] if chunk.ticks else chunk.first
         if found.tick <= before:
@@ -293,6 +353,7 @@ class ChunkReader:
             raise ValueError(f"a chunk says that it has {chunk.count} ticks, but has {1 + len(chunk.ticks)}")
         if chunk.snapshot.tick != chunk.last:
             raise ValueError(f"a chunk ends with this tick, but says {chunk.last}")
+        chunk.check_interval(self._interval)
         for number, values in ((_DELTA_TICKS, chunk.ticks), (_DELTA_TYPES, chunk.kinds)):
             if chunk.listed.get(number, values) != values:
                 raise ValueError(f"field {number} of a chunk lists other deltas than it has")

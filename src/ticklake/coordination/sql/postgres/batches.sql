@@ -86,7 +86,12 @@ WHERE indexer_class = %(indexer_class)s AND table_id = %(table_id)s AND status =
 RETURNING batch_filename, lacks
 
 -- name: set_missing
-UPDATE coordinator_batches SET lacks = %(lacks)s, file_stamp = %(stamp)s
+-- A file that was sampled more coarsely than its run stands for the ticks up to its next one too.
+UPDATE coordinator_batches SET lacks = %(lacks)s, file_stamp = %(stamp)s, tick_end = greatest(tick_end, %(reach)s)
+WHERE indexer_class || '' = %(indexer_class)s AND table_id || '' = %(table_id)s AND batch_filename = %(filename)s
+
+-- name: ticks_of
+SELECT tick_start, tick_end FROM coordinator_batches
 WHERE indexer_class || '' = %(indexer_class)s AND table_id || '' = %(table_id)s AND batch_filename = %(filename)s
 
 -- name: fail

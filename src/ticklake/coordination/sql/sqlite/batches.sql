@@ -84,7 +84,12 @@ WHERE indexer_class = :indexer_class AND table_id = :table_id AND status = 'clai
 RETURNING batch_filename, lacks
 
 -- name: set_missing
-UPDATE coordinator_batches SET lacks = :lacks, file_stamp = :stamp
+-- A file that was sampled more coarsely than its run stands for the ticks up to its next one too.
+UPDATE coordinator_batches SET lacks = :lacks, file_stamp = :stamp, tick_end = max(tick_end, :reach)
+WHERE indexer_class = :indexer_class AND table_id = :table_id AND batch_filename = :filename
+
+-- name: ticks_of
+SELECT tick_start, tick_end FROM coordinator_batches
 WHERE indexer_class = :indexer_class AND table_id = :table_id AND batch_filename = :filename
 
 -- name: fail
