@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ class World:
     shape: tuple[int, ...]
     toroidal: tuple[bool, ...]
     sampling_interval: int
+    max_entropy: int | None = None
+    """The entropy at which an organism dies, if the configuration of the run says it."""
 
     @classmethod
     def of(cls, metadata: SimulationMetadata) -> World:
@@ -42,7 +45,7 @@ class World:
             raise BadMetadata(run_id=metadata.simulation_run_id, reason=reason)
         shape = tuple(metadata.environment.shape)
         toroidal = tuple(metadata.environment.toroidal) or (False,) * len(shape)
-        return cls(metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval)
+        return cls(metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval, _max_entropy(metadata))
 
     @property
     def cells(self) -> int:
@@ -57,6 +60,14 @@ class World:
             reversed_axes.append(rest - above * size)
             rest = above
         return (rest, *reversed(reversed_axes))
+
+
+def _max_entropy(metadata: SimulationMetadata) -> int | None:
+    try:
+        limit = json.loads(metadata.resolved_config_json)["runtime"]["organism"]["max-entropy"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None  # it is the configuration of another program, or of an older build
+    return limit if type(limit) is int else None
 
 
 def _invalid_reason(metadata: SimulationMetadata) -> str | None:
