@@ -15,8 +15,8 @@ from bench.results import chart, markdown
 
 HERE = Path(__file__).parent
 BENCHMARKS = (
-    "codec", "formats", "indexing", "scale", "visibility", "many_runs", "competing", "reading", "growth", "consumer",
-    "events", "topics", "web",
+    "codec", "formats", "analytics", "indexing", "scale", "visibility", "many_runs", "competing", "reading", "growth",
+    "consumer", "events", "topics", "web",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ class World:
     sampling_interval: int
     first_tick: int = 0
     """Where the run begins: after 0 if it is a fork, which records a part of another run again."""
+    max_entropy: int | None = None
+    """The entropy at which an organism dies, if the configuration of the run says it."""
 
     @classmethod
     def of(cls, metadata: SimulationMetadata) -> World:
@@ -51,7 +54,9 @@ class World:
         toroidal = tuple(metadata.environment.toroidal) or (False,) * len(shape)
         fork = _FORK_TICKS.fullmatch(metadata.user_metadata.get(FORK, ""))
         first = int(fork[1]) if fork else 0
-        return cls(metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval, first)
+        return cls(
+            metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval, first, _max_entropy(metadata)
+        )
 
     @property
     def cells(self) -> int:
@@ -66,6 +71,14 @@ class World:
             reversed_axes.append(rest - above * size)
             rest = above
         return (rest, *reversed(reversed_axes))
+
+
+def _max_entropy(metadata: SimulationMetadata) -> int | None:
+    try:
+        limit = json.loads(metadata.resolved_config_json)["runtime"]["organism"]["max-entropy"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None  # it is the configuration of another program, or of an older build
+    return limit if type(limit) is int else None
 
 
 def _invalid_reason(metadata: SimulationMetadata) -> str | None:

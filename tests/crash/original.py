@@ -14,6 +14,16 @@ Cells = Mapping[int, tuple[int, int]]
 
 
 @dataclass
+class Mutation:
+    plugin: str
+    kind: str
+    cells: Sequence[int] = ()
+    old: Sequence[int] = ()
+    new: Sequence[int] = ()
+    dv: Sequence[int] = ()
+
+
+@dataclass
 class Organism:
     id: int
     parent: int | None = None
@@ -28,6 +38,9 @@ class Organism:
     opcode: int | None = None
     failure: str | None = None
     generation: int = 0
+    program: str = "p"
+    parent_genome: int = 77
+    mutations: Sequence[Mutation] = ()
 
 
 @dataclass
@@ -35,6 +48,8 @@ class Tick:
     number: int
     cells: Cells
     organisms: Sequence[Organism] = ()
+    created: int = 0
+    genomes: int = 0
 
 
 @dataclass
@@ -60,6 +75,7 @@ class Chunk:
             deltas.append(
                 number(1, tick.number) + number(2, 7) + number(3, kind) + part(4, columns(changed))
                 + b"".join(part(5, organism(one, self.era)) for one in tick.organisms)
+                + number(6, tick.created) + number(9, tick.genomes)
             )  # fmt: skip
         message = part(1, RUN.encode()) + number(2, first.number) + number(3, last.number)
         message += number(4, self.changes.get("count", len(self.ticks))) + part(5, tick_data(first, self.era))
@@ -84,7 +100,8 @@ def metadata(era: str, shape: Sequence[int] = (10, 10), step: int = 1, fork: tup
     if era in "ABCD":
         environment = number(1, len(shape)) + packed(2, shape) + packed(3, [1] * len(shape))
         return framed([head + part(4, environment) + number(10, step)])
-    config = {"environment": {"shape": list(shape), "topology": "TORUS"}, "samplingInterval": step}
+    config: dict[str, Any] = {"environment": {"shape": list(shape), "topology": "TORUS"}, "samplingInterval": step}
+    config["runtime"] = {"organism": {"max-entropy": 10000}}
     origin = b"" if fork is None else part(7, part(1, b"parent") + number(2, fork[0]) + number(3, fork[1]))
     return framed([head + part(5, json.dumps(config).encode()) + origin])
 
@@ -96,7 +113,7 @@ def tick_data(tick: Tick, era: str) -> bytes:
         cells = b"".join(part(5, cell(flat, *content, era)) for flat, content in sorted(tick.cells.items())[::-1])
     else:
         cells = part(5, columns(tick.cells))
-    return head + cells + part(6, b"random")
+    return head + cells + part(6, b"random") + number(8, tick.created) + number(9, tick.genomes)
 
 
 def cell(flat: int, molecule: int, owner: int, era: str) -> bytes:
@@ -122,7 +139,7 @@ def organism(one: Organism, era: str) -> bytes:
     numbers = (15, 16, 17, 19, 21, 26, 27, 28, 29) if new else (18, 19, 20, 22, 24, 29, 30, 31, 32)
     at = dict(zip(names, numbers, strict=True))
     data = number(1, one.id) + (b"" if one.parent is None else number(2, one.parent, present=True))
-    data += number(3, one.birth) + part(4, b"p") + number(5, one.energy)
+    data += number(3, one.birth) + part(4, one.program.encode()) + number(5, one.energy)
     data += part(6, packed(1, one.ip)) + part(7, packed(1, (3, 4)))
     data += b"".join(part(11, number(1, 9)) for _ in range(48 if new else 8))
     data += number(at["dead"], one.is_dead) + number(at["failed"], one.failure is not None)
@@ -136,8 +153,15 @@ def organism(one: Organism, era: str) -> bytes:
         data += b"" if one.death is None else number(at["death"], one.death, present=True)
     if era in "FG":
         data += number(37, one.generation)
-        data += b"" if one.parent is None else number(38, 77, present=True)
+        data += b"" if one.parent is None else number(38, one.parent_genome, present=True)
+        data += b"".join(part(39, mutation(event)) for event in one.mutations)
     return data
+
+
+def mutation(event: Mutation) -> bytes:
+    data = part(1, event.plugin.encode()) + part(2, event.kind.encode()) + packed(3, event.cells)
+    data += packed(4, event.old) + packed(5, event.new) + packed(6, [12])
+    return data + packed(7, [step << 1 ^ step >> 63 for step in event.dv])
 
 
 def framed(messages: Any) -> bytes:

@@ -142,3 +142,28 @@ def test_a_node_stops_gracefully_and_leaves_no_buffered_tick(
 def ticks_in(run: Path) -> list[int]:
     rows = DeltaTable(run / "environment_data").to_pyarrow_table(columns=["tick_number"])
     return sorted(rows.column(0).unique().to_pylist())
+
+
+@pytest.mark.usefixtures("spark")
+def test_analyze_makes_all_tables_of_analytics_and_does_nothing_twice(maker: Any, tmp_path: Path) -> None:
+    maker.metadata()
+    maker.batches(2, ticks=10)
+    places = ("--storage", str(tmp_path / "storage"), "--lake", str(tmp_path / "lake"))
+    one = in_process("analyze", *places, "--table", "births", "--json")
+    assert [(table["table"], table["rows"]) for table in json.loads(one.stdout)["tables"]] == [("births", 1)]
+    rest = in_process("analyze", maker.run_id, *places, "--json")
+    assert rest.exit_code == 0, rest.output
+    tables = {table["table"]: (table["ticks"], table["present"]) for table in json.loads(rest.stdout)["tables"]}
+    assert tables.pop("births") == (0, 20)
+    assert set(tables.values()) == {(20, 0)}
+    again = json.loads(CliRunner().invoke(cli, ["analyze", *places, "--json", "--master", "local[nothing]"]).stdout)
+    assert {table["present"] for table in again["tables"]} == {20}
+    status = json.loads(CliRunner().invoke(cli, ["status", maker.run_id, *places, "--json"]).stdout)
+    assert {table["missing"] for table in status["tables"] if table["name"] != "metadata"} == {0}
+    verified = CliRunner().invoke(cli, ["verify", maker.run_id, *places, "--json"])
+    assert [table["coverage"]["missing"] for table in json.loads(verified.stdout)["tables"]] == [[]] * 8
+    sql = CliRunner().invoke(cli, ["sql", "SELECT sum(births) AS born FROM tick_stats", *places[2:], "--json"])
+    assert json.loads(sql.stdout) == [{"born": 1}]
+    refused = CliRunner().invoke(cli, ["analyze", *places, "--table", "organism_data"])
+    assert "organism_data" in str(refused.exception)
+    assert "tick_stats" in str(refused.exception)

@@ -25,6 +25,10 @@ RESOURCES: dict[str, type[options.Options]] = {
     "EventQueue": options.EventQueueOptions,
 }
 
+ANALYTICS = (
+    *("TickStatsIndexer", "BirthsIndexer", "DeathsIndexer", "GenomeCountsIndexer", "ProgramCountsIndexer"),
+    *("CellStatsIndexer", "InstructionCountsIndexer", "MutationEventsIndexer"),
+)
 _STORED = ("storage-write", "topic-write")
 _INDEXED = ("storage-read", "lake-write")
 SERVICES: dict[str, ServiceClass] = {
@@ -37,6 +41,7 @@ SERVICES: dict[str, ServiceClass] = {
     "MetadataIndexer": ServiceClass(options.MetadataIndexerOptions, (*_INDEXED, "topic-read")),
     "EnvironmentIndexer": ServiceClass(options.EnvironmentIndexerOptions, _INDEXED),
     "OrganismIndexer": ServiceClass(options.BatchIndexerOptions, _INDEXED),
+    **dict.fromkeys(ANALYTICS, ServiceClass(options.BatchIndexerOptions, _INDEXED)),
     "DummyIndexer": ServiceClass(options.BatchIndexerOptions, ("storage-read",)),
     "SimpleBatchIndexer": ServiceClass(options.UnbufferedIndexerOptions, _INDEXED),
     "EventIndexer": ServiceClass(options.EventIndexerOptions, ("events-read", "lake-write")),

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from ticklake.config.bindings import USAGES, Binding
-from ticklake.config.classes import OWN_INDEXER, SERVICES
+from ticklake.config.classes import ANALYTICS, OWN_INDEXER, SERVICES
 from ticklake.config.errors import BindingMissing, GroupFillsTwoTables
 from ticklake.config.hocon import listed
 from ticklake.config.options import DatabaseOptions, LakeOptions, NodeOptions, Options, StorageOptions, TopicOptions
 
 _ANNOUNCING = ("PersistenceService", "ReconciliationService")
-_LISTENING = ("EnvironmentIndexer", "OrganismIndexer", "DummyIndexer", "SimpleBatchIndexer", "MinimalBatchIndexer")
+_LISTENING = (
+    *("EnvironmentIndexer", "OrganismIndexer", "DummyIndexer", "SimpleBatchIndexer", "MinimalBatchIndexer"),
+    *ANALYTICS,
+)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
+from ticklake.indexers.analytics import PER_TICK
 from ticklake.indexers.base import Indexer
 from ticklake.indexers.batch import BatchIndexer
 from ticklake.indexers.builtin import (
@@ -30,6 +31,7 @@ INDEXERS: dict[str, type[Indexer]] = {
         MetadataIndexer,
         EnvironmentIndexer,
         OrganismIndexer,
+        *PER_TICK,
         DummyIndexer,
         SimpleBatchIndexer,
         MinimalBatchIndexer,
@@ -66,6 +68,15 @@ def indexers_of(tables: Iterable[str], cells: str = ALL) -> list[type[BatchIndex
         if kind.table is None:
             raise UnknownIndexer(name=name, reason="it has no table")
     return list(found.values())
+
+
+def analytics_of(tables: Iterable[str]) -> list[str]:
+    """Returns the tables of analytics with these names. Default: all that are made from single ticks."""
+    known = [kind.table.name for kind in PER_TICK if kind.table]
+    for table in tables:
+        if table not in known:
+            raise UnknownTable(table=table, known=", ".join(known))
+    return list(tables) or known
 
 
 def _import_indexer(class_name: str) -> type[BatchIndexer]:

@@ -29,13 +29,20 @@ _LATER_OF_ORGANISMS = {
     "generation": (37, _INT32, False),
     "parent_genome_hash": (38, _INT64, True),
 }
+_LATER_OF_TICKS = {"total_organisms_created": (8, _INT64, True), "total_unique_genomes": (9, _INT64, True)}
+_MUTATIONS = ("birth_mutations", 39)
+_OF_MUTATIONS = (
+    *(("plugin_class", 1, _Field.TYPE_STRING, False), ("kind", 2, _Field.TYPE_STRING, False)),
+    *(("cells", 3, _INT32, True), ("old_values", 4, _INT32, True), ("new_values", 5, _INT32, True)),
+    ("dv", 7, _Field.TYPE_SINT32, True),
+)
 _SAME = 10
 """Fields of organisms up to this number have kept it."""
 _SINCE_E = {
     "data_stack": 12, "location_stack": 13, "is_dead": 15, "instruction_failed": 16, "failure_reason": 17,
     "instruction_opcode_id": 19, "instruction_energy_cost": 21, "instruction_entropy_delta": 22, "ip_before_fetch": 23,
     "dv_before_fetch": 24, "entropy_register": 26, "molecule_marker_register": 27, "genome_hash": 28, "death_tick": 29,
-    "generation": 37, "parent_genome_hash": 38,
+    "generation": 37, "parent_genome_hash": 38, "birth_mutations": 39,
 }  # fmt: skip
 """The other fields of organisms that have kept their meaning on 2026-03-28, and their numbers since then."""
 
@@ -55,6 +62,8 @@ def project(
     if later or renumbered:
         _add(messages["CellState"], _LATER_OF_CELLS)
         _add(messages["OrganismState"], _LATER_OF_ORGANISMS)
+        _add(messages["TickData"], _LATER_OF_TICKS)
+        _add_mutations(file, messages["OrganismState"])
     wanted = _tree(fields)
     _keep(messages["TickData"], wanted)
     for field in messages["TickData"].field:
@@ -99,6 +108,16 @@ def _add(message: DescriptorProto, later: dict[str, tuple[int, _Field.Type.Value
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{name}")
+
+
+def _add_mutations(file: FileDescriptorProto, organism: DescriptorProto) -> None:
+    event = file.message_type.add(name="MutationEvent")
+    for name, number, kind, repeated in _OF_MUTATIONS:
+        label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
+        event.field.add(name=name, number=number, type=kind, label=label)
+    name, number = _MUTATIONS
+    field = organism.field.add(name=name, number=number, type=_Field.TYPE_MESSAGE, label=_Field.LABEL_REPEATED)
+    field.type_name = f".{file.package}.{event.name}"
 
 
 def _renumber(message: DescriptorProto) -> None:

@@ -122,7 +122,7 @@ def test_a_wrong_binding(load_text, uri, kind, expected):
         ("pipeline { resource { } }", errors.UnknownKey, "unknown key pipeline.resource; did you mean 'resources'?"),
         ("services = 3", errors.BadValue, "node.conf:1: services: must be a block"),
         ("services { x = 3 }", errors.BadValue, "services.x: must be a block"),
-        ("services { x { } }", errors.ClassMissing, "services.x needs a class; one of: CompactionService"),
+        ("services { x { } }", errors.ClassMissing, "services.x needs a class; one of: BirthsIndexer"),
         ("services { x { class = DumyIndexer } }", errors.UnknownClass, "'DumyIndexer'; did you mean 'DummyIndexer'?"),
         (
             "resources { x { path = y } }",

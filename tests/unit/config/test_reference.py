@@ -10,7 +10,7 @@ import pytest
 
 from ticklake.config import load
 from ticklake.config import rendering as showing
-from ticklake.config.classes import RESOURCES, SERVICES
+from ticklake.config.classes import ANALYTICS, RESOURCES, SERVICES
 from ticklake.config.hocon.document import read
 from ticklake.config.options import NodeOptions, Options
 from ticklake.config.templates import REFERENCE, STARTER, write_starter
@@ -63,7 +63,7 @@ def test_it_loads_and_lacks_nothing(file):
     settings.check_complete()
     assert set(SERVICES) - {found.class_name for found in settings.services.values()} <= {
         "OrganismIndexer", "DummyIndexer", "MinimalBatchIndexer", "SimpleBatchIndexer", "ReconciliationService",
-        "EventIndexer",
+        "EventIndexer", *ANALYTICS,
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ticklake.indexers.builtin.columns import components
 from ticklake.indexers.builtin.dummy import DummyIndexer
 from ticklake.indexers.builtin.environment import OF_CELLS, EnvironmentIndexer
 from ticklake.indexers.builtin.metadata import MetadataIndexer
@@ -17,4 +18,5 @@ __all__ = [
     "MinimalBatchIndexer",
     "OrganismIndexer",
     "SimpleBatchIndexer",
+    "components",
 ]

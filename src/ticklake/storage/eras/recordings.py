@@ -40,16 +40,18 @@ class Layout(NamedTuple):
     kind: int | None
     cells: int
     organisms: int
+    created: int
+    genomes: int
 
     def is_unfit(self, part: Field) -> bool:
         """Returns whether a field has another wire type than it should have."""
         if part.number in (self.cells, self.organisms):
             return part.kind != BYTES
-        return part.number in (self.tick, self.time, self.kind) and part.kind != VARINT
+        return part.number in (self.tick, self.time, self.kind, self.created, self.genomes) and part.kind != VARINT
 
 
-_OF_SNAPSHOT = Layout("snapshot", tick=2, time=3, kind=None, cells=5, organisms=4)
-_OF_DELTA = Layout("delta", tick=1, time=2, kind=3, cells=4, organisms=5)
+_OF_SNAPSHOT = Layout("snapshot", tick=2, time=3, kind=None, cells=5, organisms=4, created=8, genomes=9)
+_OF_DELTA = Layout("delta", tick=1, time=2, kind=3, cells=4, organisms=5, created=6, genomes=9)
 
 
 class Wanted(NamedTuple):
@@ -81,6 +83,9 @@ class Recording:
     changes: Cells = field(default_factory=Cells)
     """The cells that differ from those of the recording before; of a snapshot all."""
     organisms: list[bytes] = field(default_factory=list)
+    created: int | None = None
+    genomes: int | None = None
+    """The totals of the run so far. One that is 0, or that the build does not know, is not written."""
 
     def size(self) -> int:
         """Returns about how many bytes it has in memory."""
@@ -317,6 +322,10 @@ class ChunkReader:
                 found.time = signed(inner.value)
             elif inner.number == layout.kind:
                 found.kind = inner.value
+            elif inner.number == layout.created:
+                found.created = signed(inner.value)
+            elif inner.number == layout.genomes:
+                found.genomes = signed(inner.value)
             elif inner.number == layout.cells:
                 begun = True
                 cells.append(self._cells(stream, inner, found, layout))
