@@ -72,7 +72,9 @@ def _read(storage: Storage, file: BatchFile) -> tuple[Stretch, ...]:
             if chunk.end >= file.ticks.end:
                 break
             stream.skip_to(end)
-    return tuple(found)
+    # If it has other ticks than its name says, nothing of it is indexed.
+    is_whole = bool(found) and TickRange(found[0].start, found[-1].end) == file.ticks
+    return tuple(found) if is_whole else ()
 
 
 def _chunk(stream: ByteStream, end: int) -> Stretch | None:
