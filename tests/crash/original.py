@@ -91,7 +91,9 @@ def file_of(era: str, ticks: Sequence[Tick], chunk: int = 5) -> bytes:
     """The content of a batch file."""
     if era in "ABC":
         return framed(tick_data(tick, era) for tick in ticks)
-    return framed(Chunk(era, ticks[start : start + chunk]).encoded() for start in range(0, len(ticks), chunk))
+    changes = {"interval": ticks[1].number - ticks[0].number} if len(ticks) > 1 else {}
+    parts = [ticks[start : start + chunk] for start in range(0, len(ticks), chunk)]
+    return framed(Chunk(era, part, changes=changes).encoded() for part in parts)
 
 
 def metadata(era: str, shape: Sequence[int] = (10, 10), step: int = 1, fork: tuple[int, int] | None = None) -> bytes:

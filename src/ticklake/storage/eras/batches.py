@@ -26,11 +26,11 @@ from ticklake.ticks import TickRange
 from ticklake.world import World
 
 _OF_DEATH = frozenset({"organisms.is_dead", "organisms.death_tick"})
-_NUMBERS = {"tick_number": "tick", "capture_time_ms": "time", "since": "since"}
 _NEVER = 2**63 - 1
 _NUMBERS = {
     "tick_number": "tick",
     "capture_time_ms": "time",
+    "since": "since",
     "total_organisms_created": "created",
     "total_unique_genomes": "genomes",
 }
