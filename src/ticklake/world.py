@@ -39,10 +39,10 @@ class World:
     shape: tuple[int, ...]
     toroidal: tuple[bool, ...]
     sampling_interval: int
-    first_tick: int = 0
-    """Where the run begins: after 0 if it is a fork, which records a part of another run again."""
     max_entropy: int | None = None
     """The entropy at which an organism dies, if the configuration of the run says it."""
+    first_tick: int = 0
+    """Where the run begins: after 0 if it is a fork, which records a part of another run again."""
 
     @classmethod
     def of(cls, metadata: SimulationMetadata) -> World:
@@ -55,7 +55,7 @@ class World:
         fork = _FORK_TICKS.fullmatch(metadata.user_metadata.get(FORK, ""))
         first = int(fork[1]) if fork else 0
         return cls(
-            metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval, first, _max_entropy(metadata)
+            metadata.simulation_run_id, shape, toroidal, metadata.sampling_interval, _max_entropy(metadata), first
         )
 
     @property
