@@ -393,9 +393,14 @@ class Storage:
         """Returns the only message of a file. It must have the run of the key and a known format version."""
         run_id = check_key(key)[0]
         with self.open(key) as stream:
-            messages = [message for _, block in split(stream, key) for message in block]
+            messages: list[bytes] = []
+            for _, block in split(stream, key):
+                messages += block[:2]
+                if len(messages) > 1:
+                    break
         if len(messages) != 1:
-            raise BadFile(key=key, offset=0, reason=f"it has {len(messages)} messages instead of one {kind.__name__}")
+            count = "2 messages or more" if messages else "0 messages"
+            raise BadFile(key=key, offset=0, reason=f"it has {count} instead of one {kind.__name__}")
         try:
             message: Any = parse(messages[0])
         except (ValueError, DecodeError) as error:

@@ -31,6 +31,10 @@ _SINCE_F = (37, 38, 39)
 _SHIFTED_TYPE = 1 << 20
 """Types are shifted by 16 bits in era A, and by 20 since B. No type of era A is so large."""
 _LARGEST_CELL = 1024
+_LARGEST_ORGANISM = 4 << 20
+_MOST_NUMBERS = 8_000_000
+"""So many tags, lengths and numbers are looked at. Files need a few; one made to decide nothing must not take hours."""
+_RUN_ID = 1
 
 
 class Era(StrEnum):
@@ -94,7 +98,7 @@ def era_of(head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
     if found.era is None:
         found = _Evidence()
         with suppress(BrokenWire, BadFile), reopen() as stream:
-            found.read(ByteStream(stream))
+            found.read(_Looked(stream))
     return found.conclusion()
 
 
@@ -124,7 +128,7 @@ def _version_in(head: bytes) -> int | None:
 
 
 def _evidence_in(head: bytes) -> _Evidence:
-    found, stream = _Evidence(), ByteStream(io.BytesIO(), head)
+    found, stream = _Evidence(), _Looked(io.BytesIO(), head)
     try:
         found.read(stream)
     except BrokenWire as error:
@@ -138,6 +142,18 @@ def _first_version(reopen: Callable[[], BinaryIO]) -> int:
         for _, messages in split(stream, ""):
             return int(_Version.FromString(messages[0]).format_version)
     return 0
+
+
+class _Looked(ByteStream):
+    """A stream of which only so much is looked at."""
+
+    _numbers = 0
+
+    def varint(self) -> int:
+        self._numbers += 1
+        if self._numbers > _MOST_NUMBERS:
+            raise UnknownShape(self.offset, f"nothing in its first {self.offset} bytes decides its format")
+        return super().varint()
 
 
 class _Evidence:
@@ -189,7 +205,9 @@ class _Evidence:
 
     def _read_message(self, stream: ByteStream, end: int) -> None:
         cells: Era | None = None
+        start, run_id = stream.offset, False
         for field in stream.fields(end):
+            run_id = run_id or field.number == _RUN_ID
             if self.is_chunk or (field.number == TICK_COUNT and field.kind == VARINT):
                 self.is_chunk = True
                 self._add_of_chunk(stream, field)
@@ -204,6 +222,8 @@ class _Evidence:
                 # Whatever the types of its cells are.
                 self.era = Era.OWN
                 return
+        if not run_id:
+            raise UnknownShape(start, "a message has no run id, as in no known era")
         self.era = self.era or cells
 
     def _era_of_cells(self, stream: ByteStream, field: Field) -> Era | None:
@@ -242,7 +262,7 @@ class _Evidence:
             if self._registers is not None and (self._since_f or self._count > 1 or not self._registers):
                 return
             if field.number == number and field.kind == BYTES:
-                organism = stream.take(field.end - field.start)
+                organism = organism_at(stream, field)
                 if self._registers is None:
                     self._registers = is_renumbered(organism, field.start)
                 self._since_f = any(part.number in _SINCE_F for part in fields(organism))
@@ -257,10 +277,22 @@ def check_chunk_field(field: Field) -> None:
         )
 
 
+def organism_at(stream: ByteStream, field: Field) -> bytes:
+    """Returns the bytes of an organism. Raises `UnknownShape` if there are far more than organisms have."""
+    length = field.end - field.start
+    if length > _LARGEST_ORGANISM:
+        raise UnknownShape(field.start, f"an organism of {length} bytes is longer than the {_LARGEST_ORGANISM} allowed")
+    return stream.take(length)
+
+
 def is_renumbered(organism: bytes, offset: int) -> bool:
     """Returns whether an organism has the numbers since era E. Raises `UnknownShape` if it fits neither numbering."""
-    registers = sum(1 for part in fields(organism) if part.number == _REGISTERS)
-    kinds = {part.kind for part in fields(organism) if part.number == _DECIDES_E}
+    registers, kinds = 0, set()
+    for part in fields(organism):
+        if part.number == _REGISTERS:
+            registers += 1
+        elif part.number == _DECIDES_E:
+            kinds.add(part.kind)
     since_e = registers == _REGISTERS_SINCE_E or (registers != _REGISTERS_BEFORE_E and kinds == {VARINT})
     before_e = registers == _REGISTERS_BEFORE_E or (registers != _REGISTERS_SINCE_E and kinds == {BYTES})
     contradicted = kinds - {VARINT if since_e else BYTES}

@@ -17,6 +17,7 @@ from ticklake.storage.eras.detection import (
     UnknownShape,
     check_chunk_field,
     is_renumbered,
+    organism_at,
 )
 from ticklake.storage.eras.molecules import Cells, State, cells_of, delta_in
 from ticklake.storage.eras.wire import BYTES, VARINT, ByteStream, Field, signed, varint
@@ -29,6 +30,9 @@ from ticklake.world import MAX_CELLS, World
 _RUN_ID, _FIRST, _LAST, _DELTA_TICKS, _DELTA_TYPES = 1, 2, 3, 7, 8
 _INCREMENTAL, _ACCUMULATED = 1, 2
 _MOST_HELD_BYTES = 32 << 20
+_MOST_LISTED_BYTES = 1 << 20
+_OVERHEAD_BYTES = 64
+"""About what an organism takes in memory beside its bytes."""
 
 
 class Layout(NamedTuple):
@@ -86,10 +90,18 @@ class Recording:
     created: int | None = None
     genomes: int | None = None
     """The totals of the run so far. One that is 0, or that the build does not know, is not written."""
+    bytes_of_organisms: int = 0
 
     def size(self) -> int:
         """Returns about how many bytes it has in memory."""
-        return 1 + 12 * (len(self.cells.flat) + len(self.changes.flat)) + sum(map(len, self.organisms))
+        return 1 + 12 * (len(self.cells.flat) + len(self.changes.flat)) + self.bytes_of_organisms
+
+    def add_organism(self, organism: bytes) -> None:
+        """Adds an organism. Raises ValueError if all of them are more than a tick may have."""
+        self.organisms.append(organism)
+        self.bytes_of_organisms += len(organism) + _OVERHEAD_BYTES
+        if self.bytes_of_organisms > MAX_MESSAGE_BYTES:
+            raise ValueError(f"a recording has organisms of more than {MAX_MESSAGE_BYTES} bytes")
 
     @property
     def snapshots(self) -> Cells:
@@ -125,6 +137,14 @@ class _Chunk:
         """The ticks and kinds of the deltas, as listed in the chunk since era F."""
         self.named: int | None = None
         """The sampling interval that it names, since era G. It comes after the snapshot."""
+
+    def add_listed(self, stream: ByteStream, part: Field) -> None:
+        """Adds the ticks or kinds of deltas. Raises ValueError if they are more than it says that it has."""
+        values, length = self.listed.setdefault(part.number, []), part.end - part.start
+        if length <= _MOST_LISTED_BYTES:
+            values.extend(_packed(stream.take(length)))
+        if length > _MOST_LISTED_BYTES or len(values) >= min(self.count, _MOST_LISTED_BYTES):
+            raise ValueError(f"field {part.number} of a chunk lists more deltas than {self.count} ticks can have")
 
     def interval(self) -> int | None:
         """Returns the sampling interval: what its first, last and number of ticks imply, or what it names."""
@@ -213,7 +233,7 @@ class ChunkReader:
             elif part.number == DELTAS_BEFORE:
                 chunk.named = signed(part.value)
             elif part.number in (_DELTA_TICKS, _DELTA_TYPES):
-                chunk.listed.setdefault(part.number, []).extend(_packed(_taken(stream, part)))
+                chunk.add_listed(stream, part)
         else:
             self._finish(chunk)
         for one in alone:
@@ -332,7 +352,7 @@ class ChunkReader:
             elif inner.number == layout.organisms:
                 begun = True
                 if self._wanted.organisms and self._is_wanted(found.tick):
-                    found.organisms.append(_taken(stream, inner))
+                    found.add_organism(organism_at(stream, inner))
         if len(cells) > 1:
             raise ValueError(f"a {layout.name} has its cells {len(cells)} times")
         return cells[0] if cells else Cells()
