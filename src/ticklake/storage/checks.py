@@ -26,7 +26,7 @@ class Bounds(NamedTuple):
 
 def bounds(world: World | None, era: Era) -> tuple[Bounds, ...]:
     organisms = (
-        Bounds("organisms", "organism_id", 0, _INT32, "a negative organism_id"),
+        Bounds("organisms", "organism_id", *_ids(era)),
         Bounds("organisms", "parent_id", 0, _INT32, "a negative parent_id"),
     )
     if era not in (Era.OWN, Era.A, Era.B):
@@ -47,6 +47,10 @@ def bounds(world: World | None, era: Era) -> tuple[Bounds, ...]:
         *([of_a] if era is Era.A else []),
         *organisms,
     )
+
+
+def _ids(era: Era) -> tuple[int, int, str]:
+    return (0, _INT32, "a negative organism_id") if era is Era.OWN else (1, _INT32, "an organism_id below 1")
 
 
 def first_invalid(ticks: pa.RecordBatch, world: World | None, era: Era) -> tuple[int, str] | None:

@@ -280,7 +280,7 @@ DELTA = number(1, 1) + number(3, 1) + part(4, GOOD)
         (HEAD + part(5, tick_data(Tick(1, {}), "E")) + part(6, DELTA), 1, "has this tick, but the chunk says 0"),
         (HEAD + part(5, SNAPSHOT) + b"\x32\x7f\x08\x01", 0, "field 6 has 127 bytes, but its message has 2 more"),
         (HEAD + part(5, SNAPSHOT) + part(6, DELTA + b"\x22\x7f"), 1, "field 4 has 127 bytes"),
-        (HEAD + part(5, SNAPSHOT) + part(6, DELTA + part(4, GOOD)), 1, "has its cells 2 times"),
+        (HEAD + part(5, SNAPSHOT) + part(6, DELTA + part(4, GOOD)), 1, "has its cells twice"),
         (HEAD + part(5, SNAPSHOT) + part(6, part(4, GOOD) + number(1, 1) + number(3, 1)), 0, "comes after its cells"),
         (HEAD + part(5, SNAPSHOT) + part(6, number(1, 1) + number(3, 1) + number(4, 1)), 1, "field 4 of a delta"),
         (HEAD + part(5, SNAPSHOT) + part(6, DELTA) + part(10, DELTA), 0, "in field 6, but .* era F"),
@@ -357,7 +357,7 @@ def test_only_what_is_wanted_is_decoded(tmp_path: Path) -> None:
     bad_organism = HEAD + part(5, PEOPLED) + part(6, DELTA + part(5, organism(Organism(1), "E") + b"\xff"))
     file = put(tmp_path, framed([bad_organism]), TickRange(0, 1))
     assert len(read(tmp_path, file, CELLS)) == 2
-    with pytest.raises(BadBatchFile, match="varint"):
+    with pytest.raises(BadBatchFile, match="not an OrganismState"):
         read(tmp_path, file, ORGANISMS)
 
 
@@ -536,3 +536,35 @@ def test_founders_alone_without_deltas_have_the_same_rows_in_e_and_f_but_an_unkn
     }
     assert read_as["E"] == read_as["F"]
     assert {one["generation"] for row in read_as["F"] for one in row["organisms"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("era", "second", "reason"),
+    [
+        ("E", organism(Organism(2, is_dead=True, death=0), "D"), "other field numbers than those of era E"),
+        ("D", organism(Organism(2, is_dead=True, death=0), "E"), "other field numbers than those of era D"),
+        ("G", b"", "0 registers in field 11 and wire types"),
+        ("E", organism(Organism(0), "E"), "an organism_id below 1: 0"),
+        ("B", organism(Organism(0), "B"), "an organism_id below 1: 0"),
+    ],
+    ids=["D in E", "E in D", "empty", "no id in E", "no id in B"],
+)
+def test_every_organism_is_checked_not_only_the_first(tmp_path: Path, era: str, second: bytes, reason: str) -> None:
+    start = part(1, RUN.encode()) + number(2, 0)
+    snapshot = start + part(4, organism(Organism(1), era)) + part(4, second)
+    cells = part(5, number(1, 1) + number(2, 1 << 20))
+    chunk = start + number(4, 1) + part(5, snapshot) + (number(6, 1) if era == "G" else b"")
+    file = put(tmp_path, framed([snapshot + cells if era == "B" else chunk]), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match=reason) as caught:
+        read(tmp_path, file, ORGANISMS)
+    assert caught.value.tick == 0
+
+
+@pytest.mark.parametrize("named", [-1, 7])
+def test_an_impossible_or_wrong_interval_of_a_chunk_is_refused(tmp_path: Path, named: int) -> None:
+    for count, ticks in ((1, [Tick(0, {})]), (2, [Tick(0, {}), Tick(1, {})])):
+        content = Chunk("G", ticks).encoded().replace(number(6, 1) + packed(7, [1]), number(6, named) + packed(7, [1]))
+        if count == 1:
+            content = part(1, RUN.encode()) + number(4, 1) + part(5, tick_data(ticks[0], "G")) + number(6, -abs(named))
+        with pytest.raises(BadBatchFile, match="names the sampling interval"):
+            read(tmp_path, put(tmp_path, framed([content]), TickRange(0, count - 1)))

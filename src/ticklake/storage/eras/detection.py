@@ -17,17 +17,17 @@ from google.protobuf.message_factory import GetMessageClass
 from ticklake.storage.delimited import split
 from ticklake.storage.eras.wire import BYTES, VARINT, BrokenWire, ByteStream, Field, fields, signed, varint
 from ticklake.storage.errors import BadBatchFile, BadFile
-from ticklake.storage.projection import project
+from ticklake.storage.projection import project, with_field
 
 SNAPSHOT, DELTAS_BEFORE, DELTAS = 5, 6, 10
 TICK_COUNT = 4
 _FORMAT_VERSION = 1000
 _CHUNK_FIELDS = {1: BYTES, 2: VARINT, 3: VARINT, TICK_COUNT: VARINT, SNAPSHOT: BYTES, 7: BYTES, 8: BYTES, DELTAS: BYTES}
 _ORGANISMS_OF_TICK, _CELLS_OF_TICK, _ORGANISMS_OF_DELTA = 4, 5, 5
-_REGISTERS, _REGISTERS_BEFORE_E, _REGISTERS_SINCE_E = 11, 8, 48
+REGISTERS, _REGISTERS_BEFORE_E, _REGISTERS_SINCE_E = 11, 8, 48
 _DECIDES_E = 26
 """`ip_before_fetch`, a message, up to era D; `entropy_register`, a number, since E."""
-_SINCE_F = (37, 38, 39)
+_MUTATIONS = 39
 _SHIFTED_TYPE = 1 << 20
 """Types are shifted by 16 bits in era A, and by 20 since B. No type of era A is so large."""
 _LARGEST_CELL = 1024
@@ -59,8 +59,16 @@ class Era(StrEnum):
         """True if organisms have the numbers of 2026-03-28."""
         return self in (Era.E, Era.F, Era.G)
 
+    @property
+    def registers(self) -> int:
+        """How often organisms have the field `REGISTERS`."""
+        return _REGISTERS_SINCE_E if self.renumbered else _REGISTERS_BEFORE_E
+
 
 _Version: Any = GetMessageClass(project(frozenset({"format_version"})))
+_LINEAGE = frozenset({"organisms.generation", "organisms.parent_genome_hash"})
+_ORGANISM: Any = project(_LINEAGE, later=True, renumbered=True).fields_by_name["organisms"].message_type
+_LineageOfOrganism: Any = GetMessageClass(with_field(_ORGANISM, _MUTATIONS))
 
 
 class UnknownShape(ValueError):
@@ -265,7 +273,16 @@ class _Evidence:
                 organism = organism_at(stream, field)
                 if self._registers is None:
                     self._registers = is_renumbered(organism, field.start)
-                self._since_f = any(part.number in _SINCE_F for part in fields(organism))
+                self._since_f = _is_since_f(organism)
+
+
+def _is_since_f(organism: bytes) -> bool:
+    """Returns whether an organism has what only organisms since era F have. A founder has nothing of it."""
+    try:
+        found = _LineageOfOrganism.FromString(organism)
+    except DecodeError as error:
+        raise BrokenWire(str(error)) from error
+    return bool(found.ListFields())
 
 
 def check_chunk_field(field: Field) -> None:
@@ -289,7 +306,7 @@ def is_renumbered(organism: bytes, offset: int) -> bool:
     """Returns whether an organism has the numbers since era E. Raises `UnknownShape` if it fits neither numbering."""
     registers, kinds = 0, set()
     for part in fields(organism):
-        if part.number == _REGISTERS:
+        if part.number == REGISTERS:
             registers += 1
         elif part.number == _DECIDES_E:
             kinds.add(part.kind)
@@ -297,6 +314,6 @@ def is_renumbered(organism: bytes, offset: int) -> bool:
     before_e = registers == _REGISTERS_BEFORE_E or (registers != _REGISTERS_SINCE_E and kinds == {BYTES})
     contradicted = kinds - {VARINT if since_e else BYTES}
     if since_e == before_e or contradicted:
-        text = f"an organism has {registers} registers in field {_REGISTERS} and wire types {sorted(kinds)} in field"
+        text = f"an organism has {registers} registers in field {REGISTERS} and wire types {sorted(kinds)} in field"
         raise UnknownShape(offset, f"{text} {_DECIDES_E}, as in no known era")
     return since_e

@@ -16,7 +16,6 @@ from ticklake.storage.eras.detection import (
     Era,
     UnknownShape,
     check_chunk_field,
-    is_renumbered,
     organism_at,
 )
 from ticklake.storage.eras.molecules import Cells, State, cells_of, delta_in
@@ -32,7 +31,7 @@ _INCREMENTAL, _ACCUMULATED = 1, 2
 _MOST_HELD_BYTES = 32 << 20
 _MOST_LISTED_BYTES = 1 << 20
 _OVERHEAD_BYTES = 64
-"""About what an organism takes in memory beside its bytes."""
+"""About what an organism or a delta takes in memory beside its bytes."""
 
 
 class Layout(NamedTuple):
@@ -117,7 +116,7 @@ class _Delta(NamedTuple):
     cells: Cells | bytes
 
     def size(self) -> int:
-        return len(self.cells) if isinstance(self.cells, bytes) else 12 * len(self.cells.flat)
+        return _OVERHEAD_BYTES + (len(self.cells) if isinstance(self.cells, bytes) else 12 * len(self.cells.flat))
 
 
 class _Chunk:
@@ -131,12 +130,17 @@ class _Chunk:
         self.world: State | None = None
         self.held: list[_Delta] = []
         """The deltas that lead from the state of the world to the last recording."""
+        self.held_bytes = 0
         self.ticks: list[int] = []
         self.kinds: list[int] = []
         self.listed: dict[int, list[int]] = {}
         """The ticks and kinds of the deltas, as listed in the chunk since era F."""
         self.named: int | None = None
         """The sampling interval that it names, since era G. It comes after the snapshot."""
+
+    def drop_held(self) -> None:
+        self.held.clear()
+        self.held_bytes = 0
 
     def add_listed(self, stream: ByteStream, part: Field) -> None:
         """Adds the ticks or kinds of deltas. Raises ValueError if they are more than it says that it has."""
@@ -156,7 +160,7 @@ class _Chunk:
         if self.first % step or [*range(self.first + step, self.last + 1, step)] != self.ticks:
             ticks = f"a chunk of {self.count} ticks from {self.first} to {self.last}"
             raise ValueError(f"{ticks} does not have every n-th tick, counted from 0; by the metadata, n is {of_run}")
-        if self.named is not None and self.named != step:
+        if self.named is not None and (self.named != step or step < 0):
             raise ValueError(f"a chunk names the sampling interval {self.named}, but its ticks have {step}")
 
 
@@ -285,8 +289,6 @@ class ChunkReader:
         content = self._read_content(stream, part, found, layout)
         self._add(chunk, found, layout)
         self._apply(chunk, content, found)
-        if found.organisms and is_renumbered(found.organisms[0], part.start) != self._era.renumbered:
-            raise ValueError(f"an organism has other field numbers than those of era {self._era}")
         chunk.snapshot = found
         if self._is_wanted(found.tick):
             yield found
@@ -305,9 +307,10 @@ class ChunkReader:
                 self._catch_up(chunk, chunk.world)
                 found.changes = chunk.world.differing(content, restarts=restarts)
             elif restarts:
-                chunk.held.clear()
+                chunk.drop_held()
             chunk.held.append(_Delta(found.offset, found.tick, found.kind, content))
-            if is_wanted or sum(one.size() for one in chunk.held) > _MOST_HELD_BYTES:
+            chunk.held_bytes += chunk.held[-1].size()
+            if is_wanted or chunk.held_bytes > _MOST_HELD_BYTES:
                 self._catch_up(chunk, chunk.world)
         if chunk.world is not None and is_wanted and wanted.cells:
             found.cells = chunk.world.cells()
@@ -317,7 +320,7 @@ class ChunkReader:
         for self._offset, self._tick, kind, cells in chunk.held:
             delta = delta_in(cells, self._size) if isinstance(cells, bytes) else cells
             (world.restart if kind == _ACCUMULATED else world.apply)(delta)
-        chunk.held.clear()
+        chunk.drop_held()
 
     def _cells(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells | bytes:
         """Returns the cells of a recording, decoded only if that is necessary or if they are large."""
@@ -348,13 +351,13 @@ class ChunkReader:
                 found.genomes = signed(inner.value)
             elif inner.number == layout.cells:
                 begun = True
+                if cells:
+                    raise ValueError(f"a {layout.name} has its cells twice")
                 cells.append(self._cells(stream, inner, found, layout))
             elif inner.number == layout.organisms:
                 begun = True
                 if self._wanted.organisms and self._is_wanted(found.tick):
                     found.add_organism(organism_at(stream, inner))
-        if len(cells) > 1:
-            raise ValueError(f"a {layout.name} has its cells {len(cells)} times")
         return cells[0] if cells else Cells()
 
     def _add(self, chunk: _Chunk, found: Recording, layout: Layout) -> None:
