@@ -321,7 +321,7 @@ def twelve(era: str) -> list[Tick]:
     ("content", "reason"),
     [
         (file_of("A", some_ticks(era="A")) + file_of("C", twelve("C")), "columns of cells"),
-        (file_of("A", some_ticks(era="A")) + file_of("B", twelve("B")), "of era B in a file"),
+        (file_of("A", some_ticks(era="A")) + file_of("B", twelve("B")), "molecule_type that era A does not have"),
         (file_of("A", some_ticks(era="A")) + file_of("E", twelve("E")[1:]), "is a chunk of ticks"),
         (file_of("C", some_ticks(era="C")) + file_of("A", twelve("A")), "columns of cells"),
         (file_of("E", some_ticks(era="E")) + file_of("C", [Tick(12, {})]), "is no chunk of ticks"),
@@ -568,3 +568,63 @@ def test_an_impossible_or_wrong_interval_of_a_chunk_is_refused(tmp_path: Path, n
             content = part(1, RUN.encode()) + number(4, 1) + part(5, tick_data(ticks[0], "G")) + number(6, -abs(named))
         with pytest.raises(BadBatchFile, match="names the sampling interval"):
             read(tmp_path, put(tmp_path, framed([content]), TickRange(0, count - 1)))
+
+
+def raw_cell(flat: int, kind: int, value: int, marker: int = 0) -> bytes:
+    return part(5, number(1, flat) + number(2, kind) + number(3, value) + number(5, marker))
+
+
+def raw_tick(*cells: bytes, living: bytes = b"") -> bytes:
+    return framed([part(1, RUN.encode()) + living + b"".join(cells)])
+
+
+B_CELL, A_CELL = raw_cell(1, 1 << 20, 5), raw_cell(2, 1 << 16, 5)
+NONE_OF_A, NONE_OF_B = "a molecule_type that era A does not have", "a molecule_type that era B does not have"
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ((B_CELL, A_CELL), f"{NONE_OF_B}: 65536"),
+        ((A_CELL, B_CELL), f"{NONE_OF_A}: 1048576"),
+        ((B_CELL, raw_cell(2, 1 << 28, 5)), f"{NONE_OF_B}: 268435456"),
+        ((raw_cell(2, 1 << 24, 5),), f"{NONE_OF_B}: 16777216"),
+        ((B_CELL, raw_cell(2, -(1 << 20), 5)), f"{NONE_OF_B}: -1048576"),
+        ((B_CELL, raw_cell(2, (1 << 20) + 7, 5)), f"{NONE_OF_B}: 1048583"),
+        ((B_CELL, raw_cell(2, 1 << 20, 5, 16)), "a marker outside 0 to 15: 16"),
+        ((B_CELL, raw_cell(2, 1 << 20, 5, -1)), "a marker outside 0 to 15: -1"),
+        ((A_CELL, raw_cell(3, -65536, 5)), f"{NONE_OF_A}: -65536"),
+        ((A_CELL, raw_cell(3, 3, 5)), f"{NONE_OF_A}: 3"),
+        ((raw_cell(2, 0, 7), raw_cell(3, 0, -1)), "negative value, stored differently in eras A and B"),
+        ((raw_cell(2, 0, 40000), A_CELL), f"{NONE_OF_B}: 65536"),
+    ],
+    ids=range(12),
+)
+def test_a_cell_that_its_era_cannot_have_is_refused(tmp_path: Path, cells: tuple[bytes, ...], reason: str) -> None:
+    with pytest.raises(BadBatchFile, match=reason):
+        read(tmp_path, put(tmp_path, raw_tick(*cells), TickRange(0, 0)))
+
+
+def test_cells_of_code_are_of_era_b_if_a_value_needs_more_than_16_bits(tmp_path: Path) -> None:
+    for value in (40000, -40000):
+        content = raw_tick(raw_cell(1, 0, 3), raw_cell(2, 0, -1), raw_cell(3, 0, value))
+        assert era_in(content) is Era.B
+        (row,) = read(tmp_path, put(tmp_path, content, TickRange(0, 0)))
+        assert [one["state"] for one in row["cells"]] == [3, 0xFFFFF, value & 0xFFFFF]
+
+
+@pytest.mark.parametrize("cells", [(), (raw_cell(2, 0, -1),)], ids=["no cells", "code"])
+def test_an_organism_with_entropy_tells_era_b_from_a(tmp_path: Path, cells: tuple[bytes, ...]) -> None:
+    living = part(4, organism(Organism(1), "B")) + part(4, organism(Organism(2, entropy=3), "B"))
+    content = raw_tick(*cells, living=living)
+    assert era_in(content) is Era.B
+    (row,) = read(tmp_path, put(tmp_path, content, TickRange(0, 0)), ORGANISMS)
+    assert [one["entropy_register"] for one in row["organisms"]] == [0, 3]
+    with pytest.raises(BadBatchFile, match="an organism of era B or later, but a cell of era A"):
+        read(tmp_path, put(tmp_path, raw_tick(A_CELL, living=living), TickRange(0, 0)))
+
+
+def test_an_organism_with_entropy_in_a_later_tick_of_era_a_is_refused(tmp_path: Path) -> None:
+    later = part(1, RUN.encode()) + number(2, 1) + part(4, organism(Organism(2, marker=3), "B"))
+    with pytest.raises(BadBatchFile, match="molecule_marker_register of era B in a file of era A: 3"):
+        read(tmp_path, put(tmp_path, raw_tick(A_CELL) + framed([later]), TickRange(0, 1)), ORGANISMS)

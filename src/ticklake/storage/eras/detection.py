@@ -30,6 +30,8 @@ _DECIDES_E = 26
 _MUTATIONS = 39
 _SHIFTED_TYPE = 1 << 20
 """Types are shifted by 16 bits in era A, and by 20 since B. No type of era A is so large."""
+_LARGEST_OF_A = 1 << 15
+"""Values have 16 bits in era A, and 20 since B."""
 _LARGEST_CELL = 1024
 _LARGEST_ORGANISM = 4 << 20
 _MOST_NUMBERS = 8_000_000
@@ -66,9 +68,14 @@ class Era(StrEnum):
 
 
 _Version: Any = GetMessageClass(project(frozenset({"format_version"})))
-_LINEAGE = frozenset({"organisms.generation", "organisms.parent_genome_hash"})
-_ORGANISM: Any = project(_LINEAGE, later=True, renumbered=True).fields_by_name["organisms"].message_type
-_LineageOfOrganism: Any = GetMessageClass(with_field(_ORGANISM, _MUTATIONS))
+_OF_B: Any = project(
+    frozenset({"organisms.entropy_register", "organisms.molecule_marker_register"}), later=True
+).fields_by_name["organisms"]
+_OF_F: Any = project(
+    frozenset({"organisms.generation", "organisms.parent_genome_hash"}), later=True, renumbered=True
+).fields_by_name["organisms"]
+_SinceB: Any = GetMessageClass(_OF_B.message_type)
+_SinceF: Any = GetMessageClass(with_field(_OF_F.message_type, _MUTATIONS))
 
 
 class UnknownShape(ValueError):
@@ -171,6 +178,10 @@ class _Evidence:
         self.era: Era | None = None
         self.is_chunk = False
         self._empty_cells: int | None = None
+        self._negative: int | None = None
+        """Where a cell of code with a negative value is."""
+        self._since_b = False
+        """Whether an organism has a register that began with era B."""
         self._registers: bool | None = None
         """Whether the first organism has the numbers since era E."""
         self._deltas: int | None = None
@@ -196,6 +207,13 @@ class _Evidence:
                 raise UnknownShape(
                     self._empty_cells,
                     "field 5 of its ticks is always empty, which is a cell in era A and no cells in era C",
+                )
+            if self._since_b:  # or C, if it has no cells: then both have the same rows
+                return Era.B
+            if self._negative is not None:
+                raise UnknownShape(
+                    self._negative,
+                    "a cell has a negative value, stored differently in eras A and B, but nothing tells which it is",
                 )
             return Era.A
         # Without organisms, the eras that are left have the same rows. With founders only, E and F differ in their
@@ -224,8 +242,13 @@ class _Evidence:
             elif field.number == _CELLS_OF_TICK and field.kind == BYTES and cells is None:
                 cells = self._era_of_cells(stream, field)
                 if cells is Era.A:  # files of TickLake are read in the same way
+                    if self._since_b:
+                        raise UnknownShape(field.start, "it has an organism of era B or later, but a cell of era A")
                     self.era = Era.A
                     return
+            elif field.number == _ORGANISMS_OF_TICK and field.kind == BYTES and not self._since_b:
+                length = field.end - field.start
+                self._since_b = length <= _LARGEST_ORGANISM and _has(_SinceB, stream.take(length))
             elif field.number == _FORMAT_VERSION and field.value:
                 # Whatever the types of its cells are.
                 self.era = Era.OWN
@@ -247,6 +270,10 @@ class _Evidence:
                     return Era.B
                 if part.number == 2 and part.value:
                     return Era.A
+                if part.number == 3 and not -_LARGEST_OF_A <= signed(part.value) < _LARGEST_OF_A:
+                    return Era.B
+                if part.number == 3 and signed(part.value) < 0:
+                    self._negative = field.start
         return None
 
     def _add_of_chunk(self, stream: ByteStream, field: Field) -> None:
@@ -273,16 +300,14 @@ class _Evidence:
                 organism = organism_at(stream, field)
                 if self._registers is None:
                     self._registers = is_renumbered(organism, field.start)
-                self._since_f = _is_since_f(organism)
+                self._since_f = _has(_SinceF, organism)
 
 
-def _is_since_f(organism: bytes) -> bool:
-    """Returns whether an organism has what only organisms since era F have. A founder has nothing of it."""
-    try:
-        found = _LineageOfOrganism.FromString(organism)
-    except DecodeError as error:
-        raise BrokenWire(str(error)) from error
-    return bool(found.ListFields())
+def _has(kind: Any, organism: bytes) -> bool:
+    """Returns whether an organism has any of the fields of this message. A broken one has none: its reader says so."""
+    with suppress(DecodeError):
+        return bool(kind.FromString(organism).ListFields())
+    return False
 
 
 def check_chunk_field(field: Field) -> None:
