@@ -12,6 +12,8 @@ from ticklake.storage.eras.detection import Era
 from ticklake.world import World
 
 _INT32 = 2**31 - 1
+_EARLIEST = -(2**62)
+"""Our own producers may count from before tick 0, but an age must fit into 64 bits."""
 
 
 class Bounds(NamedTuple):
@@ -29,6 +31,7 @@ class Bounds(NamedTuple):
 def bounds(world: World | None, era: Era) -> tuple[Bounds, ...]:
     organisms = (
         Bounds("organisms", "organism_id", *_ids(era)),
+        Bounds("organisms", "birth_tick", _EARLIEST if era is Era.OWN else 0, 2**63 - 1, "a negative birth_tick"),
         Bounds("organisms", "parent_id", 0, _INT32, "a negative parent_id"),
     )
     if era not in (Era.OWN, Era.A, Era.B):

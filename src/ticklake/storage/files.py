@@ -407,7 +407,7 @@ class Storage:
             reason = f"its message is not a {kind.__name__} ({message_text(error)})"
             raise BadFile(key=key, offset=0, reason=reason) from error
         if message.simulation_run_id != run_id:
-            raise BadFile(key=key, offset=0, reason=f"it belongs to run {message.simulation_run_id!r}")
+            raise BadFile(key=key, offset=0, reason=f"it belongs to run {message.simulation_run_id[:200]!r}")
         if not 0 <= message.format_version <= FORMAT_VERSION:
             raise BadFile(key=key, offset=0, reason=f"format_version {message.format_version} is unknown here")
         return cast(_M, message)

@@ -28,6 +28,7 @@ from tests.crash.original import (
     packed,
     part,
     tick_data,
+    varint,
 )
 
 from ticklake.contracts import SimulationMetadata
@@ -628,3 +629,41 @@ def test_an_organism_with_entropy_in_a_later_tick_of_era_a_is_refused(tmp_path: 
     later = part(1, RUN.encode()) + number(2, 1) + part(4, organism(Organism(2, marker=3), "B"))
     with pytest.raises(BadBatchFile, match="molecule_marker_register of era B in a file of era A: 3"):
         read(tmp_path, put(tmp_path, raw_tick(A_CELL) + framed([later]), TickRange(0, 1)), ORGANISMS)
+
+
+def wide_tag(number: int, content: bytes) -> bytes:
+    """A field whose tag has more than 32 bits."""
+    return varint(number << 3 | 2 | 1 << 32) + varint(len(content)) + content
+
+
+@pytest.mark.parametrize("fields", [CELLS, ORGANISMS], ids=["cells", "organisms"])
+def test_a_tag_of_more_than_32_bits_is_refused(tmp_path: Path, fields: tuple[str, ...]) -> None:
+    living = part(4, organism(Organism(1), "E")) + wide_tag(4, organism(Organism(2), "E"))
+    content = framed([part(1, RUN.encode()) + number(4, 1) + part(5, part(1, RUN.encode()) + living) + number(6, 1)])
+    with pytest.raises(BadBatchFile, match="field 536870916 does not exist"):
+        read(tmp_path, put(tmp_path, content, TickRange(0, 0)), fields)
+
+
+@pytest.mark.parametrize("name", [b"other", b"x" * 5000])
+def test_a_snapshot_of_another_run_than_its_chunk_is_refused(tmp_path: Path, name: bytes) -> None:
+    snapshot = part(5, part(1, name) + part(4, organism(Organism(1), "E")))
+    file = put(tmp_path, framed([part(1, RUN.encode()) + number(4, 1) + snapshot]), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match="the snapshot belongs to run") as caught:
+        read(tmp_path, file, ORGANISMS)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("message", [number(4, 1) + part(5, b""), number(2, 0, present=True)], ids=["chunk", "tick"])
+def test_an_error_does_not_repeat_a_run_id_of_any_length(tmp_path: Path, message: bytes) -> None:
+    file = put(tmp_path, framed([part(1, b"x" * 100_000) + message]), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match="belongs to run 'xxx") as caught:
+        read(tmp_path, file)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("era", "AE")
+def test_a_birth_before_the_first_tick_is_refused(tmp_path: Path, era: str) -> None:
+    ticks = [Tick(0, {1: (molecule(1, 1), 0)}, [Organism(1, birth=-(2**63))])]
+    file = put(tmp_path, file_of(era, ticks), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match="a negative birth_tick: -9223372036854775808"):
+        read(tmp_path, file, ("organisms.birth_tick",))

@@ -30,6 +30,8 @@ _RUN_ID, _FIRST, _LAST, _DELTA_TICKS, _DELTA_TYPES = 1, 2, 3, 7, 8
 _INCREMENTAL, _ACCUMULATED = 1, 2
 _MOST_HELD_BYTES = 32 << 20
 _MOST_LISTED_BYTES = 1 << 20
+_LONGEST_RUN_ID = 201
+"""One more than is allowed."""
 _OVERHEAD_BYTES = 64
 """About what an organism or a delta takes in memory beside its bytes."""
 
@@ -45,15 +47,21 @@ class Layout(NamedTuple):
     organisms: int
     created: int
     genomes: int
+    run_id: int | None = None
+
+    def number_at(self, number: int) -> str | None:
+        """Returns the name of a number of a recording."""
+        names = {self.time: "time", self.kind: "kind", self.created: "created", self.genomes: "genomes"}
+        return names.get(number)
 
     def is_unfit(self, part: Field) -> bool:
         """Returns whether a field has another wire type than it should have."""
-        if part.number in (self.cells, self.organisms):
+        if part.number in (self.cells, self.organisms, self.run_id):
             return part.kind != BYTES
         return part.number in (self.tick, self.time, self.kind, self.created, self.genomes) and part.kind != VARINT
 
 
-_OF_SNAPSHOT = Layout("snapshot", tick=2, time=3, kind=None, cells=5, organisms=4, created=8, genomes=9)
+_OF_SNAPSHOT = Layout("snapshot", tick=2, time=3, kind=None, cells=5, organisms=4, created=8, genomes=9, run_id=1)
 _OF_DELTA = Layout("delta", tick=1, time=2, kind=3, cells=4, organisms=5, created=6, genomes=9)
 
 
@@ -249,7 +257,7 @@ class ChunkReader:
         if chunk.snapshot is not None:
             raise ValueError(f"field {part.number} of a chunk comes after its snapshot")
         if part.number == _RUN_ID:
-            chunk.run_id = _taken(stream, part).decode()
+            chunk.run_id = _run_id(stream, part)
         elif part.number == _FIRST:
             chunk.first = signed(part.value)
         elif part.number == _LAST:
@@ -341,14 +349,6 @@ class ChunkReader:
                 if begun:
                     raise ValueError(f"the tick of a {layout.name} comes after its cells or organisms")
                 found.tick = self._tick = signed(inner.value)
-            elif inner.number == layout.time:
-                found.time = signed(inner.value)
-            elif inner.number == layout.kind:
-                found.kind = inner.value
-            elif inner.number == layout.created:
-                found.created = signed(inner.value)
-            elif inner.number == layout.genomes:
-                found.genomes = signed(inner.value)
             elif inner.number == layout.cells:
                 begun = True
                 if cells:
@@ -358,7 +358,15 @@ class ChunkReader:
                 begun = True
                 if self._wanted.organisms and self._is_wanted(found.tick):
                     found.add_organism(organism_at(stream, inner))
+            elif inner.number == layout.run_id:
+                self._check_run(_run_id(stream, inner), layout)
+            elif name := layout.number_at(inner.number):
+                setattr(found, name, signed(inner.value))
         return cells[0] if cells else Cells()
+
+    def _check_run(self, run_id: str, layout: Layout) -> None:
+        if run_id != self._file.run_id:
+            raise ValueError(f"the {layout.name} belongs to run {run_id!r}")
 
     def _add(self, chunk: _Chunk, found: Recording, layout: Layout) -> None:
         """Checks the place of a recording in its chunk."""
@@ -412,11 +420,9 @@ def first_chunk_length(head: bytes) -> int:
     return 1
 
 
-def _taken(stream: ByteStream, part: Field) -> bytes:
-    length = part.end - part.start
-    if length > MAX_MESSAGE_BYTES:
-        raise ValueError(f"a field of {length} bytes is longer than the {MAX_MESSAGE_BYTES} allowed")
-    return stream.take(length)
+def _run_id(stream: ByteStream, part: Field) -> str:
+    """Returns a run id. What is too long for one is cut off, and still differs from any."""
+    return stream.take(min(part.end - part.start, _LONGEST_RUN_ID)).decode(errors="replace")
 
 
 def _packed(content: bytes) -> list[int]:
