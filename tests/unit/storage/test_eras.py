@@ -358,7 +358,7 @@ def test_only_what_is_wanted_is_decoded(tmp_path: Path) -> None:
     bad_organism = HEAD + part(5, PEOPLED) + part(6, DELTA + part(5, organism(Organism(1), "E") + b"\xff"))
     file = put(tmp_path, framed([bad_organism]), TickRange(0, 1))
     assert len(read(tmp_path, file, CELLS)) == 2
-    with pytest.raises(BadBatchFile, match="not an OrganismState"):
+    with pytest.raises(BadBatchFile, match="varint"):
         read(tmp_path, file, ORGANISMS)
 
 
@@ -667,3 +667,10 @@ def test_a_birth_before_the_first_tick_is_refused(tmp_path: Path, era: str) -> N
     file = put(tmp_path, file_of(era, ticks), TickRange(0, 0))
     with pytest.raises(BadBatchFile, match="a negative birth_tick: -9223372036854775808"):
         read(tmp_path, file, ("organisms.birth_tick",))
+
+
+def test_an_organism_that_detection_cannot_walk_does_not_hide_the_era(tmp_path: Path) -> None:
+    group = part(4, organism(Organism(1), "G") + b"\xd3\x05\xd4\x05")
+    content = framed([part(1, RUN.encode()) + number(4, 1) + part(5, part(1, RUN.encode()) + group) + number(6, 1)])
+    with pytest.raises(BadBatchFile, match="field 90 has wire type 3"):
+        read(tmp_path, put(tmp_path, content, TickRange(0, 0)), ORGANISMS)

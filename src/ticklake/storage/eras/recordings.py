@@ -16,6 +16,7 @@ from ticklake.storage.eras.detection import (
     Era,
     UnknownShape,
     check_chunk_field,
+    is_renumbered,
     organism_at,
 )
 from ticklake.storage.eras.molecules import Cells, State, cells_of, delta_in
@@ -297,6 +298,9 @@ class ChunkReader:
         content = self._read_content(stream, part, found, layout)
         self._add(chunk, found, layout)
         self._apply(chunk, content, found)
+        # All are checked when they are decoded, but this also refuses what detection could not walk.
+        if found.organisms and is_renumbered(found.organisms[0], part.start) != self._era.renumbered:
+            raise ValueError(f"an organism has other field numbers than those of era {self._era}")
         chunk.snapshot = found
         if self._is_wanted(found.tick):
             yield found
