@@ -393,16 +393,21 @@ class Storage:
         """Returns the only message of a file. It must have the run of the key and a known format version."""
         run_id = check_key(key)[0]
         with self.open(key) as stream:
-            messages = [message for _, block in split(stream, key) for message in block]
+            messages: list[bytes] = []
+            for _, block in split(stream, key):
+                messages += block[:2]
+                if len(messages) > 1:
+                    break
         if len(messages) != 1:
-            raise BadFile(key=key, offset=0, reason=f"it has {len(messages)} messages instead of one {kind.__name__}")
+            count = "2 messages or more" if messages else "0 messages"
+            raise BadFile(key=key, offset=0, reason=f"it has {count} instead of one {kind.__name__}")
         try:
             message: Any = parse(messages[0])
         except (ValueError, DecodeError) as error:
             reason = f"its message is not a {kind.__name__} ({message_text(error)})"
             raise BadFile(key=key, offset=0, reason=reason) from error
         if message.simulation_run_id != run_id:
-            raise BadFile(key=key, offset=0, reason=f"it belongs to run {message.simulation_run_id!r}")
+            raise BadFile(key=key, offset=0, reason=f"it belongs to run {message.simulation_run_id[:200]!r}")
         if not 0 <= message.format_version <= FORMAT_VERSION:
             raise BadFile(key=key, offset=0, reason=f"format_version {message.format_version} is unknown here")
         return cast(_M, message)

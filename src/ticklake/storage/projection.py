@@ -99,6 +99,17 @@ def packed_int32s() -> Descriptor:
     return DescriptorPool().AddSerializedFile(file.SerializeToString()).message_types_by_name["Column"]
 
 
+def with_field(message: Descriptor, number: int) -> Descriptor:
+    """Returns a message that also has a repeated field of this number, as bytes if it has none yet."""
+    if number in message.fields_by_number:
+        return message
+    file = FileDescriptorProto()
+    message.file.CopyToProto(file)
+    changed = next(one for one in file.message_type if one.name == message.name)
+    changed.field.add(name=f"field_{number}", number=number, type=_Field.TYPE_BYTES, label=_Field.LABEL_REPEATED)
+    return DescriptorPool().AddSerializedFile(file.SerializeToString()).message_types_by_name[message.name]
+
+
 def _add(message: DescriptorProto, later: dict[str, tuple[int, _Field.Type.ValueType, bool]]) -> None:
     for name, (number, kind, optional) in later.items():
         field = message.field.add(name=name, number=number, type=kind, label=_Field.LABEL_OPTIONAL)

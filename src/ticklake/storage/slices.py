@@ -158,7 +158,7 @@ class SliceReader:
         if head.tick_count:
             return "the message is a chunk of ticks, but those before it are ticks"
         if head.simulation_run_id != self._file.run_id:
-            return f"the tick belongs to run {head.simulation_run_id!r}"
+            return f"the tick belongs to run {head.simulation_run_id[:200]!r}"
         if head.tick_number not in ticks:
             return f"the tick is outside {ticks}, the range in the file's name"
         if not self._follows(head.tick_number):

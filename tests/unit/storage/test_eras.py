@@ -28,6 +28,7 @@ from tests.crash.original import (
     packed,
     part,
     tick_data,
+    varint,
 )
 
 from ticklake.contracts import SimulationMetadata
@@ -280,7 +281,7 @@ DELTA = number(1, 1) + number(3, 1) + part(4, GOOD)
         (HEAD + part(5, tick_data(Tick(1, {}), "E")) + part(6, DELTA), 1, "has this tick, but the chunk says 0"),
         (HEAD + part(5, SNAPSHOT) + b"\x32\x7f\x08\x01", 0, "field 6 has 127 bytes, but its message has 2 more"),
         (HEAD + part(5, SNAPSHOT) + part(6, DELTA + b"\x22\x7f"), 1, "field 4 has 127 bytes"),
-        (HEAD + part(5, SNAPSHOT) + part(6, DELTA + part(4, GOOD)), 1, "has its cells 2 times"),
+        (HEAD + part(5, SNAPSHOT) + part(6, DELTA + part(4, GOOD)), 1, "has its cells twice"),
         (HEAD + part(5, SNAPSHOT) + part(6, part(4, GOOD) + number(1, 1) + number(3, 1)), 0, "comes after its cells"),
         (HEAD + part(5, SNAPSHOT) + part(6, number(1, 1) + number(3, 1) + number(4, 1)), 1, "field 4 of a delta"),
         (HEAD + part(5, SNAPSHOT) + part(6, DELTA) + part(10, DELTA), 0, "in field 6, but .* era F"),
@@ -321,7 +322,7 @@ def twelve(era: str) -> list[Tick]:
     ("content", "reason"),
     [
         (file_of("A", some_ticks(era="A")) + file_of("C", twelve("C")), "columns of cells"),
-        (file_of("A", some_ticks(era="A")) + file_of("B", twelve("B")), "of era B in a file"),
+        (file_of("A", some_ticks(era="A")) + file_of("B", twelve("B")), "molecule_type that era A does not have"),
         (file_of("A", some_ticks(era="A")) + file_of("E", twelve("E")[1:]), "is a chunk of ticks"),
         (file_of("C", some_ticks(era="C")) + file_of("A", twelve("A")), "columns of cells"),
         (file_of("E", some_ticks(era="E")) + file_of("C", [Tick(12, {})]), "is no chunk of ticks"),
@@ -536,3 +537,140 @@ def test_founders_alone_without_deltas_have_the_same_rows_in_e_and_f_but_an_unkn
     }
     assert read_as["E"] == read_as["F"]
     assert {one["generation"] for row in read_as["F"] for one in row["organisms"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("era", "second", "reason"),
+    [
+        ("E", organism(Organism(2, is_dead=True, death=0), "D"), "other field numbers than those of era E"),
+        ("D", organism(Organism(2, is_dead=True, death=0), "E"), "other field numbers than those of era D"),
+        ("G", b"", "0 registers in field 11 and wire types"),
+        ("E", organism(Organism(0), "E"), "an organism_id below 1: 0"),
+        ("B", organism(Organism(0), "B"), "an organism_id below 1: 0"),
+    ],
+    ids=["D in E", "E in D", "empty", "no id in E", "no id in B"],
+)
+def test_every_organism_is_checked_not_only_the_first(tmp_path: Path, era: str, second: bytes, reason: str) -> None:
+    start = part(1, RUN.encode()) + number(2, 0)
+    snapshot = start + part(4, organism(Organism(1), era)) + part(4, second)
+    cells = part(5, number(1, 1) + number(2, 1 << 20))
+    chunk = start + number(4, 1) + part(5, snapshot) + (number(6, 1) if era == "G" else b"")
+    file = put(tmp_path, framed([snapshot + cells if era == "B" else chunk]), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match=reason) as caught:
+        read(tmp_path, file, ORGANISMS)
+    assert caught.value.tick == 0
+
+
+@pytest.mark.parametrize("named", [-1, 7])
+def test_an_impossible_or_wrong_interval_of_a_chunk_is_refused(tmp_path: Path, named: int) -> None:
+    for count, ticks in ((1, [Tick(0, {})]), (2, [Tick(0, {}), Tick(1, {})])):
+        content = Chunk("G", ticks).encoded().replace(number(6, 1) + packed(7, [1]), number(6, named) + packed(7, [1]))
+        if count == 1:
+            content = part(1, RUN.encode()) + number(4, 1) + part(5, tick_data(ticks[0], "G")) + number(6, -abs(named))
+        with pytest.raises(BadBatchFile, match="names the sampling interval"):
+            read(tmp_path, put(tmp_path, framed([content]), TickRange(0, count - 1)))
+
+
+def raw_cell(flat: int, kind: int, value: int, marker: int = 0) -> bytes:
+    return part(5, number(1, flat) + number(2, kind) + number(3, value) + number(5, marker))
+
+
+def raw_tick(*cells: bytes, living: bytes = b"") -> bytes:
+    return framed([part(1, RUN.encode()) + living + b"".join(cells)])
+
+
+B_CELL, A_CELL = raw_cell(1, 1 << 20, 5), raw_cell(2, 1 << 16, 5)
+NONE_OF_A, NONE_OF_B = "a molecule_type that era A does not have", "a molecule_type that era B does not have"
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ((B_CELL, A_CELL), f"{NONE_OF_B}: 65536"),
+        ((A_CELL, B_CELL), f"{NONE_OF_A}: 1048576"),
+        ((B_CELL, raw_cell(2, 1 << 28, 5)), f"{NONE_OF_B}: 268435456"),
+        ((raw_cell(2, 1 << 24, 5),), f"{NONE_OF_B}: 16777216"),
+        ((B_CELL, raw_cell(2, -(1 << 20), 5)), f"{NONE_OF_B}: -1048576"),
+        ((B_CELL, raw_cell(2, (1 << 20) + 7, 5)), f"{NONE_OF_B}: 1048583"),
+        ((B_CELL, raw_cell(2, 1 << 20, 5, 16)), "a marker outside 0 to 15: 16"),
+        ((B_CELL, raw_cell(2, 1 << 20, 5, -1)), "a marker outside 0 to 15: -1"),
+        ((A_CELL, raw_cell(3, -65536, 5)), f"{NONE_OF_A}: -65536"),
+        ((A_CELL, raw_cell(3, 3, 5)), f"{NONE_OF_A}: 3"),
+        ((raw_cell(2, 0, 7), raw_cell(3, 0, -1)), "negative value, stored differently in eras A and B"),
+        ((raw_cell(2, 0, 40000), A_CELL), f"{NONE_OF_B}: 65536"),
+    ],
+    ids=range(12),
+)
+def test_a_cell_that_its_era_cannot_have_is_refused(tmp_path: Path, cells: tuple[bytes, ...], reason: str) -> None:
+    with pytest.raises(BadBatchFile, match=reason):
+        read(tmp_path, put(tmp_path, raw_tick(*cells), TickRange(0, 0)))
+
+
+def test_cells_of_code_are_of_era_b_if_a_value_needs_more_than_16_bits(tmp_path: Path) -> None:
+    for value in (40000, -40000):
+        content = raw_tick(raw_cell(1, 0, 3), raw_cell(2, 0, -1), raw_cell(3, 0, value))
+        assert era_in(content) is Era.B
+        (row,) = read(tmp_path, put(tmp_path, content, TickRange(0, 0)))
+        assert [one["state"] for one in row["cells"]] == [3, 0xFFFFF, value & 0xFFFFF]
+
+
+@pytest.mark.parametrize("cells", [(), (raw_cell(2, 0, -1),)], ids=["no cells", "code"])
+def test_an_organism_with_entropy_tells_era_b_from_a(tmp_path: Path, cells: tuple[bytes, ...]) -> None:
+    living = part(4, organism(Organism(1), "B")) + part(4, organism(Organism(2, entropy=3), "B"))
+    content = raw_tick(*cells, living=living)
+    assert era_in(content) is Era.B
+    (row,) = read(tmp_path, put(tmp_path, content, TickRange(0, 0)), ORGANISMS)
+    assert [one["entropy_register"] for one in row["organisms"]] == [0, 3]
+    with pytest.raises(BadBatchFile, match="an organism of era B or later, but a cell of era A"):
+        read(tmp_path, put(tmp_path, raw_tick(A_CELL, living=living), TickRange(0, 0)))
+
+
+def test_an_organism_with_entropy_in_a_later_tick_of_era_a_is_refused(tmp_path: Path) -> None:
+    later = part(1, RUN.encode()) + number(2, 1) + part(4, organism(Organism(2, marker=3), "B"))
+    with pytest.raises(BadBatchFile, match="molecule_marker_register of era B in a file of era A: 3"):
+        read(tmp_path, put(tmp_path, raw_tick(A_CELL) + framed([later]), TickRange(0, 1)), ORGANISMS)
+
+
+def wide_tag(number: int, content: bytes) -> bytes:
+    """A field whose tag has more than 32 bits."""
+    return varint(number << 3 | 2 | 1 << 32) + varint(len(content)) + content
+
+
+@pytest.mark.parametrize("fields", [CELLS, ORGANISMS], ids=["cells", "organisms"])
+def test_a_tag_of_more_than_32_bits_is_refused(tmp_path: Path, fields: tuple[str, ...]) -> None:
+    living = part(4, organism(Organism(1), "E")) + wide_tag(4, organism(Organism(2), "E"))
+    content = framed([part(1, RUN.encode()) + number(4, 1) + part(5, part(1, RUN.encode()) + living) + number(6, 1)])
+    with pytest.raises(BadBatchFile, match="field 536870916 does not exist"):
+        read(tmp_path, put(tmp_path, content, TickRange(0, 0)), fields)
+
+
+@pytest.mark.parametrize("name", [b"other", b"x" * 5000])
+def test_a_snapshot_of_another_run_than_its_chunk_is_refused(tmp_path: Path, name: bytes) -> None:
+    snapshot = part(5, part(1, name) + part(4, organism(Organism(1), "E")))
+    file = put(tmp_path, framed([part(1, RUN.encode()) + number(4, 1) + snapshot]), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match="the snapshot belongs to run") as caught:
+        read(tmp_path, file, ORGANISMS)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("message", [number(4, 1) + part(5, b""), number(2, 0, present=True)], ids=["chunk", "tick"])
+def test_an_error_does_not_repeat_a_run_id_of_any_length(tmp_path: Path, message: bytes) -> None:
+    file = put(tmp_path, framed([part(1, b"x" * 100_000) + message]), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match="belongs to run 'xxx") as caught:
+        read(tmp_path, file)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("era", "AE")
+def test_a_birth_before_the_first_tick_is_refused(tmp_path: Path, era: str) -> None:
+    ticks = [Tick(0, {1: (molecule(1, 1), 0)}, [Organism(1, birth=-(2**63))])]
+    file = put(tmp_path, file_of(era, ticks), TickRange(0, 0))
+    with pytest.raises(BadBatchFile, match="a negative birth_tick: -9223372036854775808"):
+        read(tmp_path, file, ("organisms.birth_tick",))
+
+
+def test_an_organism_that_detection_cannot_walk_does_not_hide_the_era(tmp_path: Path) -> None:
+    group = part(4, organism(Organism(1), "G") + b"\xd3\x05\xd4\x05")
+    content = framed([part(1, RUN.encode()) + number(4, 1) + part(5, part(1, RUN.encode()) + group) + number(6, 1)])
+    with pytest.raises(BadBatchFile, match="field 90 has wire type 3"):
+        read(tmp_path, put(tmp_path, content, TickRange(0, 0)), ORGANISMS)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ticklake.storage.checks import first_invalid
-from ticklake.storage.eras.detection import Era
+from ticklake.storage.eras.detection import REGISTERS, Era, is_renumbered
 from ticklake.storage.eras.meaning import EVERY_COLUMN, OF_RECORDINGS, Fields, cells_as_structs, conformed, in_lists
 from ticklake.storage.eras.molecules import Cells
 from ticklake.storage.eras.recordings import ChunkReader, Recording, Wanted
@@ -21,7 +21,7 @@ from ticklake.storage.eras.wire import ByteStream
 from ticklake.storage.errors import BadBatchFile
 from ticklake.storage.files import BatchFile
 from ticklake.storage.handlers import handler
-from ticklake.storage.projection import project
+from ticklake.storage.projection import project, with_field
 from ticklake.ticks import TickRange
 from ticklake.world import World
 
@@ -78,7 +78,8 @@ class RecordingDecoder:
         if below:
             descriptor = project(below | _OF_DEATH, later=True, renumbered=era.renumbered)
             organism: Any = descriptor.fields_by_name["organisms"].message_type
-            self._organisms, self._strict = handler(organism), GetMessageClass(organism)
+            self._organisms, self._strict = handler(organism), GetMessageClass(with_field(organism, REGISTERS))
+            self._registers = self._strict.DESCRIPTOR.fields_by_number[REGISTERS].name
 
     def has(self, name: str) -> bool:
         return name in self.schema.names
@@ -126,14 +127,25 @@ class RecordingDecoder:
 
     def _decoded(self, recordings: list[Recording]) -> pa.StructArray:
         assert self._organisms is not None and self._strict is not None  # noqa: S101  there is such a column
+        strict, registers = self._strict.FromString, self._registers
         for one in recordings:
             try:
                 for organism in one.organisms:
-                    self._strict.FromString(organism)
+                    if len(getattr(strict(organism), registers)) != self._era.registers:
+                        self._check_numbers(organism, one)
             except DecodeError as error:
                 raise self._bad(one, f"an organism is not an OrganismState message ({error})") from error
         organisms = [organism for one in recordings for organism in one.organisms]
         return self._organisms.list_to_record_batch(organisms).to_struct_array()
+
+    def _check_numbers(self, organism: bytes, recording: Recording) -> None:
+        """Raises `BadBatchFile` if an organism does not have the field numbers of the era."""
+        try:
+            same = is_renumbered(organism, recording.offset) == self._era.renumbered
+        except ValueError as error:
+            raise self._bad(recording, str(error)) from error
+        if not same:
+            raise self._bad(recording, f"an organism has other field numbers than those of era {self._era}")
 
     def _bad(self, recording: Recording, reason: str) -> BadBatchFile:
         return BadBatchFile(key=self._key, offset=recording.offset, tick=recording.tick, reason=reason)

@@ -17,20 +17,26 @@ from google.protobuf.message_factory import GetMessageClass
 from ticklake.storage.delimited import split
 from ticklake.storage.eras.wire import BYTES, VARINT, BrokenWire, ByteStream, Field, fields, signed, varint
 from ticklake.storage.errors import BadBatchFile, BadFile
-from ticklake.storage.projection import project
+from ticklake.storage.projection import project, with_field
 
 SNAPSHOT, DELTAS_BEFORE, DELTAS = 5, 6, 10
 TICK_COUNT = 4
 _FORMAT_VERSION = 1000
 _CHUNK_FIELDS = {1: BYTES, 2: VARINT, 3: VARINT, TICK_COUNT: VARINT, SNAPSHOT: BYTES, 7: BYTES, 8: BYTES, DELTAS: BYTES}
 _ORGANISMS_OF_TICK, _CELLS_OF_TICK, _ORGANISMS_OF_DELTA = 4, 5, 5
-_REGISTERS, _REGISTERS_BEFORE_E, _REGISTERS_SINCE_E = 11, 8, 48
+REGISTERS, _REGISTERS_BEFORE_E, _REGISTERS_SINCE_E = 11, 8, 48
 _DECIDES_E = 26
 """`ip_before_fetch`, a message, up to era D; `entropy_register`, a number, since E."""
-_SINCE_F = (37, 38, 39)
+_MUTATIONS = 39
 _SHIFTED_TYPE = 1 << 20
 """Types are shifted by 16 bits in era A, and by 20 since B. No type of era A is so large."""
+_LARGEST_OF_A = 1 << 15
+"""Values have 16 bits in era A, and 20 since B."""
 _LARGEST_CELL = 1024
+_LARGEST_ORGANISM = 4 << 20
+_MOST_NUMBERS = 8_000_000
+"""So many tags, lengths and numbers are looked at. Files need a few; one made to decide nothing must not take hours."""
+_RUN_ID = 1
 
 
 class Era(StrEnum):
@@ -55,8 +61,21 @@ class Era(StrEnum):
         """True if organisms have the numbers of 2026-03-28."""
         return self in (Era.E, Era.F, Era.G)
 
+    @property
+    def registers(self) -> int:
+        """How often organisms have the field `REGISTERS`."""
+        return _REGISTERS_SINCE_E if self.renumbered else _REGISTERS_BEFORE_E
+
 
 _Version: Any = GetMessageClass(project(frozenset({"format_version"})))
+_OF_B: Any = project(
+    frozenset({"organisms.entropy_register", "organisms.molecule_marker_register"}), later=True
+).fields_by_name["organisms"]
+_OF_F: Any = project(
+    frozenset({"organisms.generation", "organisms.parent_genome_hash"}), later=True, renumbered=True
+).fields_by_name["organisms"]
+_SinceB: Any = GetMessageClass(_OF_B.message_type)
+_SinceF: Any = GetMessageClass(with_field(_OF_F.message_type, _MUTATIONS))
 
 
 class UnknownShape(ValueError):
@@ -94,7 +113,7 @@ def era_of(head: bytes, reopen: Callable[[], BinaryIO]) -> Era:
     if found.era is None:
         found = _Evidence()
         with suppress(BrokenWire, BadFile), reopen() as stream:
-            found.read(ByteStream(stream))
+            found.read(_Looked(stream))
     return found.conclusion()
 
 
@@ -124,7 +143,7 @@ def _version_in(head: bytes) -> int | None:
 
 
 def _evidence_in(head: bytes) -> _Evidence:
-    found, stream = _Evidence(), ByteStream(io.BytesIO(), head)
+    found, stream = _Evidence(), _Looked(io.BytesIO(), head)
     try:
         found.read(stream)
     except BrokenWire as error:
@@ -140,6 +159,18 @@ def _first_version(reopen: Callable[[], BinaryIO]) -> int:
     return 0
 
 
+class _Looked(ByteStream):
+    """A stream of which only so much is looked at."""
+
+    _numbers = 0
+
+    def varint(self) -> int:
+        self._numbers += 1
+        if self._numbers > _MOST_NUMBERS:
+            raise UnknownShape(self.offset, f"nothing in its first {self.offset} bytes decides its format")
+        return super().varint()
+
+
 class _Evidence:
     """What the fields read so far say about the era."""
 
@@ -147,6 +178,10 @@ class _Evidence:
         self.era: Era | None = None
         self.is_chunk = False
         self._empty_cells: int | None = None
+        self._negative: int | None = None
+        """Where a cell of code with a negative value is."""
+        self._since_b = False
+        """Whether an organism has a register that began with era B."""
         self._registers: bool | None = None
         """Whether the first organism has the numbers since era E."""
         self._deltas: int | None = None
@@ -173,6 +208,13 @@ class _Evidence:
                     self._empty_cells,
                     "field 5 of its ticks is always empty, which is a cell in era A and no cells in era C",
                 )
+            if self._since_b:  # or C, if it has no cells: then both have the same rows
+                return Era.B
+            if self._negative is not None:
+                raise UnknownShape(
+                    self._negative,
+                    "a cell has a negative value, stored differently in eras A and B, but nothing tells which it is",
+                )
             return Era.A
         # Without organisms, the eras that are left have the same rows. With founders only, E and F differ in their
         # generation: 0 in F, and unknown in E.
@@ -189,7 +231,9 @@ class _Evidence:
 
     def _read_message(self, stream: ByteStream, end: int) -> None:
         cells: Era | None = None
+        start, run_id = stream.offset, False
         for field in stream.fields(end):
+            run_id = run_id or field.number == _RUN_ID
             if self.is_chunk or (field.number == TICK_COUNT and field.kind == VARINT):
                 self.is_chunk = True
                 self._add_of_chunk(stream, field)
@@ -198,12 +242,19 @@ class _Evidence:
             elif field.number == _CELLS_OF_TICK and field.kind == BYTES and cells is None:
                 cells = self._era_of_cells(stream, field)
                 if cells is Era.A:  # files of TickLake are read in the same way
+                    if self._since_b:
+                        raise UnknownShape(field.start, "it has an organism of era B or later, but a cell of era A")
                     self.era = Era.A
                     return
+            elif field.number == _ORGANISMS_OF_TICK and field.kind == BYTES and not self._since_b:
+                length = field.end - field.start
+                self._since_b = length <= _LARGEST_ORGANISM and _has(_SinceB, stream.take(length))
             elif field.number == _FORMAT_VERSION and field.value:
                 # Whatever the types of its cells are.
                 self.era = Era.OWN
                 return
+        if not run_id:
+            raise UnknownShape(start, "a message has no run id, as in no known era")
         self.era = self.era or cells
 
     def _era_of_cells(self, stream: ByteStream, field: Field) -> Era | None:
@@ -219,6 +270,10 @@ class _Evidence:
                     return Era.B
                 if part.number == 2 and part.value:
                     return Era.A
+                if part.number == 3 and not -_LARGEST_OF_A <= signed(part.value) < _LARGEST_OF_A:
+                    return Era.B
+                if part.number == 3 and signed(part.value) < 0:
+                    self._negative = field.start
         return None
 
     def _add_of_chunk(self, stream: ByteStream, field: Field) -> None:
@@ -242,10 +297,17 @@ class _Evidence:
             if self._registers is not None and (self._since_f or self._count > 1 or not self._registers):
                 return
             if field.number == number and field.kind == BYTES:
-                organism = stream.take(field.end - field.start)
+                organism = organism_at(stream, field)
                 if self._registers is None:
                     self._registers = is_renumbered(organism, field.start)
-                self._since_f = any(part.number in _SINCE_F for part in fields(organism))
+                self._since_f = _has(_SinceF, organism)
+
+
+def _has(kind: Any, organism: bytes) -> bool:
+    """Returns whether an organism has any of the fields of this message. A broken one has none: its reader says so."""
+    with suppress(DecodeError):
+        return bool(kind.FromString(organism).ListFields())
+    return False
 
 
 def check_chunk_field(field: Field) -> None:
@@ -257,14 +319,26 @@ def check_chunk_field(field: Field) -> None:
         )
 
 
+def organism_at(stream: ByteStream, field: Field) -> bytes:
+    """Returns the bytes of an organism. Raises `UnknownShape` if there are far more than organisms have."""
+    length = field.end - field.start
+    if length > _LARGEST_ORGANISM:
+        raise UnknownShape(field.start, f"an organism of {length} bytes is longer than the {_LARGEST_ORGANISM} allowed")
+    return stream.take(length)
+
+
 def is_renumbered(organism: bytes, offset: int) -> bool:
     """Returns whether an organism has the numbers since era E. Raises `UnknownShape` if it fits neither numbering."""
-    registers = sum(1 for part in fields(organism) if part.number == _REGISTERS)
-    kinds = {part.kind for part in fields(organism) if part.number == _DECIDES_E}
+    registers, kinds = 0, set()
+    for part in fields(organism):
+        if part.number == REGISTERS:
+            registers += 1
+        elif part.number == _DECIDES_E:
+            kinds.add(part.kind)
     since_e = registers == _REGISTERS_SINCE_E or (registers != _REGISTERS_BEFORE_E and kinds == {VARINT})
     before_e = registers == _REGISTERS_BEFORE_E or (registers != _REGISTERS_SINCE_E and kinds == {BYTES})
     contradicted = kinds - {VARINT if since_e else BYTES}
     if since_e == before_e or contradicted:
-        text = f"an organism has {registers} registers in field {_REGISTERS} and wire types {sorted(kinds)} in field"
+        text = f"an organism has {registers} registers in field {REGISTERS} and wire types {sorted(kinds)} in field"
         raise UnknownShape(offset, f"{text} {_DECIDES_E}, as in no known era")
     return since_e

@@ -152,7 +152,7 @@ def cells_of(stream: ByteStream, end: int, size: int, *, ascending: bool = True)
         if field.number not in _NAMES or field.kind != BYTES or field.number in found:
             reason = f"the columns of cells have field {field.number} of wire type {field.kind}, not 1 to 3 once each"
             raise ValueError(reason)
-        found[field.number] = _packed_int32s(stream, field.end)
+        found[field.number] = _packed_int32s(stream, field.end, len(found[1]) if 1 in found else size)
     cells = Cells(*(found.get(number, _NONE) for number in _NAMES))
     if len({len(column) for column in cells}) > 1:
         lengths = ", ".join(f"{len(column)} {name}" for column, name in zip(cells, _NAMES.values(), strict=True))
@@ -163,14 +163,17 @@ def cells_of(stream: ByteStream, end: int, size: int, *, ascending: bool = True)
     return cells
 
 
-def _packed_int32s(stream: ByteStream, end: int) -> Int32s:
+def _packed_int32s(stream: ByteStream, end: int, most: int) -> Int32s:
     """Decodes packed varints, block by block, so that their bytes and their values are never all in memory."""
-    decoder, parts, rest = handler(packed_int32s()), [], b""
+    decoder, parts, rest, count = handler(packed_int32s()), [], b"", 0
     while stream.offset < end:
         block = rest + stream.take(min(end - stream.offset, _BLOCK_BYTES))
         whole = len(block) if stream.offset == end else _last_end(block)
         message = _PACKED_TAG + length_prefix(whole) + block[:whole]
         parts.append(decoder.list_to_record_batch([message]).column(0).values.to_numpy())
+        count += len(parts[-1])
+        if count > most:
+            raise ValueError(f"a column of cells has {count} entries, more than the {most} cells")
         rest = block[whole:]
     return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else _NONE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 from google.protobuf.message import DecodeError
 
@@ -16,12 +17,15 @@ _PROGRAMS_BEFORE, _PROGRAMS = 6, 4
 _CONFIG, _BUILD_REVISION, _FORK = 5, 6, 7
 _ONLY_BEFORE = (9, 10)
 """The numbers of `resolved_config_json` and `sampling_interval` before the change. Nothing has them since."""
+_MOST_FIELDS = 100_000
 _TOPOLOGIES = {"TORUS": True, "BOUND": False}
 
 
 def metadata_of(message: bytes) -> SimulationMetadata:
     """Returns the metadata in a message of either numbering. Raises ValueError or DecodeError if it has neither."""
-    found = list(fields(message))
+    found = list(islice(fields(message), _MOST_FIELDS + 1))
+    if len(found) > _MOST_FIELDS:
+        raise ValueError(f"it has more than {_MOST_FIELDS:,} fields")
     is_new = any(
         field.number == _CONFIG and field.kind == BYTES and message[field.start : field.start + 1] == b"{"
         for field in found
@@ -69,15 +73,15 @@ def _since(message: bytes, found: list[Field]) -> SimulationMetadata:
 
 def _add_config(metadata: SimulationMetadata) -> None:
     """Adds what only the configuration has since the change: shape, topology, sampling interval, the user's notes."""
-    config = json.loads(metadata.resolved_config_json)
     try:
+        config = json.loads(metadata.resolved_config_json)
         shape, topology = config["environment"]["shape"], config["environment"].get("topology", "TORUS")
         edges = [_TOPOLOGIES[topology]] * len(shape)
         metadata.environment.CopyFrom(EnvironmentConfig(dimensions=len(shape), shape=shape, toroidal=edges))
         metadata.sampling_interval = config.get("samplingInterval", 1)
         for name, value in config.get("metadata", {}).items():
             metadata.user_metadata[name] = value if isinstance(value, str) else json.dumps(value)
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ValueError(f"its configuration has no valid environment and samplingInterval ({reason})") from error
 
@@ -88,10 +92,19 @@ def _fork(content: bytes) -> str:
 
 
 def _text(content: bytes, number: int) -> str:
-    found = [field for field in fields(content) if field.number == number and field.kind == BYTES]
-    return content[found[-1].start : found[-1].end].decode() if found else ""
+    found = _last(content, number, BYTES)
+    return content[found.start : found.end].decode() if found else ""
 
 
 def _number(content: bytes, number: int) -> int:
-    found = [field for field in fields(content) if field.number == number and field.kind == VARINT]
-    return signed(found[-1].value) if found else 0
+    found = _last(content, number, VARINT)
+    return signed(found.value) if found else 0
+
+
+def _last(content: bytes, number: int, kind: int) -> Field | None:
+    """Returns the last field of this number and wire type, which counts."""
+    found = None
+    for field in fields(content):
+        if field.number == number and field.kind == kind:
+            found = field
+    return found

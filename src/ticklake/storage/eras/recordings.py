@@ -17,6 +17,7 @@ from ticklake.storage.eras.detection import (
     UnknownShape,
     check_chunk_field,
     is_renumbered,
+    organism_at,
 )
 from ticklake.storage.eras.molecules import Cells, State, cells_of, delta_in
 from ticklake.storage.eras.wire import BYTES, VARINT, ByteStream, Field, signed, varint
@@ -29,6 +30,11 @@ from ticklake.world import MAX_CELLS, World
 _RUN_ID, _FIRST, _LAST, _DELTA_TICKS, _DELTA_TYPES = 1, 2, 3, 7, 8
 _INCREMENTAL, _ACCUMULATED = 1, 2
 _MOST_HELD_BYTES = 32 << 20
+_MOST_LISTED_BYTES = 1 << 20
+_LONGEST_RUN_ID = 201
+"""One more than is allowed."""
+_OVERHEAD_BYTES = 64
+"""About what an organism or a delta takes in memory beside its bytes."""
 
 
 class Layout(NamedTuple):
@@ -42,15 +48,21 @@ class Layout(NamedTuple):
     organisms: int
     created: int
     genomes: int
+    run_id: int | None = None
+
+    def number_at(self, number: int) -> str | None:
+        """Returns the name of a number of a recording."""
+        names = {self.time: "time", self.kind: "kind", self.created: "created", self.genomes: "genomes"}
+        return names.get(number)
 
     def is_unfit(self, part: Field) -> bool:
         """Returns whether a field has another wire type than it should have."""
-        if part.number in (self.cells, self.organisms):
+        if part.number in (self.cells, self.organisms, self.run_id):
             return part.kind != BYTES
         return part.number in (self.tick, self.time, self.kind, self.created, self.genomes) and part.kind != VARINT
 
 
-_OF_SNAPSHOT = Layout("snapshot", tick=2, time=3, kind=None, cells=5, organisms=4, created=8, genomes=9)
+_OF_SNAPSHOT = Layout("snapshot", tick=2, time=3, kind=None, cells=5, organisms=4, created=8, genomes=9, run_id=1)
 _OF_DELTA = Layout("delta", tick=1, time=2, kind=3, cells=4, organisms=5, created=6, genomes=9)
 
 
@@ -86,10 +98,18 @@ class Recording:
     created: int | None = None
     genomes: int | None = None
     """The totals of the run so far. One that is 0, or that the build does not know, is not written."""
+    bytes_of_organisms: int = 0
 
     def size(self) -> int:
         """Returns about how many bytes it has in memory."""
-        return 1 + 12 * (len(self.cells.flat) + len(self.changes.flat)) + sum(map(len, self.organisms))
+        return 1 + 12 * (len(self.cells.flat) + len(self.changes.flat)) + self.bytes_of_organisms
+
+    def add_organism(self, organism: bytes) -> None:
+        """Adds an organism. Raises ValueError if all of them are more than a tick may have."""
+        self.organisms.append(organism)
+        self.bytes_of_organisms += len(organism) + _OVERHEAD_BYTES
+        if self.bytes_of_organisms > MAX_MESSAGE_BYTES:
+            raise ValueError(f"a recording has organisms of more than {MAX_MESSAGE_BYTES} bytes")
 
     @property
     def snapshots(self) -> Cells:
@@ -105,7 +125,7 @@ class _Delta(NamedTuple):
     cells: Cells | bytes
 
     def size(self) -> int:
-        return len(self.cells) if isinstance(self.cells, bytes) else 12 * len(self.cells.flat)
+        return _OVERHEAD_BYTES + (len(self.cells) if isinstance(self.cells, bytes) else 12 * len(self.cells.flat))
 
 
 class _Chunk:
@@ -119,12 +139,25 @@ class _Chunk:
         self.world: State | None = None
         self.held: list[_Delta] = []
         """The deltas that lead from the state of the world to the last recording."""
+        self.held_bytes = 0
         self.ticks: list[int] = []
         self.kinds: list[int] = []
         self.listed: dict[int, list[int]] = {}
         """The ticks and kinds of the deltas, as listed in the chunk since era F."""
         self.named: int | None = None
         """The sampling interval that it names, since era G. It comes after the snapshot."""
+
+    def drop_held(self) -> None:
+        self.held.clear()
+        self.held_bytes = 0
+
+    def add_listed(self, stream: ByteStream, part: Field) -> None:
+        """Adds the ticks or kinds of deltas. Raises ValueError if they are more than it says that it has."""
+        values, length = self.listed.setdefault(part.number, []), part.end - part.start
+        if length <= _MOST_LISTED_BYTES:
+            values.extend(_packed(stream.take(length)))
+        if length > _MOST_LISTED_BYTES or len(values) >= min(self.count, _MOST_LISTED_BYTES):
+            raise ValueError(f"field {part.number} of a chunk lists more deltas than {self.count} ticks can have")
 
     def interval(self) -> int | None:
         """Returns the sampling interval: what its first, last and number of ticks imply, or what it names."""
@@ -136,7 +169,7 @@ class _Chunk:
         if self.first % step or [*range(self.first + step, self.last + 1, step)] != self.ticks:
             ticks = f"a chunk of {self.count} ticks from {self.first} to {self.last}"
             raise ValueError(f"{ticks} does not have every n-th tick, counted from 0; by the metadata, n is {of_run}")
-        if self.named is not None and self.named != step:
+        if self.named is not None and (self.named != step or step < 0):
             raise ValueError(f"a chunk names the sampling interval {self.named}, but its ticks have {step}")
 
 
@@ -213,7 +246,7 @@ class ChunkReader:
             elif part.number == DELTAS_BEFORE:
                 chunk.named = signed(part.value)
             elif part.number in (_DELTA_TICKS, _DELTA_TYPES):
-                chunk.listed.setdefault(part.number, []).extend(_packed(_taken(stream, part)))
+                chunk.add_listed(stream, part)
         else:
             self._finish(chunk)
         for one in alone:
@@ -225,7 +258,7 @@ class ChunkReader:
         if chunk.snapshot is not None:
             raise ValueError(f"field {part.number} of a chunk comes after its snapshot")
         if part.number == _RUN_ID:
-            chunk.run_id = _taken(stream, part).decode()
+            chunk.run_id = _run_id(stream, part)
         elif part.number == _FIRST:
             chunk.first = signed(part.value)
         elif part.number == _LAST:
@@ -265,6 +298,7 @@ class ChunkReader:
         content = self._read_content(stream, part, found, layout)
         self._add(chunk, found, layout)
         self._apply(chunk, content, found)
+        # All are checked when they are decoded, but this also refuses what detection could not walk.
         if found.organisms and is_renumbered(found.organisms[0], part.start) != self._era.renumbered:
             raise ValueError(f"an organism has other field numbers than those of era {self._era}")
         chunk.snapshot = found
@@ -285,9 +319,10 @@ class ChunkReader:
                 self._catch_up(chunk, chunk.world)
                 found.changes = chunk.world.differing(content, restarts=restarts)
             elif restarts:
-                chunk.held.clear()
+                chunk.drop_held()
             chunk.held.append(_Delta(found.offset, found.tick, found.kind, content))
-            if is_wanted or sum(one.size() for one in chunk.held) > _MOST_HELD_BYTES:
+            chunk.held_bytes += chunk.held[-1].size()
+            if is_wanted or chunk.held_bytes > _MOST_HELD_BYTES:
                 self._catch_up(chunk, chunk.world)
         if chunk.world is not None and is_wanted and wanted.cells:
             found.cells = chunk.world.cells()
@@ -297,7 +332,7 @@ class ChunkReader:
         for self._offset, self._tick, kind, cells in chunk.held:
             delta = delta_in(cells, self._size) if isinstance(cells, bytes) else cells
             (world.restart if kind == _ACCUMULATED else world.apply)(delta)
-        chunk.held.clear()
+        chunk.drop_held()
 
     def _cells(self, stream: ByteStream, part: Field, found: Recording, layout: Layout) -> Cells | bytes:
         """Returns the cells of a recording, decoded only if that is necessary or if they are large."""
@@ -318,24 +353,24 @@ class ChunkReader:
                 if begun:
                     raise ValueError(f"the tick of a {layout.name} comes after its cells or organisms")
                 found.tick = self._tick = signed(inner.value)
-            elif inner.number == layout.time:
-                found.time = signed(inner.value)
-            elif inner.number == layout.kind:
-                found.kind = inner.value
-            elif inner.number == layout.created:
-                found.created = signed(inner.value)
-            elif inner.number == layout.genomes:
-                found.genomes = signed(inner.value)
             elif inner.number == layout.cells:
                 begun = True
+                if cells:
+                    raise ValueError(f"a {layout.name} has its cells twice")
                 cells.append(self._cells(stream, inner, found, layout))
             elif inner.number == layout.organisms:
                 begun = True
                 if self._wanted.organisms and self._is_wanted(found.tick):
-                    found.organisms.append(_taken(stream, inner))
-        if len(cells) > 1:
-            raise ValueError(f"a {layout.name} has its cells {len(cells)} times")
+                    found.add_organism(organism_at(stream, inner))
+            elif inner.number == layout.run_id:
+                self._check_run(_run_id(stream, inner), layout)
+            elif name := layout.number_at(inner.number):
+                setattr(found, name, signed(inner.value))
         return cells[0] if cells else Cells()
+
+    def _check_run(self, run_id: str, layout: Layout) -> None:
+        if run_id != self._file.run_id:
+            raise ValueError(f"the {layout.name} belongs to run {run_id!r}")
 
     def _add(self, chunk: _Chunk, found: Recording, layout: Layout) -> None:
         """Checks the place of a recording in its chunk."""
@@ -389,11 +424,9 @@ def first_chunk_length(head: bytes) -> int:
     return 1
 
 
-def _taken(stream: ByteStream, part: Field) -> bytes:
-    length = part.end - part.start
-    if length > MAX_MESSAGE_BYTES:
-        raise ValueError(f"a field of {length} bytes is longer than the {MAX_MESSAGE_BYTES} allowed")
-    return stream.take(length)
+def _run_id(stream: ByteStream, part: Field) -> str:
+    """Returns a run id. What is too long for one is cut off, and still differs from any."""
+    return stream.take(min(part.end - part.start, _LONGEST_RUN_ID)).decode(errors="replace")
 
 
 def _packed(content: bytes) -> list[int]:

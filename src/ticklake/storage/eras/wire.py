@@ -8,6 +8,7 @@ from typing import BinaryIO, NamedTuple
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 _VARINT_BYTES = 10
+_LARGEST_NUMBER = (1 << 29) - 1
 _BLOCK_BYTES = 1 << 20
 
 
@@ -31,6 +32,8 @@ def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Fiel
     while at < end:
         tag, at = varint(data, at, end)
         number, kind = tag >> 3, tag & 7
+        if not 0 < number <= _LARGEST_NUMBER:
+            raise BrokenWire(f"field {number} does not exist")
         if kind == VARINT:
             value, after = varint(data, at, end)
             yield Field(number, kind, value, at, after)
@@ -40,7 +43,7 @@ def fields(data: bytes, start: int = 0, end: int | None = None) -> Iterator[Fiel
             length, at = varint(data, at, end)
         else:
             length = fixed_length(number, kind)
-        if number == 0 or length > end - at:
+        if length > end - at:
             raise BrokenWire(f"field {number} has {length} bytes, but its message has only {end - at} more")
         yield Field(number, kind, 0, at, at + length)
         at += length
@@ -134,6 +137,8 @@ class ByteStream:
         while self.offset < end:
             tag = self.varint()
             number, kind = tag >> 3, tag & 7
+            if not 0 < number <= _LARGEST_NUMBER:
+                raise BrokenWire(f"field {number} does not exist")
             start = self.offset
             if kind == VARINT:
                 value = self.varint()
@@ -142,7 +147,7 @@ class ByteStream:
                 length = self.varint() if kind == BYTES else fixed_length(number, kind)
                 start = self.offset
                 field = Field(number, kind, 0, start, start + length)
-            if field.end > end or number == 0:
+            if field.end > end:
                 left = max(0, end - field.start)
                 raise BrokenWire(f"field {number} has {field.end - field.start} bytes, but its message has {left} more")
             yield field
