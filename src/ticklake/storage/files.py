@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
@@ -393,11 +393,7 @@ class Storage:
         """Returns the only message of a file. It must have the run of the key and a known format version."""
         run_id = check_key(key)[0]
         with self.open(key) as stream:
-            messages: list[bytes] = []
-            for _, block in split(stream, key):
-                messages += block[:2]
-                if len(messages) > 1:
-                    break
+            messages = list(islice((message for _, block in split(stream, key) for message in block), 2))
         if len(messages) != 1:
             count = "2 messages or more" if messages else "0 messages"
             raise BadFile(key=key, offset=0, reason=f"it has {count} instead of one {kind.__name__}")
