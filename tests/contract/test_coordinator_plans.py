@@ -27,6 +27,7 @@ VALUES = {
     "error": "bad",
     "lacks": "[[5, 5]]",
     "stamp": "1-2",
+    "reach": 9,
     "filenames": json.dumps(["batch_0_9.pb", "batch_10_19.pb"]),
     "claims": json.dumps([("batch_0_9.pb", 1)]),
     "batches": json.dumps([("batch_90_99.pb", 90, 99)]),

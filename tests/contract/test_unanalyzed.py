@@ -133,7 +133,7 @@ COORDINATION = [
     Hot("coordination", "release_earlier", BATCH | {"node": "other/", "life": "other/1"}, rare=True, pages=200),
     Hot("coordination", "claimed_except", BATCH | BATCHES),
     Hot("coordination", "complete", BATCH | BATCHES),
-    Hot("coordination", "set_missing", BATCH | BATCHES | {"lacks": "[]", "stamp": ""}),
+    Hot("coordination", "set_missing", BATCH | BATCHES | {"lacks": "[]", "stamp": "", "reach": 9}),
     Hot("coordination", "fail", BATCH | BATCHES | {"error": "e", "version": 1}),
     Hot("coordination", "reopen", BATCH | BATCHES),
     Hot("coordination", "failed", BATCH),

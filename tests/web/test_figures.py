@@ -40,6 +40,7 @@ Routes and commands in this table are those of the code: `test_every_route_and_e
 | `POST /api/services/{name}/{action}` | counters | test_the_system_* in test_figures_of_upkeep.py |
 | `/api/resources` | queued, published | test_the_system_* in test_figures_of_upkeep.py |
 | `index` | ticks, rows, bad files | test_index_counts_* in ../spark/test_figures_of_commands.py |
+| `analyze` | ticks, rows | test_analyze_makes_* in ../spark/test_commands.py |
 | `index-events` | batches, events | test_index_events_* in ../spark/test_figures_of_commands.py |
 | `demo` | files, bytes, rows, population | test_the_demo_* in ../spark/test_figures_of_commands.py |
 | `db upgrade` | messages | test_doctor_names_it_* in ../contract/test_restored.py |

@@ -430,6 +430,7 @@ def test_status_of_a_backlog(told: Told) -> None:
         "error": None,
         "state": "running",
         "last_tick": None,
+        "format": "TickLake",
     }
     assert {one["name"]: (one["ticks"], one["lag"], one["missing"]) for one in report["tables"]} == {
         "environment_data": ([0, 29], 40, 0),
@@ -437,7 +438,7 @@ def test_status_of_a_backlog(told: Told) -> None:
         "metadata": (None, None, None),
     }
     text = told.command("status", STORY.run_id)
-    assert f"{len(files)} batch files, {stories.as_size(size)}, ticks 0–69, running" in text
+    assert f"{len(files)} batch files of format TickLake, {stories.as_size(size)}, ticks 0–69, running" in text
     gaps = told.json("gaps", STORY.run_id)
     assert {tuple(map(tuple, one["coverage"]["missing"])) for one in gaps["tables"]} == {((30, 69),)}
 

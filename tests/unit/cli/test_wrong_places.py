@@ -23,7 +23,10 @@ Words = tuple[str, ...]
 ELSEWHERE = {"demo", "init", "ui", "run"}
 """They create a directory that is named, or serve until they are stopped."""
 
-CREATED = {("index", "--lake"), ("index", "--database"), ("index-events", "--lake")}
+CREATED = {
+    *((command, place) for command in ("index", "analyze") for place in ("--lake", "--database")),
+    ("index-events", "--lake"),
+}
 """What a command is there to create: tables, and the place where processes agree who does what."""
 
 PUBLISHING = {(("reconcile",), "--lake")}

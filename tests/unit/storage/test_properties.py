@@ -26,7 +26,7 @@ INT32 = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)
 
 cells = st.tuples(ID, INT32, st.integers(-(2**15), 2**15 - 1), ID)
-organisms = st.tuples(ID, st.none() | ID, st.integers(-(2**63), 2**63 - 1), st.text(max_size=5), INT32, st.booleans())
+organisms = st.tuples(ID, st.none() | ID, st.integers(-(2**62), 2**63 - 1), st.text(max_size=5), INT32, st.booleans())
 contents = st.tuples(st.lists(cells, max_size=20), st.lists(organisms, max_size=4), st.binary(max_size=50))
 runs = st.dictionaries(st.integers(0, 2**63 - 1) | st.integers(0, 300), contents, min_size=1, max_size=12)
 
